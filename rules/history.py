@@ -1,0 +1,272 @@
+"""The vocabulary of a history: operations, the slices that record them, and the runs that hold their records.
+
+An *operation* is something that one client (a *process*) asked of the cluster: a batch of sends, a poll, a
+transaction. It was invoked, and it ended `ok` (it happened), `fail` (it certainly did not) or `info` (unknown: it
+may have happened, or may yet). The probe log holds one row per operation and partition that it touched, a *slice*.
+
+A record's identity, its *value*, is (writer, intended topic, intended partition, seq). Writers count their sequence
+numbers per partition, so that a healthy log is made of *runs*: `length` records at offset, offset+1, ... that carry one
+writer's seq, seq+1, ... Slices, state and rules hold records as runs; what does not fit into one (a corrupt tag, a
+record outside its intended place) is listed singly as *irregular*.
+
+Every process numbers its slices per partition 0, 1, 2, ... without a gap. Rows may arrive late and in any order; the
+counter tells what is still missing. `mark` rows, written by each host's committer once a second, say how far the log
+of every process on that host is complete: see `Mark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+
+Function = Literal[
+    "send",
+    "poll",
+    "txn",
+    "init",
+    "assign",
+    "subscribe",
+    "revoke",
+    "commit",
+    "position",
+    "offsets",
+    "start",
+    "close",
+    "mark",
+]
+"""What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat."""
+
+FUNCTIONS: Final[tuple[str, ...]] = (
+    "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets", "start", "close", "mark",
+)  # fmt: skip
+
+Outcome = Literal["ok", "fail", "info"]
+OUTCOMES: Final[tuple[str, ...]] = ("ok", "fail", "info")
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+Mode = Literal["assign", "subscribe"]
+
+Irregularity = Literal["corrupted", "foreign", "relocated"]
+"""`corrupted`: the tag's checksum or form is broken. `foreign`: well formed, of a run this log does not know.
+`relocated`: well formed, and meant for another topic or partition than the one it was read from."""
+
+
+class Run(NamedTuple):
+    """`length` records of one writer at consecutive sequence numbers and, if `offset` is known, consecutive offsets."""
+
+    writer: int
+    seq: int
+    offset: int | None
+    length: int
+
+
+class Irregular(NamedTuple):
+    """One polled record that belongs to no run. `index` is its position among the poll's records, 0-based."""
+
+    index: int
+    offset: int
+    status: Irregularity
+    hash: int
+    """CRC32C of the record's value bytes."""
+    writer: int | None = None
+    seq: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    run: str | None = None
+
+
+class Mark(NamedTuple):
+    """How far one process's log is complete, as its host's committer knew it when it wrote the mark.
+
+    Every operation that `process` invoked before `through` is in the log of this partition, among its slices
+    0 .. slices-1. A process with an operation in flight holds `through` at that operation's invocation."""
+
+    process: int
+    slices: int
+    through: datetime
+
+
+class Place(NamedTuple):
+    """One partition of one topic's life: topics that are deleted and created again have a new topic id."""
+
+    cluster: str
+    topic_id: str
+    partition: int
+
+
+_RUN: Final = pa.struct(
+    [
+        pa.field("writer", pa.int64(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64(), nullable=False),
+    ]
+)
+_IRREGULAR: Final = pa.struct(
+    [
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("hash", pa.int64(), nullable=False),
+        pa.field("writer", pa.int64()),
+        pa.field("seq", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("run", pa.string()),
+    ]
+)
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_MARK: Final = pa.struct(
+    [
+        pa.field("process", pa.int64(), nullable=False),
+        pa.field("slices", pa.int64(), nullable=False),
+        pa.field("through", _TIME, nullable=False),
+    ]
+)
+_TOUCHED: Final = pa.struct(
+    [pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32(), nullable=False)]
+)
+
+SLICE_SCHEMA: Final = pa.schema(
+    [
+        # Which slice this is. (process, slice) is unique within a place for ever.
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("process", pa.int64(), nullable=False),
+        pa.field("op", pa.int64(), nullable=False),
+        pa.field("slice", pa.int64(), nullable=False),
+        # What was done and how it ended.
+        pa.field("f", pa.string(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        # The transaction, if any.
+        pa.field("transactional_id", pa.string()),
+        pa.field("txn", pa.int64()),
+        pa.field("txn_partitions", pa.list_(_TOUCHED)),
+        pa.field("txn_intent", pa.string()),
+        # When: wall clock in UTC, and the host's monotonic clock in ns, comparable within one boot id.
+        pa.field("invoked", _TIME, nullable=False),
+        pa.field("completed", _TIME, nullable=False),
+        pa.field("boot", pa.string()),
+        pa.field("mono_invoked", pa.int64()),
+        pa.field("mono_completed", pa.int64()),
+        # The records.
+        pa.field("sent", pa.list_(_RUN)),
+        pa.field("polled", pa.list_(_RUN)),
+        pa.field("irregular", pa.list_(_IRREGULAR)),
+        # What was observed of the partition.
+        pa.field("position_before", pa.int64()),
+        pa.field("position_after", pa.int64()),
+        pa.field("log_start", pa.int64()),
+        pa.field("log_end", pa.int64()),
+        pa.field("last_stable", pa.int64()),
+        pa.field("committed", pa.int64()),
+        pa.field("group", pa.string()),
+        # How the process reads.
+        pa.field("isolation", pa.string()),
+        pa.field("mode", pa.string()),
+        pa.field("assigned", pa.bool_()),
+        pa.field("rebalanced", pa.bool_()),
+        # What the process is (start rows), and how far its log is complete (mark rows).
+        pa.field("kind", pa.string()),
+        pa.field("settings", pa.map_(pa.string(), pa.string())),
+        pa.field("marks", pa.list_(_MARK)),
+        # Delta's partition column: the day of `completed`.
+        pa.field("date", pa.date32(), nullable=False),
+    ]
+)
+"""One slice. Offsets are Kafka offsets, absent where unknown; `log_end` is the read_uncommitted end (one past the last
+record), `last_stable` the read_committed one. `position_before` and `position_after` are a consumer's position around
+a poll. `assigned` tells whether this partition is in the process's assignment once an assign, subscribe or revoke has
+completed. `committed` with `group` is a committed offset, written (`commit`) or read back (`offsets`)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Slice:
+    """One row of the probe log, as the probes make it. The fields are those of `SLICE_SCHEMA`."""
+
+    cluster: str
+    topic_id: str
+    topic: str
+    partition: int
+    run: str
+    process: int
+    op: int
+    slice: int
+    f: Function
+    type: Outcome
+    invoked: datetime
+    completed: datetime
+    error: str | None = None
+    transactional_id: str | None = None
+    txn: int | None = None
+    txn_partitions: Sequence[tuple[str, int]] | None = None
+    txn_intent: Literal["commit", "abort"] | None = None
+    boot: str | None = None
+    mono_invoked: int | None = None
+    mono_completed: int | None = None
+    sent: Sequence[Run] = ()
+    polled: Sequence[Run] = ()
+    irregular: Sequence[Irregular] = ()
+    position_before: int | None = None
+    position_after: int | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    last_stable: int | None = None
+    committed: int | None = None
+    group: str | None = None
+    isolation: Isolation | None = None
+    mode: Mode | None = None
+    assigned: bool | None = None
+    rebalanced: bool | None = None
+    kind: str | None = None
+    settings: Mapping[str, str] | None = field(default=None)
+    marks: Sequence[Mark] = ()
+
+    @property
+    def place(self) -> Place:
+        return Place(self.cluster, self.topic_id, self.partition)
+
+
+_FIELDS: Final = tuple(f.name for f in fields(Slice))
+
+
+def _column(name: str, rows: Sequence[Slice]) -> list[object]:
+    values = [getattr(row, name) for row in rows]
+    if name in ("sent", "polled", "irregular", "marks"):
+        return [[v._asdict() for v in runs] if runs else None for runs in values]
+    if name == "txn_partitions":
+        return [[{"topic": t, "partition": p} for t, p in touched] if touched else None for touched in values]
+    if name == "settings":
+        return [list(settings.items()) if settings else None for settings in values]
+    return values
+
+
+def to_table(rows: Iterable[Slice]) -> pa.Table:
+    """The rows as an Arrow table of `SLICE_SCHEMA`, in the order given."""
+    rows = list(rows)
+    arrays = {name: _column(name, rows) for name in _FIELDS}
+    arrays["date"] = [row.completed.astimezone(UTC).date() for row in rows]
+    return pa.table([pa.array(arrays[f.name], type=f.type) for f in SLICE_SCHEMA], schema=SLICE_SCHEMA)
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(time: datetime) -> int:
+    """Microseconds since the epoch, exactly (floats would round)."""
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def from_micros(us: int) -> datetime:
+    """The UTC time `us` microseconds after the epoch."""
+    return EPOCH + timedelta(microseconds=us)
