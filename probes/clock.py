@@ -1,0 +1,85 @@
+"""Time as the probes see it: a wall clock that never runs backwards, a monotonic clock, and the host's boot.
+
+Order in real time is concluded from a probe log only within one boot, by the monotonic clock. The wall clock is log
+time: the rules promise "everything this process invoked before T is logged" in it, so within one process it must not
+go back when the host's clock is set back. `SystemClock` then runs at half speed until the host's clock has caught up.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from rules.history import from_micros
+
+
+class Clock(Protocol):
+    """What the probes and their log ask of time. Tests give their own."""
+
+    @property
+    def boot(self) -> str:
+        """Names the host's current boot: monotonic readings compare only where it is equal."""
+
+    def now(self) -> datetime:
+        """The wall clock, UTC, in whole microseconds; never less than what it said before."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since some moment of this boot, the same for all processes of the host."""
+
+
+class SystemClock:
+    """The host's clocks. Safe to share between threads."""
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        boot: str | None = None,
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        self._boot = boot or boot_id()
+        self._lock = threading.Lock()
+        self._said = wall_ns()
+        self._said_at = monotonic_ns()
+
+    @property
+    def boot(self) -> str:
+        return self._boot
+
+    def now(self) -> datetime:
+        with self._lock:
+            wall, mono = self._wall_ns(), self._monotonic_ns()
+            if wall < self._said:
+                wall = self._said + (mono - self._said_at) // 2
+            self._said, self._said_at = wall, mono
+            return from_micros(wall // 1000)
+
+    def monotonic_ns(self) -> int:
+        return self._monotonic_ns()
+
+
+_LINUX_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PROCESS_BOOT_ID = str(uuid.uuid4())
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot; where there is none, one for this process alone, so that nothing compares."""
+    try:
+        return _LINUX_BOOT_ID.read_text().strip()
+    except OSError:
+        pass
+    if sys.platform == "darwin":
+        asked = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0 and asked.stdout.strip():
+            return asked.stdout.strip()
+    return _PROCESS_BOOT_ID

@@ -1,0 +1,24 @@
+"""What can go wrong with the probe log, in few words. Library and system errors are translated into these."""
+
+from __future__ import annotations
+
+
+class ProbeLogError(Exception):
+    """The probe log cannot do what was asked; `str()` is one sentence for the user."""
+
+
+class JournalUnwritable(ProbeLogError):
+    """The journal's disk refused a write (full, read-only, gone). Nothing of the refused call is in the journal:
+    the call may be repeated. Until it succeeds nothing may be sent."""
+
+
+class FolderTaken(ProbeLogError):
+    """Another committer holds this journal folder."""
+
+
+class HistoryUnavailable(ProbeLogError):
+    """The Delta table cannot be read or written now; the committer tries again and loses nothing."""
+
+
+class HistoryMismatch(ProbeLogError):
+    """The Delta table is not the one that this journal folder has been writing to. Trying again does not help."""
