@@ -1,1 +1,1 @@
-"""What holds in a log that keeps its promises, and every way in which it can fail to: pure functions, no I/O, no clock."""
+"""What holds in a log that keeps its promises, and every way to break them: pure functions, no I/O, no clock."""

@@ -24,8 +24,8 @@ Event = Literal["raised", "opened", "closed"]
 class Finding:
     """One event in the life of a finding.
 
-    `subject` names what was hit, in the order that makes it unique within anomaly and place (for a duplicate: writer and
-    seq). `evidence` is what a person needs to believe it, JSON values only. `context` is what the policy may need to
+    `subject` names what was hit, so that it is unique within anomaly and place (for a duplicate: writer and seq).
+    `evidence` is what a person needs to believe it, JSON values only. `context` is what the policy may need to
     judge it. `at` and `decidable` are log time in microseconds since the epoch: when the rule spoke, and when the
     evidence was first enough to (the grace of rules from absence has passed by then)."""
 

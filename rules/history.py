@@ -43,7 +43,8 @@ Function = Literal[
 """What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat."""
 
 FUNCTIONS: Final[tuple[str, ...]] = (
-    "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets", "start", "close", "mark",
+    "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets",
+    "start", "close", "mark",
 )  # fmt: skip
 
 Outcome = Literal["ok", "fail", "info"]
@@ -69,7 +70,7 @@ class Run(NamedTuple):
 class Irregular(NamedTuple):
     """One polled record that belongs to no run. `index` is its position among the poll's records, 0-based."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     offset: int
     status: Irregularity
     hash: int

@@ -1,0 +1,147 @@
+"""How far the evidence is complete: slice counters, marks, and the horizon that follows from them.
+
+What is missing must be complete before it is called lost. Each process numbers its slices of a partition without gaps,
+and each host's committer marks, once a second, up to which slice and which time a process's log is in the table. A mark
+is *fulfilled* once all the slices that it counts are here. The *horizon* is the earliest time through which every
+process of the partition is known: below it, nothing that happened is missing.
+
+A process whose log does not complete within `COMPLETION_LIMIT` is `unverifiable`: it stops holding the horizon, and
+as long as it might have read what is missing, no loss is called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from rules.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, marks
+from rules.intervals import Bools, Ints
+from rules.objectives import SECOND
+from rules.state import Process, State
+
+COMPLETION_LIMIT: Final = 600 * SECOND
+FORGET_CLOSED: Final = 120 * SECOND
+MARKS_KEPT: Final = 128
+
+
+def new_rows(state: State, columns: Columns) -> Bools:
+    """Which rows are here for the first time; counts them in. Rows of one process may come in any order."""
+    fresh = np.ones(len(columns), bool)
+    order = np.lexsort((columns.slice, columns.process))
+    process, number = columns.process[order], columns.slice[order]
+    heads = np.flatnonzero(np.diff(process, prepend=process[0] - 1))
+    ends = np.append(heads[1:], len(process))
+    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+        known = state.processes.setdefault(int(process[head]), Process())
+        numbers = number[head:end]
+        repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
+        if known.ahead:
+            repeated |= np.isin(numbers, known.ahead)
+        if repeated.any():
+            fresh[order[head:end][repeated]] = False
+            numbers = numbers[~repeated]
+        _count(known, numbers.tolist() if known.ahead or len(numbers) < 2 else numbers)
+    return fresh
+
+
+def _count(process: Process, numbers: list[int] | Ints) -> None:
+    if not len(numbers):
+        return
+    if isinstance(numbers, np.ndarray):
+        if int(numbers[0]) == process.next and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
+            process.next = int(numbers[-1]) + 1
+            return
+        numbers = numbers.tolist()
+    waiting = sorted([*process.ahead, *numbers])
+    kept = 0
+    while kept < len(waiting) and waiting[kept] == process.next:
+        process.next += 1
+        kept += 1
+    process.ahead = waiting[kept:]
+
+
+def note_lives(state: State, columns: Columns) -> None:
+    """What start, close and mark rows tell of processes, and which rows came first."""
+    rare = np.flatnonzero(columns.where(START, CLOSE, MARK))
+    committers = set()
+    for row in rare.tolist():
+        process = state.processes.get(int(columns.process[row]))
+        if columns.f[row] == MARK:
+            state.now = max(state.now, int(columns.completed[row]))
+            committers.add(int(columns.process[row]))
+        elif process is None:
+            continue
+        elif columns.f[row] == CLOSE:
+            process.closes_at = int(columns.slice[row]) + 1
+            process.closed = int(columns.completed[row])
+        else:
+            _note_settings(state, columns, row)
+    for number in committers:
+        state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
+    for number in np.unique(columns.process).tolist():
+        process = state.processes.get(number)
+        if process is not None and process.first < 0:
+            process.first = int(columns.invoked[columns.process == number].min())
+    reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0)
+    for number in np.unique(columns.process[reading]).tolist():
+        if number in state.processes:
+            state.processes[number].reads = True
+    if len(columns.polled):
+        for number in np.unique(columns.process[np.unique(columns.polled.row)]).tolist():
+            if number in state.processes:
+                state.processes[number].reads = True
+    _note_marks(state, columns)
+
+
+def _note_settings(state: State, columns: Columns, row: int) -> None:
+    settings = columns.table["settings"][row].as_py()
+    if not settings:
+        return
+    told = dict(settings)
+    if told.get("idempotent") == "false" and told.get("writer", "").lstrip("-").isdigit():
+        writer = int(told["writer"])
+        if writer not in state.not_idempotent:
+            state.not_idempotent.append(writer)
+
+
+def _note_marks(state: State, columns: Columns) -> None:
+    _, processes, slices, through = marks(columns)
+    if not len(processes):
+        return
+    order = np.lexsort((through, slices, processes))
+    for i in order.tolist():
+        number = int(processes[i])
+        if number not in state.processes:
+            if slices[i] == 0:
+                continue  # it has no row here, and none is missing
+            state.processes[number] = Process()
+        state.processes[number].marks.append((int(slices[i]), int(through[i])))
+
+
+def horizon(state: State) -> int:
+    """The time through which the log of every process is here, in microseconds; -1 while nothing is known.
+
+    Forgets processes that closed long ago, and notes those that have become unverifiable."""
+    if state.now < 0:
+        return -1
+    earliest = state.now
+    for number, process in list(state.processes.items()):
+        fulfilled = [t for n, t in process.marks if n <= process.next]
+        if fulfilled:
+            process.through = max(process.through, *fulfilled)
+        process.marks = [(n, t) for n, t in process.marks if n > process.next and t > process.through][-MARKS_KEPT:]
+        if process.complete:
+            if state.now - process.closed > FORGET_CLOSED and state.tick > process.closed:
+                del state.processes[number]
+            continue
+        known = max(process.through, process.first)
+        if state.now - known > COMPLETION_LIMIT:
+            process.unverifiable = True
+        elif process.unverifiable:
+            process.unverifiable = False
+        if not process.unverifiable:
+            earliest = min(earliest, process.through if process.through >= 0 else process.first)
+        elif state.now - known > 2 * COMPLETION_LIMIT:
+            del state.processes[number]
+    return earliest

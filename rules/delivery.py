@@ -1,0 +1,279 @@
+"""`lost-write`, and the conditions `unseen` and `suspected`: what was acknowledged must be polled.
+
+Acknowledged values of visible writes are *outstanding* until an ok operation polls them. A write is visible when its
+operation is ok, or is indefinite and one of its values was polled. An outstanding value is `unseen` once it has been
+readable for longer than the delivery objective, `suspected` once every reader has gone past it, and a `lost-write`
+when its offset is settled, a reader in assign mode has passed it, and it does not lie below the log start. Only polls
+that came before its offset was settled count for that verdict: a later one adds, and takes nothing back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules import intervals
+from rules.chunks import Chunks, Values, values
+from rules.frontier import Advance, readers
+from rules.intervals import Bools, Ints
+from rules.objectives import Objectives
+from rules.polls import Passes
+from rules.report import Report
+from rules.state import Outstanding, Places, Polls, Spans, State, concat, take
+
+
+def acknowledge(state: State, places: Places, since: Ints) -> None:
+    """Visible writes were acknowledged, at log times `since`. Offsets are -1 where the acknowledgement had none."""
+    state.outstanding = concat(
+        state.outstanding,
+        Outstanding(places.offset, places.writer, places.seq, places.length, since, np.full(len(places), -1, np.int64)),
+    )
+    state.acknowledged += int(places.length.sum())
+    if len(places):
+        state.highest_acknowledged = max(state.highest_acknowledged, int((places.offset + places.length).max()) - 1)
+
+
+def promote(state: State, chunks: Chunks, visible: set[tuple[int, int]]) -> Places:
+    """Indefinite sends of which a value was polled are visible: acknowledge them. Returns their places.
+
+    `visible`: operations (process, op) known to be visible from elsewhere."""
+    waiting = state.indefinite
+    if not len(waiting):
+        return Places()
+    own = {
+        (int(p), int(o))
+        for p, o, w, s, n in zip(waiting.process, waiting.op, waiting.writer, waiting.seq, waiting.length, strict=True)
+        if len(chunks.having("polled", (np.array([w]), np.array([s]), np.array([s + n])))[0])
+    } | visible
+    if not own:
+        return Places()
+    seen = np.array(
+        [(p, o) in own for p, o in zip(waiting.process.tolist(), waiting.op.tolist(), strict=True)], dtype=bool
+    )
+    if not seen.any():
+        return Places()
+    out = take(waiting, seen)
+    state.indefinite = take(waiting, ~seen)
+    places = Places(out.offset, out.writer, out.seq, out.length)
+    acknowledge(state, places, out.since)
+    return take(places, places.offset >= 0)
+
+
+def poll(state: State, chunks: Chunks, polled: Polls) -> None:
+    """Ok operations polled these: they are outstanding no longer."""
+    new = values(polled.writer, polled.seq, polled.length)
+    chunks.add("polled", new)
+    settle_acknowledged(state, chunks, new)
+
+
+def settle_acknowledged(state: State, chunks: Chunks, new: Values) -> None:
+    """Take from the outstanding what has been polled. `new` are the values polled most recently, merged."""
+    out = state.outstanding
+    if not len(out):
+        return
+    done = intervals.contained_grouped(*new, out.writer, out.seq, out.seq + out.length)
+    rest = take(out, ~done)
+    state.outstanding = _without_polled(rest, chunks)
+
+
+def _without_polled(out: Outstanding, chunks: Chunks) -> Outstanding:
+    """The runs cut down to what no ok operation has polled."""
+    if not len(out):
+        return out
+    left = chunks.lacking("polled", values(out.writer, out.seq, out.length))
+    whole = intervals.contained_grouped(*left, out.writer, out.seq, out.seq + out.length)
+    parts = [take(out, whole)]
+    for i in np.flatnonzero(~whole).tolist():
+        own = left[0] == out.writer[i]
+        low, high = int(out.seq[i]), int(out.seq[i] + out.length[i])
+        start, end = intervals.intersect(np.array([low]), np.array([high]), left[1][own], left[2][own])
+        if len(start):
+            n = len(start)
+            offset = np.where(out.offset[i] < 0, -1, out.offset[i] + start - low)
+            parts.append(
+                Outstanding(
+                    offset, np.full(n, out.writer[i]), start, end - start, np.full(n, out.since[i]),
+                    np.full(n, out.readable[i]),
+                )
+            )  # fmt: skip
+    kept = parts[0]
+    for part in parts[1:]:
+        kept = concat(kept, part)
+    return kept
+
+
+def split_by_time(polled: Polls, advance: Advance) -> tuple[Polls, Polls]:
+    """The polls that came before their offsets were settled, and the parts that came after."""
+    if not len(polled):
+        return polled, polled
+    cut = np.clip(advance.settled_before(polled.at) - polled.offset, 0, polled.length)
+    late = take(polled, cut > 0)
+    late.length = cut[cut > 0]
+    timely = take(polled, cut < polled.length)
+    skip = cut[cut < polled.length]
+    timely.offset = timely.offset + skip
+    timely.seq = timely.seq + skip
+    timely.length = timely.length - skip
+    return timely, late
+
+
+def note_passes(state: State, passes: Passes, advance: Advance) -> None:
+    """Readers in assign mode went over these offsets before they were settled."""
+    start = np.maximum(passes.start, advance.settled_before(passes.at))
+    keep = start < passes.end
+    state.passed = Spans(
+        *intervals.merge(np.append(state.passed.start, start[keep]), np.append(state.passed.end, passes.end[keep]))
+    )
+
+
+def judge_losses(state: State, advance: Advance, at: int, objectives: Objectives, report: Report) -> None:
+    """Call lost what is settled, passed, not below the log start, and was never polled."""
+    out = state.outstanding
+    candidates = (out.offset >= 0) & (out.offset < state.settled) & (out.offset >= state.log_start)
+    if not candidates.any() or state.log_start_at < at - objectives.grace or _somebody_unverifiable(state):
+        return
+    for i in np.flatnonzero(candidates).tolist():
+        low, high = int(out.offset[i]), min(int(out.offset[i] + out.length[i]), state.settled)
+        start, end = intervals.intersect(np.array([low]), np.array([high]), state.passed.start, state.passed.end)
+        for a, b in zip(start.tolist(), end.tolist(), strict=True):
+            for offset in range(a, min(b, a + report.room("lost-write") + 1)):
+                report_lost(
+                    int(out.writer[i]), int(out.seq[i] + offset - low), offset, state.settled, report,
+                    at=advance.settled_at(offset),
+                )  # fmt: skip
+            report.skip("lost-write", max(0, b - a - objectives.findings_per_step - 1))
+    lost = intervals.intersect(
+        *intervals.merge(out.offset[candidates], (out.offset + out.length)[candidates]),
+        state.passed.start, np.minimum(state.passed.end, state.settled),
+    )  # fmt: skip
+    _drop_offsets(state, *lost)
+
+
+def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
+    """Report one lost write; `read` is how far readers had read."""
+    report.add(
+        "lost-write",
+        (writer, seq),
+        f"value {writer}/{seq} was acknowledged at offset {offset} and never polled; readers are past {read - 1}",
+        at=at,
+        evidence={"writer": writer, "seq": seq, "offset": offset, "read_to": read},
+    )
+
+
+def _drop_offsets(state: State, start: Ints, end: Ints) -> None:
+    """Take these offsets out of the outstanding: their verdict has been given."""
+    out = state.outstanding
+    hit = intervals.touched(start, end, np.maximum(out.offset, 0), np.maximum(out.offset, 0) + out.length)
+    hit &= out.offset >= 0
+    kept = take(out, ~hit)
+    for i in np.flatnonzero(hit).tolist():
+        low, high = int(out.offset[i]), int(out.offset[i] + out.length[i])
+        a, b = intervals.subtract(np.array([low]), np.array([high]), start, end)
+        n = len(a)
+        kept = concat(
+            kept,
+            Outstanding(
+                a, np.full(n, out.writer[i]), out.seq[i] + a - low, b - a, np.full(n, out.since[i]),
+                np.full(n, out.readable[i]),
+            ),
+        )  # fmt: skip
+    state.outstanding = kept
+
+
+def _somebody_unverifiable(state: State) -> bool:
+    return any(p.unverifiable and p.reads for p in state.processes.values())
+
+
+def note_readable(state: State, at: Ints, stable: Ints) -> None:
+    """The last stable offset was observed at these times (ascending): what it passed is readable since then."""
+    out = state.outstanding
+    waiting = out.readable < 0
+    if not waiting.any():
+        return
+    if state.last_stable < 0 and not len(stable):
+        out.readable = np.where(waiting, out.since, out.readable)  # nobody observes: count from the acknowledgement
+        return
+    if not len(stable):
+        return
+    index = np.searchsorted(np.maximum.accumulate(stable), out.offset + out.length, side="left")
+    seen = waiting & (out.offset >= 0) & (index < len(at))
+    out.readable[seen] = np.maximum(at[index[seen]], out.since[seen])
+
+
+def judge_conditions(state: State, at: int, objectives: Objectives, report: Report) -> None:
+    """Open or close `unseen` and `suspected` at log time `at`."""
+    out = state.outstanding
+    above: Bools = (out.offset < 0) | (out.offset >= state.log_start)
+    overdue = above & (out.readable >= 0) & (out.readable + objectives.delivery <= at)
+    if not any(True for _ in readers(state)):
+        overdue = np.zeros(len(out), bool)
+    state.unseen = int(out.length[overdue].sum())
+    oldest = int(out.readable[overdue].min()) if overdue.any() else at
+    report.condition(
+        "unseen",
+        bool(overdue.any()),
+        f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s",
+        at=at,
+        since=oldest + objectives.delivery,
+        evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
+    )
+    past = above & (out.offset >= 0) & (out.offset + out.length <= state.reached)
+    report.condition(
+        "suspected",
+        bool(past.any()),
+        f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none",
+        at=at,
+        evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
+    )
+
+
+def _some(out: Outstanding) -> list[dict[str, int]]:
+    """The first few values, as evidence."""
+    order = np.argsort(out.offset, kind="stable")[:10]
+    return [
+        {
+            "offset": int(out.offset[i]),
+            "writer": int(out.writer[i]),
+            "seq": int(out.seq[i]),
+            "values": int(out.length[i]),
+        }
+        for i in order.tolist()
+    ]
+
+
+def age_out(state: State, at: int, objectives: Objectives) -> None:
+    """Outstanding values below the log start are gone by retention; indefinite sends that stayed unseen are dropped."""
+    out = state.outstanding
+    gone = (out.offset >= 0) & (out.offset + out.length <= state.log_start)
+    if gone.any():
+        state.outstanding = take(out, ~gone)
+    waiting = state.indefinite
+    if len(waiting):
+        keep = (waiting.since > at - 2 * objectives.grace) | (waiting.offset + waiting.length > state.settled)
+        keep &= waiting.since > at - 30 * objectives.grace
+        state.indefinite = take(waiting, keep)
+
+
+def settle_finished(state: State, at: int, report: Report) -> None:
+    """A finished history: lost is what lies at or below the highest index polled; unseen is all that was not polled."""
+    out = state.outstanding
+    last_places = out.offset.copy()
+    for start, length, last in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True):
+        inside = (out.offset >= start) & (out.offset < start + length)
+        last_places[inside] = np.maximum(last_places[inside], last + out.offset[inside] - start)
+    lost = (last_places >= 0) & (last_places <= state.highest_polled)
+    for i in np.flatnonzero(lost).tolist():
+        for step in range(int(min(out.length[i], state.highest_polled - last_places[i] + 1))):
+            report_lost(
+                int(out.writer[i]), int(out.seq[i]) + step, int(last_places[i]) + step, state.highest_polled + 1,
+                report,
+                at=at,
+            )  # fmt: skip
+    state.unseen = int(out.length.sum())
+    if len(out):
+        report.condition(
+            "unseen",
+            True,
+            f"{state.unseen} acknowledged values were never polled",
+            at=at,
+            evidence={"values": state.unseen, "first": _some(out)},
+        )

@@ -1,0 +1,211 @@
+"""`duplicate` and `inconsistent-offsets`: what stands where in the log, from polls and acknowledgements.
+
+A *placement* is a value at an offset: polled there by an operation of any outcome (a consumer must never be shown
+unsafe data, whatever became of its own transaction), or acknowledged there by a visible write. One value at two offsets
+is a duplicate; two values at one offset are inconsistent. Both are proven by what is seen, at once and for ever.
+
+Runs are intervals under a label (writer, offset - seq). A log that keeps its promises has at each offset one label, and
+at each (writer, seq) one offset; sorting by the one and by the other, both are a comparison of neighbours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules import intervals
+from rules.chunks import Chunks, Values, values
+from rules.intervals import EMPTY, Ints
+from rules.report import Report
+from rules.state import Moved, Places, Spans, State, concat
+
+
+def merged(places: Places) -> tuple[Places, bool]:
+    """Runs of one label joined where they overlap or touch, sorted by offset; and whether labels disagree anywhere."""
+    if len(places) <= 1:
+        return places, False
+    order = np.argsort(places.offset, kind="stable")
+    offset, writer = places.offset[order], places.writer[order]
+    seq, length = places.seq[order], places.length[order]
+    end = np.maximum.accumulate(offset + length)
+    same = (writer[1:] == writer[:-1]) & ((offset - seq)[1:] == (offset - seq)[:-1])
+    if bool(np.any(~same & (offset[1:] < end[:-1]))):
+        return _merged_by_label(offset, writer, seq, length), True
+    head = np.concatenate(([True], ~same | (offset[1:] > end[:-1])))
+    heads = np.flatnonzero(head)
+    ends = end[np.append(heads[1:] - 1, len(end) - 1)]
+    return Places(offset[heads], writer[heads], seq[heads], ends - offset[heads]), False
+
+
+def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Places:
+    pairs, label = np.unique(np.stack((writer, offset - seq)), axis=1, return_inverse=True)
+    label, start, end = intervals.merge_grouped(label.ravel(), offset, offset + length)
+    order = np.argsort(start, kind="stable")
+    label, start, end = label[order], start[order], end[order]
+    return Places(start, pairs[0][label], start - pairs[1][label], end - start)
+
+
+def place(state: State, chunks: Chunks, new: Places, at: int, report: Report) -> None:
+    """Take new placements in at log time `at`, and report what they prove."""
+    new = _above(new, state.settled)
+    if not len(new):
+        return
+    old = state.log
+    new, torn = merged(new)
+    both, conflict = merged(concat(old, new))
+    state.log = both
+    if conflict or torn:
+        _report_inconsistent(state, old, both, at, report)
+    _report_duplicates(state, chunks, old, new, both, at, report)
+    chunks.add("placed", values(new.writer, new.seq, new.length))
+
+
+def _above(places: Places, frontier: int) -> Places:
+    """What lies at or above the frontier; below it polls are compared by the audit alone."""
+    cut = np.maximum(frontier - places.offset, 0)
+    keep = cut < places.length
+    cut = cut[keep]
+    return Places(places.offset[keep] + cut, places.writer[keep], places.seq[keep] + cut, places.length[keep] - cut)
+
+
+def _report_inconsistent(state: State, old: Places, both: Places, at: int, report: Report) -> None:
+    start, end = intervals.deeper(both.offset, both.offset + both.length)
+    known = intervals.deeper(old.offset, old.offset + old.length)
+    state.unclear = Spans(*intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end)))
+    for a, b in zip(*intervals.subtract(start, end, *known), strict=True):
+        for offset in range(int(a), min(int(b), int(a) + report.room("inconsistent-offsets") + 1)):
+            here = np.flatnonzero((both.offset <= offset) & (offset < both.offset + both.length))
+            found = sorted((int(both.writer[i]), int(both.seq[i] + offset - both.offset[i])) for i in here)
+            report.add(
+                "inconsistent-offsets",
+                (offset,),
+                f"offset {offset} holds {len(found)} values: {' and '.join(f'{w}/{s}' for w, s in found)}",
+                at=at,
+                evidence={"offset": offset, "values": [{"writer": w, "seq": s} for w, s in found]},
+            )
+
+
+def _report_duplicates(
+    state: State, chunks: Chunks, old: Places, new: Places, both: Places, at: int, report: Report
+) -> None:
+    if not _repeats(both):
+        # No value stands twice in the window. One that was placed before may stand below it: it is new at this place
+        # unless the window held it already.
+        fresh = _not_in(new, old)
+        again = chunks.having("placed", values(fresh.writer, fresh.seq, fresh.length))
+    else:
+        new_writers = np.isin(both.writer, new.writer)
+        order = np.lexsort((both.seq, both.writer))
+        order = order[new_writers[order]]
+        again = _twice(both, order)
+        fresh = _not_in(new, old)
+        settled = chunks.having("placed", values(fresh.writer, fresh.seq, fresh.length))
+        again = tuple(np.concatenate((a, b)) for a, b in zip(again, settled, strict=True))  # type: ignore[assignment]
+        again = intervals.merge_grouped(*again)
+    if not len(again[0]):
+        return
+    again = chunks.lacking("duplicated", again)
+    chunks.add("duplicated", again)
+    for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
+        for seq in range(start, min(end, start + report.room("duplicate") + 1)):
+            own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
+            offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
+            seen = " and ".join(str(o) for o in offsets)
+            where = f"offsets {seen}" if len(offsets) > 1 else f"offset {seen} and below the settled frontier"
+            report.add(
+                "duplicate",
+                (writer, seq),
+                f"value {writer}/{seq} stands at {where}",
+                at=at,
+                evidence={"writer": writer, "seq": seq, "offsets": offsets},
+                context={"idempotent": "false" if writer in state.not_idempotent else "true"},
+            )
+        report.skip("duplicate", max(0, end - start - report.objectives.findings_per_step - 1))
+    _note_moved(state, both, again)
+
+
+def _repeats(places: Places) -> bool:
+    """Does any value stand at two places?"""
+    order = np.lexsort((places.seq, places.writer))
+    writer, seq = places.writer[order], places.seq[order]
+    end = seq + places.length[order]
+    return bool(np.any((writer[1:] == writer[:-1]) & (seq[1:] < end[:-1])))
+
+
+def _twice(places: Places, order: Ints) -> Values:
+    """The values that stand at two or more places of those that `order` lists, sorted by writer and seq."""
+    found: list[Values] = []
+    writer = places.writer[order]
+    heads = np.flatnonzero(np.diff(writer, prepend=writer[0] - 1 if len(writer) else 0))
+    for head, end in zip(heads.tolist(), np.append(heads[1:], len(writer)).tolist(), strict=True):
+        own = order[head:end]
+        start, stop = intervals.deeper(places.seq[own], places.seq[own] + places.length[own])
+        found.append((np.full(len(start), writer[head], np.int64), start, stop))
+    if not found:
+        return EMPTY, EMPTY, EMPTY
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def _not_in(new: Places, old: Places) -> Places:
+    """The parts of the new placements that the old ones do not hold at the same offset with the same value."""
+    if not len(old) or not len(new):
+        return new
+    # A new run that an old one of its label contains adds nothing; others are compared by piece.
+    at = np.searchsorted(old.offset, new.offset, side="right") - 1
+    inside = at >= 0
+    held = np.zeros(len(new), bool)
+    i = at[inside]
+    held[inside] = (
+        (old.writer[i] == new.writer[inside])
+        & (old.offset[i] - old.seq[i] == (new.offset - new.seq)[inside])
+        & (old.offset[i] + old.length[i] >= (new.offset + new.length)[inside])
+    )
+    rest = np.flatnonzero(~held)
+    pieces: list[tuple[int, int, int, int]] = []
+    for r in rest.tolist():
+        low, high = int(new.offset[r]), int(new.offset[r] + new.length[r])
+        first = max(int(np.searchsorted(old.offset, low, side="right")) - 1, 0)
+        last = int(np.searchsorted(old.offset, high))
+        label = int(new.offset[r] - new.seq[r])
+        writer = int(new.writer[r])
+        own = np.arange(first, last)
+        own = own[(old.writer[own] == writer) & ((old.offset - old.seq)[own] == label)]
+        start, end = intervals.subtract(
+            np.array([low]), np.array([high]), *intervals.merge(old.offset[own], (old.offset + old.length)[own])
+        )
+        pieces.extend((a, writer, a - label, b - a) for a, b in zip(start.tolist(), end.tolist(), strict=True))
+    if not pieces:
+        return Places()
+    return Places(*np.array(pieces, np.int64).T)
+
+
+def _note_moved(state: State, both: Places, again: Values) -> None:
+    """Remember the earlier places of duplicated values in the window: their index is that of the last place."""
+    rows: list[tuple[int, int, int]] = []
+    for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
+        own = np.flatnonzero((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
+        for i in own.tolist():
+            low, high = max(start, int(both.seq[i])), min(end, int(both.seq[i] + both.length[i]))
+            shift = int(both.offset[i] - both.seq[i])
+            later = [
+                int(both.offset[j] - both.seq[j]) for j in own.tolist()
+                if both.offset[j] - both.seq[j] > shift and both.seq[j] <= low and high <= both.seq[j] + both.length[j]
+            ]  # fmt: skip
+            if later:
+                rows.append((low + shift, high - low, low + max(later)))
+    if rows:
+        state.moved = concat(state.moved, Moved(*np.array(rows, np.int64).T))
+
+
+def forget_below(state: State, frontier: int) -> None:
+    """Drop what the settled frontier has passed."""
+    log = state.log
+    if len(log) and int(log.offset[0]) < frontier:
+        state.log = _above(log, frontier)
+    for name in ("index", "passed", "unclear"):
+        spans: Spans = getattr(state, name)
+        if len(spans.start) and int(spans.start[0]) < frontier:
+            keep = spans.end > frontier
+            setattr(state, name, Spans(np.maximum(spans.start[keep], frontier), spans.end[keep]))
+    if len(state.moved.offset):
+        keep = state.moved.last >= frontier
+        state.moved = Moved(state.moved.offset[keep], state.moved.length[keep], state.moved.last[keep])

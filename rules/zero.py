@@ -1,0 +1,120 @@
+"""`spurious-zero-offset`: an acknowledgement or a committed offset is 0 while a higher one was known before.
+
+"Before" is concluded only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
+(a file), its own time. What was known must have completed before the zero was invoked. Zero positions and polls of a
+process that stood higher are found where its steps are judged, in `rules.polls`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules.columns import COMMIT, OFFSETS, OK, Columns, Runs
+from rules.intervals import Bools, Ints
+from rules.report import Report
+from rules.state import State
+
+ZEROS_KEPT = 16
+
+
+def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    """(names, domain of each row, invoked, completed) in the domain's own time; rows without a boot share one."""
+    boots = (
+        columns.table["boot"].to_pylist() if columns.table["boot"].null_count < len(columns) else [None] * len(columns)
+    )
+    names = sorted({b or "" for b in boots})
+    number = {name: i for i, name in enumerate(names)}
+    domain = np.array([number[b or ""] for b in boots], np.int64)
+    has_boot = domain != number.get("", -1)
+    invoked, completed = columns.invoked, columns.completed
+    if has_boot.any():
+        table = columns.table
+        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
+        invoked = np.where(has_boot, mono[0], invoked)
+        completed = np.where(has_boot, mono[1], completed)
+    return names, domain, invoked, completed
+
+
+def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
+    """`acknowledged` and `polled`: the new runs with known offsets."""
+    names, domain, invoked, completed = _domains(columns)
+    _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
+    for i in np.flatnonzero(acknowledged.offset == 0).tolist():
+        row = int(acknowledged.row[i])
+        if len(state.zeros) < ZEROS_KEPT and invoked[row] >= 0:
+            state.zeros.append(
+                (
+                    names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
+                    int(columns.process[row]), int(columns.op[row]), int(columns.completed[row]),
+                )
+            )  # fmt: skip
+    kept = []
+    for zero in state.zeros:
+        boot, when, writer, seq, process, op, at = zero
+        known = state.above_zero.get(boot)
+        if known is None or known[0] >= when:
+            kept.append(zero)
+            continue
+        report.add(
+            "spurious-zero-offset",
+            ("acknowledgement", writer, seq),
+            f"value {writer}/{seq} was acknowledged at offset 0 when offset {known[1]} was known before",
+            at=at,
+            evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
+        )
+    state.zeros = kept
+    _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
+
+
+def _learn(
+    state: State,
+    names: list[str],
+    domain: Ints,
+    completed: Ints,
+    columns: Columns,
+    fresh: Bools,
+    acked: Runs,
+    polled: Runs,
+) -> None:
+    """Note, for each domain, the earliest time at which an offset above 0 was known."""
+    row = np.concatenate((acked.row, polled.row, np.flatnonzero(fresh & (columns.log_end > 0))))
+    top = np.concatenate(
+        (
+            acked.offset + acked.length - 1,
+            polled.offset + polled.length - 1,
+            columns.log_end[fresh & (columns.log_end > 0)],
+        )
+    )
+    keep = (top > 0) & (completed[row] >= 0)
+    row, top = row[keep], top[keep]
+    for number, name in enumerate(names):
+        own = np.flatnonzero(domain[row] == number)
+        if len(own):
+            first = own[int(np.argmin(completed[row[own]]))]
+            when = (int(completed[row[first]]), int(top[first]))
+            state.above_zero[name] = min(state.above_zero.get(name, when), when)
+
+
+def _judge_committed(
+    state: State, names: list[str], domain: Ints, invoked: Ints, completed: Ints, columns: Columns, fresh: Bools,
+    report: Report,
+) -> None:  # fmt: skip
+    rows = np.flatnonzero(fresh & columns.where(COMMIT, OFFSETS) & (columns.type == OK) & (columns.committed >= 0))
+    groups = columns.table["group"]
+    for row in sorted(rows.tolist(), key=lambda r: int(completed[r])):
+        group, boot = groups[row].as_py() or "", names[int(domain[row])]
+        key = f"{boot}|{group}"
+        known = state.committed_above_zero.get(key)
+        if columns.committed[row] > 0:
+            when = (int(completed[row]), int(columns.committed[row]))
+            state.committed_above_zero[key] = when if known is None else min(known, when)
+        elif columns.f[row] == OFFSETS and known is not None and known[0] < invoked[row]:
+            if not report.once(f"committed-zero:{group}:{known[1]}"):
+                continue
+            report.add(
+                "spurious-zero-offset",
+                ("committed", group),
+                f"the committed offset of group {group} reads 0 when {known[1]} was committed before",
+                at=int(columns.completed[row]),
+                evidence={"group": group, "known": known[1], "process": int(columns.process[row])},
+            )

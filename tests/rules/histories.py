@@ -1,0 +1,157 @@
+"""Histories in a line each: every call adds one operation's slice, numbered and timed as a real process would.
+
+    h = History()
+    h.send("w", 0, 5, at=100)      # writer w, seq 0 .. 4, acknowledged at offsets 100 .. 104
+    h.poll("r", [("w", 0, 5, 100)])
+
+Time is in seconds and advances by itself; `h.mark()` lets a committer vouch for everything so far.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from rules.finding import Finding
+from rules.history import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
+from rules.objectives import Objectives
+from rules.step import Stepped, Stored, chunks_needed, step
+
+START = EPOCH + timedelta(days=20_000)
+
+
+def number(name: str) -> int:
+    """A stable 31-bit id for a name."""
+    return zlib.crc32(name.encode()) & 0x7FFFFFFF
+
+
+class History:
+    """Rows of one cluster and topic, partition 0 unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.rows: list[Slice] = []
+        self.time = 0.0
+        self._slices: dict[tuple[int, int], int] = defaultdict(int)
+        self._ops: dict[int, int] = defaultdict(int)
+        self.processes: list[str] = []
+
+    def at(self, seconds: float) -> datetime:
+        return START + timedelta(seconds=seconds)
+
+    def row(
+        self, process: str, f: Any, *, partition: int = 0, type: Any = "ok", op: int | None = None, **more: Any
+    ) -> Slice:
+        p = number(process)
+        if process not in self.processes and process != "committer":
+            self.processes.append(process)
+        if op is None:
+            op = self._ops[p]
+        self._ops[p] = max(self._ops[p], op + 1)
+        invoked = more.pop("invoked", self.at(self.time))
+        self.time += 0.001
+        completed = more.pop("completed", self.at(self.time))
+        slice_number = self._slices[p, partition]
+        self._slices[p, partition] += 1
+        made = Slice(
+            cluster="c", topic_id="t", topic="topic", partition=partition, run="run", process=p, op=op,
+            slice=slice_number, f=f, type=type, invoked=invoked, completed=completed, **more,
+        )  # fmt: skip
+        self.rows.append(made)
+        return made
+
+    def start(self, process: str, **settings: str) -> Slice:
+        return self.row(process, "start", settings=settings)
+
+    def assign(self, process: str, *, assigned: bool = True, f: str = "assign", **more: Any) -> Slice:
+        return self.row(process, f, assigned=assigned, mode=f if f != "revoke" else "subscribe", **more)
+
+    def send(self, writer: str, seq: int, length: int = 1, at: int | None = None, **more: Any) -> Slice:
+        return self.row(writer, "send", sent=[Run(number(writer), seq, at, length)], **more)
+
+    def poll(self, process: str, runs: Sequence[tuple[str, int, int, int]], **more: Any) -> Slice:
+        """`runs` are (writer, seq, length, offset)."""
+        more.setdefault("mode", "assign")
+        more.setdefault("isolation", "read_committed")
+        return self.row(process, "poll", polled=[Run(number(w), s, o, n) for w, s, n, o in runs], **more)
+
+    def txn(
+        self,
+        process: str,
+        sends: Sequence[tuple[str, int, int, int | None]] = (),
+        polls: Sequence[tuple[str, int, int, int]] = (),
+        **more: Any,
+    ) -> Slice:
+        """Sends and polls as (writer, seq, length, offset)."""
+        more.setdefault("mode", "assign")
+        more.setdefault("isolation", "read_committed")
+        return self.row(
+            process, "txn",
+            sent=[Run(number(w), s, o, n) for w, s, n, o in sends],
+            polled=[Run(number(w), s, o, n) for w, s, n, o in polls],
+            **more,
+        )  # fmt: skip
+
+    def irregular(self, process: str, *records: Irregular, **more: Any) -> Slice:
+        return self.row(process, "poll", irregular=records, mode="assign", isolation="read_committed", **more)
+
+    def observe(self, *, start: int = 0, end: int, stable: int | None = None) -> Slice:
+        return self.row(
+            "observer", "offsets", log_start=start, log_end=end, last_stable=end if stable is None else stable
+        )
+
+    def mark(self, after: float = 0.0, *, partition: int = 0) -> Slice:
+        """`after` seconds pass, and the committer vouches for every process of this history."""
+        self.time += after
+        now = self.at(self.time)
+        marks = [Mark(number(p), self._slices[number(p), partition], now) for p in self.processes]
+        return self.row("committer", "mark", partition=partition, marks=marks, invoked=now, completed=now)
+
+    def table(self) -> pa.Table:
+        return to_table(self.rows)
+
+
+class Store:
+    """Keeps states as a job would, so that a history can be stepped through in parts."""
+
+    def __init__(self, objectives: Objectives | None = None) -> None:
+        self.objectives = objectives or Objectives()
+        self.stored: dict[Place, Stored] = {}
+        self.findings: list[Finding] = []
+        self.last: dict[Place, Stepped] = {}
+
+    def feed(self, rows: Sequence[Slice] | pa.Table, *, finished: bool = False) -> list[Finding]:
+        """One step with these rows; returns its findings."""
+        from rules.columns import by_place
+
+        table = rows if isinstance(rows, pa.Table) else to_table(rows)
+        loaded = {}
+        for place, part in by_place(table).items():
+            kept = self.stored.setdefault(place, Stored())
+            names = chunks_needed(kept.hot, part)
+            loaded[place] = Stored(kept.hot, {n: kept.chunks[n] for n in names if n in kept.chunks})
+        out = step(loaded, table, self.objectives, finished=finished)
+        new: list[Finding] = []
+        for place, stepped in out.items():
+            kept = self.stored[place]
+            kept.hot = stepped.hot
+            for name, data in stepped.chunks.items():
+                if data is None:
+                    kept.chunks.pop(name, None)
+                else:
+                    kept.chunks[name] = data
+            new.extend(stepped.findings)
+        self.last.update(out)
+        self.findings.extend(new)
+        return new
+
+
+def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:
+    """(anomaly, subject) of the violations among them."""
+    from rules.catalogue import CATALOGUE
+
+    return {(f.anomaly, f.subject) for f in findings if CATALOGUE[f.anomaly].kind == "violation"}
