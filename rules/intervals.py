@@ -87,6 +87,21 @@ def subtract(start: Ints, end: Ints, without_start: Ints, without_end: Ints) -> 
     return left[keep], right[keep]
 
 
+def subtract_grouped(of: tuple[Ints, Ints, Ints], without: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """`subtract` within groups; both sides merged, as (group, start, end)."""
+    if not len(of[0]) or not len(without[0]):
+        return of
+    labels, numbers = np.unique(np.concatenate((of[0], without[0])), return_inverse=True)
+    n = len(of[0])
+    s, e = _lifted(numbers, np.concatenate((of[1], without[1])), np.concatenate((of[2], without[2])))
+    left, right = subtract(s[:n], e[:n], s[n:], e[n:])
+    low = min(int(of[1].min()), int(without[1].min()))
+    width = max(int(of[2].max()), int(without[2].max())) - low + 2
+    number = left // width
+    base = number * width - low
+    return labels[number], left - base, right - base
+
+
 def intersect(start: Ints, end: Ints, other_start: Ints, other_end: Ints) -> tuple[Ints, Ints]:
     """What is in both of two merged sets."""
     return deeper(np.concatenate((start, other_start)), np.concatenate((end, other_end)), 2)

@@ -87,20 +87,13 @@ def _report_inconsistent(state: State, old: Places, both: Places, at: int, repor
 def _report_duplicates(
     state: State, chunks: Chunks, old: Places, new: Places, both: Places, at: int, report: Report
 ) -> None:
-    if not _repeats(both):
-        # No value stands twice in the window. One that was placed before may stand below it: it is new at this place
-        # unless the window held it already.
-        fresh = _not_in(new, old)
-        again = chunks.having("placed", values(fresh.writer, fresh.seq, fresh.length))
-    else:
-        new_writers = np.isin(both.writer, new.writer)
+    # What was placed before and is not in the window stands below the settled frontier, and now here as well.
+    before = chunks.having("placed", values(new.writer, new.seq, new.length))
+    again = intervals.subtract_grouped(before, values(old.writer, old.seq, old.length))
+    if _repeats(both):
         order = np.lexsort((both.seq, both.writer))
-        order = order[new_writers[order]]
-        again = _twice(both, order)
-        fresh = _not_in(new, old)
-        settled = chunks.having("placed", values(fresh.writer, fresh.seq, fresh.length))
-        again = tuple(np.concatenate((a, b)) for a, b in zip(again, settled, strict=True))  # type: ignore[assignment]
-        again = intervals.merge_grouped(*again)
+        twice = _twice(both, order[np.isin(both.writer, new.writer)[order]])
+        again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     if not len(again[0]):
         return
     again = chunks.lacking("duplicated", again)
@@ -143,39 +136,6 @@ def _twice(places: Places, order: Ints) -> Values:
     if not found:
         return EMPTY, EMPTY, EMPTY
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
-
-
-def _not_in(new: Places, old: Places) -> Places:
-    """The parts of the new placements that the old ones do not hold at the same offset with the same value."""
-    if not len(old) or not len(new):
-        return new
-    # A new run that an old one of its label contains adds nothing; others are compared by piece.
-    at = np.searchsorted(old.offset, new.offset, side="right") - 1
-    inside = at >= 0
-    held = np.zeros(len(new), bool)
-    i = at[inside]
-    held[inside] = (
-        (old.writer[i] == new.writer[inside])
-        & (old.offset[i] - old.seq[i] == (new.offset - new.seq)[inside])
-        & (old.offset[i] + old.length[i] >= (new.offset + new.length)[inside])
-    )
-    rest = np.flatnonzero(~held)
-    pieces: list[tuple[int, int, int, int]] = []
-    for r in rest.tolist():
-        low, high = int(new.offset[r]), int(new.offset[r] + new.length[r])
-        first = max(int(np.searchsorted(old.offset, low, side="right")) - 1, 0)
-        last = int(np.searchsorted(old.offset, high))
-        label = int(new.offset[r] - new.seq[r])
-        writer = int(new.writer[r])
-        own = np.arange(first, last)
-        own = own[(old.writer[own] == writer) & ((old.offset - old.seq)[own] == label)]
-        start, end = intervals.subtract(
-            np.array([low]), np.array([high]), *intervals.merge(old.offset[own], (old.offset + old.length)[own])
-        )
-        pieces.extend((a, writer, a - label, b - a) for a, b in zip(start.tolist(), end.tolist(), strict=True))
-    if not pieces:
-        return Places()
-    return Places(*np.array(pieces, np.int64).T)
 
 
 def _note_moved(state: State, both: Places, again: Values) -> None:

@@ -52,6 +52,7 @@ class History:
         if op is None:
             op = self._ops[p]
         self._ops[p] = max(self._ops[p], op + 1)
+        self.time += 0.001
         invoked = more.pop("invoked", self.at(self.time))
         self.time += 0.001
         completed = more.pop("completed", self.at(self.time))
