@@ -1,0 +1,239 @@
+"""Prometheus metrics of the checks: what was found, how far the checks are, and how long they take.
+
+Names begin with `offsetwatch_` and end with their unit. Labels are bounded: anomalies come from the catalogue,
+severities from the policy, partitions from the probe topics; processes, writers and offsets are never labels. What has
+one value per partition is collected at the scrape from the last summary of each; a topic that was created anew
+replaces the one whose name it bears.
+
+Counters of findings outlive this process: they start from what the findings table holds (`begin`), and a repetition
+of a batch is not counted twice (`alerts.dispatch` drops it before it comes here).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from alerts.event import FindingEvent
+from rules.catalogue import CATALOGUE
+
+LATENCY_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 10, 20, 30, 60)
+"""Seconds. The objective is 2 s at the median and 6 s at the 99th percentile, so those are borders."""
+
+GRACE_BUCKETS: Final = (0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300)
+BATCH_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60)
+
+PARTITION_LABELS: Final = ("cluster", "topic", "partition")
+
+
+class Count(NamedTuple):
+    """So many findings of one anomaly and severity were recorded before this process began."""
+
+    anomaly: str
+    severity: str
+    findings: int
+
+
+class Open(NamedTuple):
+    """A condition that was open when this process began."""
+
+    id: str
+    anomaly: str
+
+
+class _Partitions(Collector):
+    """One value per partition, from the last known summary of each. Times in summaries are aware datetimes."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+
+    def update(self, summaries: Iterable[Mapping[str, Any]]) -> None:
+        rows = dict(self._rows)
+        for row in summaries:
+            rows[(str(row["cluster"]), str(row["topic"]), str(row["partition"]))] = row
+        self._rows = rows  # replaced as a whole: the scrape runs in another thread
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        for name, help_text, column in _PARTITION_GAUGES:
+            family = GaugeMetricFamily(name, help_text, labels=PARTITION_LABELS)
+            for labels, row in self._rows.items():
+                value = row.get(column)
+                if value is not None:
+                    family.add_metric(labels, value.timestamp() if isinstance(value, datetime) else float(value))
+            yield family
+        lag = GaugeMetricFamily(
+            "offsetwatch_partition_readers_lag_records",
+            "How far the furthest-behind reader is behind the last stable offset, by how it reached the partition "
+            "(assign, subscribe).",
+            labels=(*PARTITION_LABELS, "mode"),
+        )
+        for labels, row in self._rows.items():
+            for mode, records in readers_lag(row).items():
+                lag.add_metric((*labels, mode), records)
+        yield lag
+
+
+_PARTITION_GAUGES: Final = (
+    ("offsetwatch_partition_log_start_offset", "First offset that the partition still holds.", "log_start"),
+    ("offsetwatch_partition_log_end_offset", "One past the last offset (read_uncommitted).", "log_end"),
+    ("offsetwatch_partition_last_stable_offset", "One past the last offset readable at read_committed.", "last_stable"),
+    ("offsetwatch_partition_settled_frontier_offset", "Below this offset every verdict is final.", "frontier"),
+    ("offsetwatch_partition_unseen_records", "Acknowledged records not polled within the objective.", "unseen"),
+    ("offsetwatch_partition_window_runs", "Runs of records above the settled frontier.", "window_runs"),
+    ("offsetwatch_partition_processes", "Client lives whose log the partition's checks follow.", "processes"),
+    ("offsetwatch_partition_state_bytes", "Size of the partition's hot state.", "state_bytes"),
+    ("offsetwatch_partition_log_time_seconds", "Log time of the checks, in seconds since the epoch.", "now"),
+)  # fmt: skip
+
+
+def readers_lag(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Records from the furthest-behind reader's position to the last stable offset (or the log end), by mode."""
+    end = summary.get("last_stable")
+    if end is None:
+        end = summary.get("log_end")
+    lags: dict[str, int] = {}
+    for reader in summary.get("readers") or ():
+        if end is not None and reader["position"] is not None:
+            mode = reader["mode"] or "unknown"
+            lags[mode] = max(lags.get(mode, 0), end - reader["position"], 0)
+    return lags
+
+
+class Metrics:
+    """The metrics of one monitor process, in a registry of their own; also the dispatcher's first channel."""
+
+    name = "metrics"
+
+    def __init__(
+        self,
+        *,
+        build: Mapping[str, str],
+        registry: CollectorRegistry | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self._clock = clock
+        self._open: dict[str, str] = {}
+        self._newest: float | None = None
+
+        def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(name, text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(name, text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(name, text, registry=self.registry, buckets=buckets)
+
+        Info("offsetwatch_build", "Versions of the program and of what it runs on.", registry=self.registry).info(
+            dict(build)
+        )
+        self._findings = counter(
+            "offsetwatch_findings",
+            "Findings by anomaly and severity, from the findings table's beginning: violations raised, conditions "
+            "opened, observations classified.",
+            ("anomaly", "severity"),
+        )
+        self._last = gauge(
+            "offsetwatch_last_finding_timestamp_seconds",
+            "When the latest finding of a severity was counted, in seconds since the epoch.",
+            ("severity",),
+        )
+        self._conditions = gauge("offsetwatch_conditions_open", "Conditions that are open now.", ("anomaly",))
+        for entry in CATALOGUE.values():
+            if entry.kind == "condition":
+                self._conditions.labels(entry.name).set(0)
+        self._latency = histogram(
+            "offsetwatch_detection_latency_seconds",
+            "From the moment when a finding could be decided (after any grace) to its being counted here.",
+            LATENCY_BUCKETS,
+        )
+        self._grace = histogram(
+            "offsetwatch_detection_grace_seconds",
+            "Grace that findings from absence were given before they could be decided; not part of the latency.",
+            GRACE_BUCKETS,
+        )
+        self._batch = histogram("offsetwatch_batch_duration_seconds", "Duration of a batch of checks.", BATCH_BUCKETS)
+        self._rate = gauge(
+            "offsetwatch_batch_input_slices_per_second", "Rows of the probe log checked per second of the last batch."
+        )
+        self._batches = counter("offsetwatch_batches", "Batches of checks completed by this process.")
+        self._slices = counter("offsetwatch_slices_checked", "Rows of the probe log checked by this process.")
+        self._records = counter(
+            "offsetwatch_records_checked", "Records, sent and polled, in the rows checked by this process."
+        )
+        self._failures = counter(
+            "offsetwatch_alert_channel_failures", "Deliveries of finding events that a channel failed.", ("channel",)
+        )
+        gauge(
+            "offsetwatch_evidence_age_seconds",
+            "Age of the newest row of the probe log that was checked; NaN before the first.",
+        ).set_function(self._evidence_age)
+        self._partitions = _Partitions()
+        self.registry.register(self._partitions)
+
+    def begin(
+        self, counts: Iterable[Count], conditions: Iterable[Open], last: Mapping[str, float] | None = None
+    ) -> None:
+        """Take over what was found before this process: counts, open conditions, and the last time by severity."""
+        for count in counts:
+            self._findings.labels(count.anomaly, count.severity).inc(count.findings)
+        for condition in conditions:
+            self._open[condition.id] = condition.anomaly
+        for severity, when in (last or {}).items():
+            self._last.labels(severity).set(when)
+        self._set_open(set(self._open.values()))
+
+    def deliver(self, events: Sequence[FindingEvent]) -> None:
+        """Count the events of findings; each is new."""
+        touched = set()
+        for event in events:
+            finding = event.finding
+            if finding.event == "closed":
+                self._open.pop(finding.id, None)
+                touched.add(finding.anomaly)
+                continue  # the end of something already counted, and no detection
+            if finding.event == "opened":
+                self._open[finding.id] = finding.anomaly
+                touched.add(finding.anomaly)
+            self._findings.labels(finding.anomaly, event.severity).inc()
+            self._last.labels(event.severity).set(event.counted.timestamp())
+            self._latency.observe(event.latency)
+            if event.grace is not None:
+                self._grace.observe(event.grace)
+        self._set_open(touched)
+
+    def _set_open(self, anomalies: Iterable[str]) -> None:
+        standing = list(self._open.values())
+        for anomaly in anomalies:
+            self._conditions.labels(anomaly).set(standing.count(anomaly))
+
+    def batch(self, *, seconds: float, slices: int, records: int, newest: datetime | None) -> None:
+        """A batch of checks is done: its duration, its rows and records, and the completion of its newest row."""
+        self._batches.inc()
+        self._batch.observe(seconds)
+        self._slices.inc(slices)
+        self._records.inc(records)
+        self._rate.set(slices / seconds if seconds > 0 else 0.0)
+        if newest is not None:
+            self.evidence(newest)
+
+    def evidence(self, newest: datetime) -> None:
+        """A row of the probe log that completed at `newest` was checked."""
+        self._newest = max(self._newest or 0.0, newest.timestamp())
+
+    def partitions(self, summaries: Iterable[Mapping[str, Any]]) -> None:
+        """Rows of `partition_state`, of the partitions that a batch touched."""
+        self._partitions.update(summaries)
+
+    def channel_failed(self, channel: str) -> None:
+        self._failures.labels(channel).inc()
+
+    def _evidence_age(self) -> float:
+        return float("nan") if self._newest is None else max(0.0, self._clock() - self._newest)

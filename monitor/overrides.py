@@ -1,0 +1,102 @@
+"""Configuration from the environment: `OFFSETWATCH_<SECTION>__<KEY>`, any number of sections deep.
+
+A value is read as TOML where the key wants that (`500`, `true`, `[60.0, 10.0]`), and as it stands otherwise. In tables
+with free keys, `cluster.security`, underscores stand for the dots of the setting's name, as in
+`OFFSETWATCH_CLUSTER__SECURITY__SASL_PASSWORD`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from monitor.errors import ConfigError
+
+PREFIX: Final = "OFFSETWATCH_"
+NOT_CONFIGURATION: Final = frozenset({"OFFSETWATCH_CONFIG"})
+"""Variables of ours that are no keys of the file."""
+
+
+class Override(NamedTuple):
+    variable: str
+    path: tuple[str, ...]
+    value: Any
+
+
+def overrides(root: type[BaseModel], environment: Mapping[str, str]) -> list[Override]:
+    """What the environment changes, by variable name. Raises ConfigError for a variable that names no key."""
+    found = []
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX) and variable not in NOT_CONFIGURATION:
+            path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+            found.append(_override(root, variable, path, environment[variable]))
+    return found
+
+
+def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    """The keys known in the table at `path`; none where that is no table."""
+    table: Any = root
+    for name in path:
+        field = table.model_fields.get(name) if _is_model(table) else None
+        table = section(field) if field is not None else None
+    return list(table.model_fields) if _is_model(table) else []
+
+
+def section(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that is a table, else None."""
+    return field.annotation if _is_model(field.annotation) else None
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _override(root: type[BaseModel], variable: str, path: tuple[str, ...], raw: str) -> Override:
+    table = root
+    for depth, name in enumerate(path):
+        field = table.model_fields.get(name)
+        if field is None:
+            known = ", ".join(table.model_fields)
+            raise ConfigError(f"{variable}: there is no key {'.'.join(path[: depth + 1])}; known here: {known}")
+        rest = path[depth + 1 :]
+        inner = section(field)
+        if inner is None:
+            if rest and get_origin(field.annotation) is dict:
+                return Override(variable, (*path[: depth + 1], ".".join(rest).replace("_", ".")), raw)
+            if rest:
+                raise ConfigError(f"{variable}: {'.'.join(path[: depth + 1])} is a value, it has no {rest[0]}")
+            return Override(variable, path, _value(field, raw))
+        table = inner
+    raise ConfigError(f"{variable}: {'.'.join(path)} is a table, name a key in it: {', '.join(table.model_fields)}")
+
+
+def _value(field: FieldInfo, raw: str) -> Any:
+    """`raw` as the field wants it. What fits in no reading is returned as it is, for validation to refuse."""
+    try:
+        parsed = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw
+    if _fits(field, parsed):
+        return parsed
+    return raw if _fits(field, raw) or _is_text(field.annotation) else parsed
+
+
+def _fits(field: FieldInfo, value: Any) -> bool:
+    annotated = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    try:
+        TypeAdapter(annotated).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_text(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(_is_text(part) for part in get_args(annotation))
+    return annotation is str

@@ -1,0 +1,97 @@
+"""Fan-out to channels, and the structured log line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+
+from alerts.dispatch import Dispatcher
+from alerts.event import FindingEvent, events
+from alerts.log import LogChannel
+from rules.finding import Finding
+from tests.alerts.findings import NOON, event, finding
+
+
+class Kept:
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.events: list[FindingEvent] = []
+
+    def deliver(self, events: Sequence[FindingEvent]) -> None:
+        self.events += events
+
+
+class Broken:
+    name = "broken"
+
+    def deliver(self, events: Sequence[FindingEvent]) -> None:
+        raise OSError("no route")
+
+
+def test_a_failing_channel_is_counted_and_stops_no_other() -> None:
+    failed: list[str] = []
+    first, last = Kept(), Kept()
+    dispatcher = Dispatcher([first, Broken(), last], failed.append)
+    dispatcher.dispatch([event(finding(subject=1)), event(finding(subject=2))])
+    dispatcher.dispatch([event(finding(subject=3))])
+    assert len(first.events) == len(last.events) == 3
+    assert failed == ["broken", "broken"]
+
+
+def test_a_repeated_batch_is_delivered_once() -> None:
+    kept = Kept()
+    old = event(finding(subject=1))
+    dispatcher = Dispatcher([kept], lambda name: None, known=[old.identity])
+    again = event(finding(subject=2), counted=NOON + timedelta(seconds=9))
+    dispatcher.dispatch([old, event(finding(subject=2))])
+    dispatcher.dispatch([again])
+    assert [e.finding.subject for e in kept.events] == [(2,)]
+
+
+def test_an_opening_and_its_end_are_two_events() -> None:
+    kept = Kept()
+    dispatcher = Dispatcher([kept], lambda name: None)
+    dispatcher.dispatch([event(finding("unseen", event=what, ago=ago)) for what, ago in (("opened", 9), ("closed", 2))])
+    dispatcher.dispatch([event(finding("unseen", event="opened", ago=1))])
+    assert [e.finding.event for e in kept.events] == ["opened", "closed", "opened"]
+
+
+def test_grace_belongs_to_findings_that_are_settled() -> None:
+    cases: list[tuple[Finding, float | None]] = [
+        (finding("lost-write"), 10.0),
+        (finding("duplicate"), None),
+        (finding("unseen", event="opened"), None),
+        (finding("no-such-anomaly"), None),
+    ]
+    assert [e.grace for e in events([(f, "critical") for f, _ in cases], NOON, 10.0)] == [g for _, g in cases]
+
+
+def test_the_line_is_one_json_object_with_stable_fields() -> None:
+    stream = io.StringIO()
+    LogChannel(stream).deliver([event(finding(ago=1.25, implied_by="ab")), event(finding(event="closed"), "allowed")])
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first == {
+        "time": "2024-10-04T12:00:00.000Z",
+        "level": "error",
+        "logger": "offsetwatch.finding",
+        "id": finding().id,
+        "event": "raised",
+        "anomaly": "duplicate",
+        "severity": "critical",
+        "cluster": "c",
+        "topic": "t",
+        "topic_id": "t-id",
+        "partition": 3,
+        "message": "a sentence",
+        "evidence": {"offsets": [4, 9]},
+        "at": "2024-10-04T11:59:58.750Z",
+        "decidable": "2024-10-04T11:59:58.750Z",
+        "detection_latency_seconds": 1.25,
+        "implied_by": "ab",
+    }
+    assert (second["level"], second["event"]) == ("info", "closed")
+    LogChannel(stream).deliver([])
+    assert len(stream.getvalue().splitlines()) == 2

@@ -1,0 +1,150 @@
+"""The metrics, scraped over HTTP and parsed as Prometheus would."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from alerts.exposition import Exposition, PortTaken
+from alerts.metrics import Count, Metrics, Open
+from rules.catalogue import CATALOGUE
+from tests.alerts.findings import NOON, event, finding
+
+SUMMARY: dict[str, Any] = {
+    "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "now": NOON, "log_start": 5, "log_end": 110,
+    "last_stable": 100, "frontier": 90, "unseen": 2, "window_runs": 7, "processes": 4, "state_bytes": 512,
+    "readers": [
+        {"process": 1, "position": 70, "mode": "assign"},
+        {"process": 2, "position": 95, "mode": "assign"},
+        {"process": 3, "position": 104, "mode": "subscribe"},
+        {"process": 4, "position": None, "mode": "subscribe"},
+    ],
+}  # fmt: skip
+
+
+class Scraped:
+    """Samples by name and labels, and the families' help texts."""
+
+    def __init__(self, url: str) -> None:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            self.families = list(text_string_to_metric_families(response.read().decode()))
+        self.samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in self.families
+            for sample in family.samples
+        }
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self.samples.get((name, frozenset(labels.items())))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(build={"version": "1.2.3"}, clock=NOON.timestamp)
+
+
+@pytest.fixture
+def served(metrics: Metrics) -> Iterator[Exposition]:
+    exposition = Exposition(metrics.registry)
+    yield exposition
+    exposition.close()
+
+
+def test_findings_are_counted_from_where_the_table_stands(metrics: Metrics, served: Exposition) -> None:
+    metrics.begin([Count("duplicate", "critical", 3)], [Open("old", "unseen")], {"critical": 1000.0})
+    before = Scraped(served.url)
+    assert before("offsetwatch_findings_total", anomaly="duplicate", severity="critical") == 3
+    assert before("offsetwatch_conditions_open", anomaly="unseen") == 1
+    assert before("offsetwatch_last_finding_timestamp_seconds", severity="critical") == 1000
+
+    metrics.deliver([event(finding()), event(finding("G1a"), "allowed")])
+    after = Scraped(served.url)
+    assert after("offsetwatch_findings_total", anomaly="duplicate", severity="critical") == 4
+    assert after("offsetwatch_findings_total", anomaly="G1a", severity="allowed") == 1
+    assert after("offsetwatch_last_finding_timestamp_seconds", severity="critical") == NOON.timestamp()
+
+
+def test_conditions_open_and_close(metrics: Metrics, served: Exposition) -> None:
+    metrics.deliver([event(finding("unseen", n, event="opened")) for n in (1, 2)])
+    assert Scraped(served.url)("offsetwatch_conditions_open", anomaly="unseen") == 2
+    metrics.deliver([event(finding("unseen", 1, event="closed"))])
+    scraped = Scraped(served.url)
+    assert scraped("offsetwatch_conditions_open", anomaly="unseen") == 1
+    assert scraped("offsetwatch_findings_total", anomaly="unseen", severity="critical") == 2, "an end is no finding"
+    assert scraped("offsetwatch_detection_latency_seconds_count") == 2, "an end is no detection"
+    assert scraped("offsetwatch_conditions_open", anomaly="suspected") == 0, "known conditions are there from the start"
+
+
+def test_latency_leaves_grace_out(metrics: Metrics, served: Exposition) -> None:
+    metrics.deliver(
+        [event(finding(ago=1.2)), event(finding("lost-write", ago=7.5), grace=10.0), event(finding(ago=-3))]
+    )
+    scraped = Scraped(served.url)
+    assert scraped("offsetwatch_detection_latency_seconds_bucket", le="1.0") == 1, "a clock that is ahead counts as 0"
+    assert scraped("offsetwatch_detection_latency_seconds_bucket", le="1.5") == 2
+    assert scraped("offsetwatch_detection_latency_seconds_bucket", le="6.0") == 2
+    assert scraped("offsetwatch_detection_latency_seconds_bucket", le="10.0") == 3
+    assert scraped("offsetwatch_detection_latency_seconds_sum") == pytest.approx(8.7)
+    assert scraped("offsetwatch_detection_grace_seconds_count") == 1
+    assert scraped("offsetwatch_detection_grace_seconds_sum") == 10
+
+
+def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
+    metrics.partitions([SUMMARY, SUMMARY | {"partition": 4, "unseen": None, "readers": None}])
+    scraped = Scraped(served.url)
+    place = {"cluster": "c", "topic": "t", "partition": "3"}
+    expected = {
+        "log_start_offset": 5, "log_end_offset": 110, "last_stable_offset": 100, "settled_frontier_offset": 90,
+        "unseen_records": 2, "window_runs": 7, "processes": 4, "state_bytes": 512, "log_time_seconds": NOON.timestamp(),
+    }  # fmt: skip
+    assert {name: scraped(f"offsetwatch_partition_{name}", **place) for name in expected} == expected
+    assert scraped("offsetwatch_partition_readers_lag_records", mode="assign", **place) == 30
+    assert scraped("offsetwatch_partition_readers_lag_records", mode="subscribe", **place) == 0
+    assert scraped("offsetwatch_partition_unseen_records", **(place | {"partition": "4"})) is None, "unknown is no zero"
+
+    metrics.partitions([SUMMARY | {"topic_id": "created-anew", "log_end": 1}])
+    assert Scraped(served.url)("offsetwatch_partition_log_end_offset", **place) == 1
+
+
+def test_batches_and_age_of_the_evidence(metrics: Metrics, served: Exposition) -> None:
+    assert str(Scraped(served.url)("offsetwatch_evidence_age_seconds")) == "nan"
+    metrics.batch(seconds=0.5, slices=200, records=5_000, newest=NOON - timedelta(seconds=4))
+    metrics.batch(seconds=2.0, slices=100, records=1_000, newest=NOON - timedelta(seconds=9))
+    scraped = Scraped(served.url)
+    assert scraped("offsetwatch_evidence_age_seconds") == 4
+    assert scraped("offsetwatch_batches_total") == 2
+    assert scraped("offsetwatch_slices_checked_total") == 300
+    assert scraped("offsetwatch_records_checked_total") == 6_000
+    assert scraped("offsetwatch_batch_input_slices_per_second") == 50
+    assert scraped("offsetwatch_batch_duration_seconds_bucket", le="0.5") == 1
+    assert scraped("offsetwatch_batch_duration_seconds_sum") == 2.5
+    assert scraped("offsetwatch_build_info", version="1.2.3") == 1
+
+
+def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
+    metrics.deliver([event(finding(name, event="opened"), grace=1.0) for name in CATALOGUE])
+    metrics.partitions([SUMMARY])
+    metrics.channel_failed("webhook")
+    units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
+             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build")  # fmt: skip
+    for family in Scraped(served.url).families:
+        assert family.name.startswith("offsetwatch_"), family.name
+        assert family.name.endswith(units), f"{family.name} names no unit"
+        assert len(family.documentation) > 10, family.name
+        labels = {label for sample in family.samples for label in sample.labels}
+        assert labels <= {"anomaly", "severity", "cluster", "topic", "partition", "mode", "le", "channel", "version"}
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
+            Exposition(Metrics(build={}).registry, port=port)
