@@ -17,7 +17,7 @@ import numpy as np
 
 from rules import intervals
 from rules.columns import ASSIGN, CLOSE, OFFSETS, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN, Columns, Runs, irregulars
-from rules.frontier import forgets
+from rules.frontier import Advance, forgets
 from rules.intervals import EMPTY, Bools, Ints
 from rules.report import Report
 from rules.state import Moves, Spans, State, Transitions, concat, take
@@ -85,9 +85,10 @@ class Passes:
     end: Ints
 
 
-def walk(state: State, moves: Moves) -> Passes:
+def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     """Let the readers make these moves (in canonical order): notes transitions that are not consecutive, moves the
-    processes' positions, and tells what was passed."""
+    processes' positions, and tells what was passed. What was settled when a poll came (`advance`; None for a
+    finished history) is no part of its verdict: the log below is forgotten, and polls there are the audit's."""
     order = np.lexsort((moves.slice, moves.process))
     m = take(moves, order)
     dropped = forgets(m)
@@ -97,6 +98,8 @@ def walk(state: State, moves: Moves) -> Passes:
     if not len(m):
         return Passes(EMPTY, EMPTY, EMPTY)
     low = _log_start_at(state, moves, m.at)
+    if advance is not None:
+        low = np.maximum(low, advance.settled_before(m.at))
     here = np.arange(len(m))
     head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
     heads = np.maximum.accumulate(np.where(head, here, 0))
@@ -206,6 +209,14 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
             "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {len(missing)} known values",
             at, report, {"skipped": missing[:10]},
         )  # fmt: skip
+
+
+def needed_from(state: State) -> int:
+    """The offset from which the log must be kept: what is not settled, and what undecided steps went over."""
+    pending = state.transitions
+    if not len(pending):
+        return state.settled
+    return min(state.settled, int(np.maximum(pending.previous + 1, pending.low).min()))
 
 
 def _at_last_place(state: State, offset: Ints) -> Ints:

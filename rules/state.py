@@ -152,7 +152,7 @@ class Transitions:
     first: Ints = field(default_factory=lambda: EMPTY)
     previous: Ints = field(default_factory=lambda: EMPTY)
     previous_op: Ints = field(default_factory=lambda: EMPTY)
-    low: Ints = field(default_factory=lambda: EMPTY)  # log start known at the poll, -1 unknown
+    low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
 
     def __len__(self) -> int:
         return len(self.process)
