@@ -1,0 +1,14 @@
+"""The jobs that check the probe log as it grows, on Spark Structured Streaming and Delta.
+
+config.py      the section of the configuration
+session.py     the Spark session
+source.py      Delta table `history` as a stream
+validation.py  which rows can be understood;  bundles.py  many rows of a partition as one
+integrity.py   the stateful operator that carries the state of `rules.step`
+sink.py        a batch's verdicts into Delta and to listeners;  tables.py, schemas.py  those tables
+findings.py    the current findings
+stall.py       evidence-stalled;  progress.py  what Spark says of a batch
+job.py         the integrity job: all of this, started, watched and stopped
+upkeep.py      compaction, ageing and vacuum of the tables
+errors.py      what can go wrong, in a sentence each
+"""

@@ -1,0 +1,93 @@
+"""The streaming jobs' section of the configuration."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rules.objectives import SECOND, Objectives
+
+Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
+Days = Annotated[float, Field(gt=0, le=3650)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class ObjectivesConfig(_Section):
+    """What the cluster is held to, in seconds of log time. See `rules.objectives`."""
+
+    grace: Seconds = 10.0
+    delivery: Seconds = 10.0
+    liveness: Seconds = 30.0
+    window_runs: Annotated[int, Field(ge=64, le=1 << 24)] = 16_384
+    findings_per_step: Annotated[int, Field(ge=1, le=1 << 20)] = 1_000
+
+    def objectives(self) -> Objectives:
+        """The same in the unit of the rules."""
+        return Objectives(
+            grace=round(self.grace * SECOND),
+            delivery=round(self.delivery * SECOND),
+            liveness=round(self.liveness * SECOND),
+            window_runs=self.window_runs,
+            findings_per_step=self.findings_per_step,
+        )
+
+
+class UpkeepConfig(_Section):
+    """How the tables are kept small. `vacuum_hours` and the logs' retention must exceed the largest lag allowed: a job
+    that was away for longer finds its evidence gone."""
+
+    enabled: bool = True
+    every: Seconds = 600.0
+    small_files: Annotated[int, Field(ge=2)] = 500
+    vacuum_hours: Annotated[float, Field(ge=1, le=24 * 365)] = 24.0
+    history_days: Days = 30.0
+    findings_days: Days = 365.0
+
+
+class JobConfig(_Section):
+    """The integrity job. Paths that are not given lie below `root`.
+
+    `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
+    `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
+    run. `history_wait`: how long a start waits for the probe log to be created."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
+    root: Path = Path(".offsetwatch")
+    history: Path | None = None
+    tables: Path | None = None
+    checkpoint: Path | None = None
+    trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
+    max_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
+    max_files: Annotated[int, Field(ge=1)] = 1_000
+    starting_version: Annotated[int, Field(ge=0)] | None = None
+    history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
+    cores: Annotated[int, Field(ge=1, le=256)] = 2
+    shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    objectives: ObjectivesConfig = ObjectivesConfig()
+    upkeep: UpkeepConfig = UpkeepConfig()
+
+    @property
+    def history_path(self) -> Path:
+        """The probe log's Delta table."""
+        return self.history or self.tables_path / "history"
+
+    @property
+    def tables_path(self) -> Path:
+        """The folder of the job's own tables."""
+        return self.tables or self.root / "tables"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Spark's checkpoint: offsets, commits and state."""
+        return self.checkpoint or self.root / "checkpoints" / self.name
+
+    @property
+    def liveness(self) -> timedelta:
+        return timedelta(seconds=self.objectives.liveness)

@@ -1,0 +1,76 @@
+"""What can go wrong in a streaming job, as the user sees it. Spark's, py4j's and Delta's own exceptions end here.
+
+Every error's text is one sentence that names what to look at. `translated` makes one from a failed query.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+class JobError(Exception):
+    """The base of this package's errors; its text is a sentence for the user."""
+
+
+class SessionError(JobError):
+    """Spark could not be started."""
+
+
+class TableError(JobError):
+    """A Delta table could not be read, written or created."""
+
+
+class HistoryMissing(TableError):
+    """The probe log's table `history` does not exist yet: no committer has ever written to it."""
+
+
+class StateFormat(JobError):
+    """The job's state was written by another version of the checks and must be rebuilt from the probe log."""
+
+
+class EvidenceGap(JobError):
+    """The stream asked for log entries or files that retention has already removed."""
+
+
+class JobFailed(JobError):
+    """The query ended by an error of its own."""
+
+
+_GAP: Final = (
+    "DELTA_VERSION_NOT_CONTINUOUS",
+    "DELTA_STREAM_CHECKPOINT",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DeltaStreamDataLossException",
+    "failOnDataLoss",
+    "DELTA_FILE_NOT_FOUND",
+    "FileNotFoundException",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+)
+
+
+def last_line(text: str) -> str:
+    """The line of an exception's text that says most: a Python worker's own error, or else the first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if re.match(r"^[A-Za-z_][\w.]*(Error|Exception|Format|Interrupt|Exit)\b", line):
+            return line[:400]
+    return lines[0][:400] if lines else "no message"
+
+
+def translated(error: BaseException, *, checkpoint: str) -> JobError:
+    """Our error for the exception that ended a query."""
+    if isinstance(error, JobError):
+        return error
+    text = str(error)
+    if "UnknownFormat" in text:
+        return StateFormat(
+            f"The state in {checkpoint} was written by another version of the checks; "
+            f"move it away to rebuild it from the probe log ({last_line(text)})."
+        )
+    if any(sign in text for sign in _GAP):
+        return EvidenceGap(
+            "The job has fallen behind what the probe log keeps, and cannot go on without a rebuild "
+            f"({last_line(text)})."
+        )
+    return JobFailed(f"The integrity job ended: {last_line(text)}.")

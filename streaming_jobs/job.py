@@ -1,0 +1,290 @@
+"""The integrity job: starts the query, gives its batches to the sink, watches it, and ends it in order.
+
+Three threads touch it: the caller's, Spark's (which calls `_on_batch` for each micro-batch), and the job's own watch,
+which looks every half second for finished batches, a failed query and a silent probe log, and runs the tables' upkeep
+in between. None of the checks depends on any of these clocks.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import JobError, JobFailed, translated
+from streaming_jobs.findings import current_findings
+from streaming_jobs.integrity import Check, verdicts
+from streaming_jobs.progress import Progress, from_spark
+from streaming_jobs.session import SessionSettings
+from streaming_jobs.sink import Batch, Listener, Sink, query_id
+from streaming_jobs.source import await_history, stream
+from streaming_jobs.stall import EvidenceWatch
+from streaming_jobs.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
+
+_TICK: Final = 0.5
+_COMMIT_WAIT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Whom the job tells, each in order, on the job's threads: be quick. `on_failure` is called once, when the query
+    ended by itself."""
+
+    on_batch: Sequence[Listener] = ()
+    on_progress: Sequence[Callable[[Progress], None]] = ()
+    on_failure: Sequence[Callable[[JobError], None]] = ()
+
+
+class _Stopping(Exception):
+    """A batch began while the job was being stopped: it is left for the next start."""
+
+
+def session_settings(config: JobConfig, jars: Sequence[object], **more: object) -> SessionSettings:
+    """The Spark session that this job wants; `more` are other fields of `SessionSettings`."""
+    return SessionSettings(
+        **{
+            "jars": jars,
+            "logs": config.root / "logs",
+            "scratch": config.root / "spark",
+            "cores": config.cores,
+            "driver_memory": config.driver_memory,
+            "shuffle_partitions": config.shuffle_partitions,
+            **more,
+        }  # type: ignore[arg-type]
+    )
+
+
+class IntegrityJob:
+    """One run of the job over one checkpoint. `start` or `run_available_now` once, then `stop`.
+
+    `check` is the checks' entry point, replaced only where the job itself is tested. `clock` is machine time (UTC), for
+    `evidence-stalled`, `recorded` and `counted`."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        spark: SparkSession,
+        listeners: Listeners | None = None,
+        *,
+        check: Check | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._config = config
+        self._spark = spark
+        self._listeners = listeners or Listeners()
+        self._check = check
+        self._clock = clock
+        self._query: StreamingQuery | None = None
+        self._sink: Sink | None = None
+        self._evidence: EvidenceWatch | None = None
+        self._stopping = threading.Event()
+        self._busy = threading.Lock()  # held while a batch is in our hands
+        self._sink_lock = threading.Lock()
+        self._ended = threading.Event()
+        self._failure: JobError | None = None
+        self._cause: JobError | None = None
+        self._last_batch = -1
+        self._seen_progress = -1
+        self._threads: list[threading.Thread] = []
+
+    # Running
+
+    def start(self) -> None:
+        """Start the endless query and the watch. Raises `JobError`s: no probe log, no such table, a bad checkpoint."""
+        self._launch({"processingTime": f"{round(self._config.trigger * 1000)} milliseconds"})
+        self._spawn(self._watch, "integrity-watch")
+        if self._config.upkeep.enabled:
+            self._spawn(self._keep_up, "integrity-upkeep")
+
+    def run_available_now(self) -> None:
+        """Check what the probe log holds now, in batches, and return. Raises the `JobError` that ended it."""
+        self._launch({"availableNow": True})
+        assert self._query is not None
+        query = self._query
+        try:
+            while not query.awaitTermination(1):
+                self._tell_progress()
+        except PySparkException as error:
+            raise self._failed(error) from None
+        self._tell_progress()
+        self._ended.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until the query has ended, by `stop` or by itself; False when `timeout` seconds have passed first. Raises the
+        `JobError` by which it ended."""
+        done = self._ended.wait(timeout)
+        if self._failure is not None:
+            raise self._failure
+        return done
+
+    @property
+    def failure(self) -> JobError | None:
+        """The error by which the query ended by itself, if it has."""
+        return self._failure
+
+    def stop(self) -> None:
+        """End the query in order: the batch that is running is finished and committed, none is begun after it.
+
+        Safe to call twice, and before `start` has returned (which then raises `HistoryMissing` if it was waiting)."""
+        self._stopping.set()
+        query = self._query
+        if query is not None:
+            with self._busy:  # the running batch's writes
+                number = self._last_batch
+            self._await_commit(number)
+            try:
+                query.stop()
+            except PySparkException as error:
+                log.debug("the query ended while it was being stopped: %s", error)
+        self._ended.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_COMMIT_WAIT)
+
+    def _spawn(self, run: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _launch(self, trigger: dict[str, Any]) -> None:
+        config = self._config
+        if self._query is not None:
+            raise JobFailed("The integrity job has been started already.")
+        await_history(config.history_path, config.history_wait, stopping=self._stopping.is_set)
+        config.checkpoint_path.mkdir(parents=True, exist_ok=True)
+        # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
+        frame = verdicts(stream(self._spark, config), config.objectives.objectives(), self._check)
+        writer = (
+            frame.writeStream.foreachBatch(self._on_batch)
+            .outputMode("update")
+            .queryName(f"{config.name}-{id(self):x}")
+            .option("checkpointLocation", str(config.checkpoint_path.absolute()))
+            .trigger(**trigger)
+        )
+        try:
+            self._query = writer.start()
+        except PySparkException as error:
+            raise translated(error, checkpoint=str(config.checkpoint_path)) from None
+        self._open_sink()
+
+    def _open_sink(self) -> Sink:
+        """The sink, once the query has its id; whichever thread comes first makes it."""
+        with self._sink_lock:
+            if self._sink is None:
+                config = self._config
+                app = f"{config.name}:{query_id(config.checkpoint_path)}"
+                sink = Sink(config.tables_path, app, self._listeners.on_batch, clock=self._clock)
+                found = current_findings(config.tables_path)
+                stalled = found.filter(
+                    pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
+                )
+                self._evidence = EvidenceWatch(
+                    config.liveness,
+                    self._clock(),
+                    clusters=sink.clusters,
+                    open_clusters=stalled["cluster"].to_pylist(),
+                )
+                self._sink = sink
+            return self._sink
+
+    # Spark's thread
+
+    def _on_batch(self, frame: DataFrame, number: int) -> None:
+        with self._busy:
+            if self._stopping.is_set():
+                raise _Stopping
+            try:
+                sink = self._open_sink()
+                verdict = frame.toArrow()  # once: every action would run the stateful stage again
+                sink.accept(number, verdict)
+                checked = verdict.filter(pc.greater(verdict["slices"], 0))
+                assert self._evidence is not None
+                sink.report(self._evidence.rows(checked["cluster"].to_pylist(), self._clock()))
+            except Exception as error:  # Spark would hand back no more than that a Python function failed
+                self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
+                raise
+            self._last_batch = number
+
+    # The watch's thread
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_TICK):
+            try:
+                self._tick()
+            except Exception:
+                log.exception("the watch over the integrity job failed; it goes on")
+
+    def _tick(self) -> None:
+        assert self._query is not None
+        if self._stopping.is_set():
+            return
+        if not self._query.isActive:
+            error = self._query.exception()
+            self._failed(error or JobFailed("The integrity job's query ended without an error."))
+            return
+        self._tell_progress()
+        # While a batch is running there are rows: the log is not silent, however long it takes.
+        if self._busy.acquire(blocking=False):
+            try:
+                if self._evidence is not None and self._sink is not None and not self._stopping.is_set():
+                    self._sink.report(self._evidence.tick(self._clock()))
+            finally:
+                self._busy.release()
+
+    def _failed(self, error: BaseException) -> JobError:
+        if self._failure is None:
+            self._failure = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
+            self._ended.set()
+            for listener in self._listeners.on_failure:
+                listener(self._failure)
+        return self._failure
+
+    def _tell_progress(self) -> None:
+        if self._query is None or not self._listeners.on_progress:
+            return
+        fresh = [json.loads(p.json) for p in self._query.recentProgress]
+        fresh = [p for p in fresh if p["batchId"] > self._seen_progress and p.get("numInputRows")]
+        if not fresh:
+            return
+        try:
+            latest = DeltaTable(str(self._config.history_path)).version()
+        except (DeltaError, OSError):
+            return
+        for told in fresh:
+            self._seen_progress = told["batchId"]
+            for listener in self._listeners.on_progress:
+                listener(from_spark(told, latest))
+
+    def _await_commit(self, number: int) -> None:
+        """Spark commits a batch after our callback has returned; stopping before that would only run it again."""
+        deadline = time.monotonic() + _COMMIT_WAIT
+        commit = self._config.checkpoint_path / "commits" / str(number)
+        while number >= 0 and not commit.exists() and time.monotonic() < deadline:
+            if self._query is not None and not self._query.isActive:
+                return
+            time.sleep(0.01)
+
+    def _keep_up(self) -> None:
+        upkeep = Upkeep(self._config)
+        while not self._ended.wait(self._config.upkeep.every):
+            for line in upkeep.run(self._clock()):
+                log.info("%s", line)
+
+
+__all__ = ["Batch", "IntegrityJob", "Listeners", "Progress", "session_settings"]

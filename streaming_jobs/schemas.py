@@ -1,0 +1,162 @@
+"""The columns of the job's Delta tables, each with its meaning and unit. The comments are stored in the tables.
+
+`findings` is append-only: one row per event in a finding's life. `partition_state` and `readers` hold the current
+state, one row per partition and one per reader and partition, replaced as a whole by each batch. `rejected` holds the
+rows of the probe log that could not be understood. All times are UTC, in microseconds; *log time* is the time in the
+probe log's rows, *machine time* the clock of the host that runs the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import pyarrow as pa
+
+from rules.finding import FINDING_SCHEMA
+from rules.step import SUMMARY_SCHEMA
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+_COMMENTS: Final[Mapping[str, str]] = {
+    # findings
+    "id": "hash of anomaly, place and subject: the same for every event of one finding, also after a replay",
+    "event": "raised (violations, observations), opened or closed (conditions)",
+    "anomaly": "the name in the catalogue of anomalies",
+    "severity": "critical, warning, info or allowed, by the policy",
+    "cluster": "the name of the cluster under test",
+    "topic_id": "Kafka's topic id (uuid): a topic that is created again is another log",
+    "topic": "topic name",
+    "partition": "partition number; -1 where the finding is about no partition",
+    "message": "one sentence for a person",
+    "evidence": "JSON object: what proves the finding",
+    "context": "JSON object: what the policy judged it by",
+    "at": "log time at which the rule spoke (evidence-stalled: machine time)",
+    "decidable": "log time at which the evidence was first enough",
+    "implied_by": "the id of the finding that explains this one, if any",
+    "batch": "the job's batch that counted it; null for what no batch found (evidence-stalled)",
+    "recorded": "machine time at which the row was written",
+    # partition_state
+    "now": "log time of the partition",
+    "log_start": "offset of the first record that the partition still holds",
+    "log_end": "offset after the last record (high watermark)",
+    "last_stable": "offset below which every transaction is decided",
+    "frontier": "offset below which every record is settled",
+    "acknowledged": "records acknowledged to their writers since the start",
+    "polled": "distinct records polled since the start",
+    "failed": "records whose write certainly failed since the start",
+    "highest_acknowledged": "highest acknowledged offset",
+    "highest_polled": "highest polled offset",
+    "unseen": "acknowledged records that have waited longer than the delivery objective",
+    "window_runs": "runs of records that are not settled yet",
+    "processes": "processes that the partition knows",
+    "readers": "the partition's readers: process, position (offset), mode",
+    "state_bytes": "size of the hot state, bytes",
+    "check_failed": "the error by which a rule failed on this partition, whose verdict is unknown from then on",
+    "slices_behind": "rows of the probe log that were left unchecked since a rule failed",
+    # readers
+    "process": "the reader's process id",
+    "position": "the offset that it will read next",
+    "mode": "assign or subscribe",
+    "lag": "records between its position and the last stable offset (or the log end, where that is unknown)",
+    # rejected
+    "reason": "why the row could not be understood",
+    "slice": "its slice number",
+    "row": "the row as JSON, cut at 32 KiB",
+}
+
+
+def _documented(*fields: pa.Field) -> pa.Schema:
+    return pa.schema([f.with_metadata({"comment": _COMMENTS[f.name]}) for f in fields])
+
+
+FINDINGS: Final = _documented(
+    *FINDING_SCHEMA, pa.field("batch", pa.int64()), pa.field("recorded", _TIME, nullable=False)
+)
+
+PARTITION_STATE: Final = _documented(
+    *SUMMARY_SCHEMA,
+    pa.field("check_failed", pa.string()),
+    pa.field("slices_behind", pa.int64(), nullable=False),
+    pa.field("batch", pa.int64(), nullable=False),
+)
+
+READERS: Final = _documented(
+    *(SUMMARY_SCHEMA.field(name) for name in ("cluster", "topic_id", "topic", "partition")),
+    pa.field("process", pa.int64(), nullable=False),
+    pa.field("position", pa.int64()),
+    pa.field("mode", pa.string()),
+    pa.field("lag", pa.int64()),
+    pa.field("batch", pa.int64(), nullable=False),
+)
+
+REJECTED: Final = _documented(
+    pa.field("reason", pa.string(), nullable=False),
+    pa.field("cluster", pa.string()),
+    pa.field("topic_id", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("process", pa.int64()),
+    pa.field("slice", pa.int64()),
+    pa.field("row", pa.string()),
+    pa.field("batch", pa.int64(), nullable=False),
+    pa.field("recorded", _TIME, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """One table: where it lies below the tables' root, its columns, and how long its past is kept.
+
+    `log_retention` bounds the number of commit files: at one commit a second, two hours are 7,200 of them."""
+
+    name: str
+    schema: pa.Schema
+    description: str
+    log_retention: timedelta
+    file_retention: timedelta
+    checkpoint_interval: int
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta table properties."""
+        return {
+            "delta.checkpointInterval": str(self.checkpoint_interval),
+            "delta.logRetentionDuration": _interval(self.log_retention),
+            "delta.deletedFileRetentionDuration": _interval(self.file_retention),
+            "delta.enableExpiredLogCleanup": "true",
+        }
+
+
+def _interval(duration: timedelta) -> str:
+    return f"interval {int(duration.total_seconds())} seconds"
+
+
+_HOUR: Final = timedelta(hours=1)
+
+SPECS: Final[Mapping[str, TableSpec]] = {
+    spec.name: spec
+    for spec in (
+        TableSpec(
+            name="findings", schema=FINDINGS, checkpoint_interval=100,
+            log_retention=timedelta(days=7), file_retention=timedelta(days=7),
+            description="Every event in the life of a finding, append-only.",
+        ),
+        TableSpec(
+            name="partition_state", schema=PARTITION_STATE, checkpoint_interval=100,
+            log_retention=_HOUR, file_retention=_HOUR,
+            description="The current state of every partition, one row each.",
+        ),
+        TableSpec(
+            name="readers", schema=READERS, checkpoint_interval=100,
+            log_retention=_HOUR, file_retention=_HOUR,
+            description="The current position of every reader, one row per reader and partition.",
+        ),
+        TableSpec(
+            name="rejected", schema=REJECTED, checkpoint_interval=100,
+            log_retention=timedelta(days=7), file_retention=timedelta(days=7),
+            description="Rows of the probe log that could not be understood, with the reason.",
+        ),
+    )
+}  # fmt: skip

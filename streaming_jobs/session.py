@@ -1,0 +1,143 @@
+"""The Spark session of the jobs: local, on loopback only, quiet on the terminal, fit for small and frequent batches.
+
+Everything that Spark and its Python workers have to say goes to `<logs>/spark.log` and `<logs>/spark.out`: a stopped
+query must not print stack traces over a live view. The settings differ from Spark's own where these hurt a stream of
+small batches over Delta on few cores; each says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from streaming_jobs.errors import SessionError
+
+_LOG4J: Final = """\
+status = off
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%xEx{{40}}
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """`jars`: Delta's jars, which PySpark does not bring. `driver_memory` is the JVM's heap; Python workers come on
+    top. `shuffle_partitions` is fixed for a query by its first run. `java_home`: None takes the environment's."""
+
+    jars: Sequence[Path]
+    logs: Path
+    cores: int = 2
+    driver_memory: str = "2g"
+    shuffle_partitions: int = 4
+    java_home: Path | None = None
+    ui: bool = False
+    scratch: Path | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def spark_conf(settings: SessionSettings) -> dict[str, str]:
+    """Spark's configuration for these settings. Pure: nothing is started or written."""
+    logs = settings.logs.absolute()
+    java_options = [
+        f"-Dlog4j2.configurationFile=file:{logs / 'log4j2.properties'}",
+        "-Xss16m",  # stopping a query serialises a deep plan; 1 MiB overflows
+        "-XX:+UseG1GC",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Duser.timezone=UTC",
+    ]
+    conf = {
+        "spark.master": f"local[{settings.cores}]",
+        "spark.app.name": "offsetwatch",
+        "spark.jars": ",".join(str(jar.absolute()) for jar in settings.jars),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.ui.enabled": str(settings.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.adaptive.enabled": "false",  # a stateful query cannot use it, and others here are tiny
+        # Delta reads its own log through Spark jobs of 50 tasks unless told otherwise.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.stats.skipping": "false",
+        # State: changelog checkpoints write what changed, not whole files; few versions are kept.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        # With nothing new, Delta's log is listed at each poll: every 10 ms would burn a core.
+        "spark.sql.streaming.pollingDelay": "100ms",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.python.worker.reuse": "true",
+        "spark.cleaner.periodicGC.interval": "10min",
+    }
+    if settings.scratch is not None:
+        scratch = str(settings.scratch.absolute())
+        conf |= {"spark.local.dir": scratch, "spark.sql.warehouse.dir": f"{scratch}/warehouse"}
+    return conf | dict(settings.extra)
+
+
+def start(settings: SessionSettings) -> SparkSession:
+    """A running session; a second call in one process returns the first one's.
+
+    Raises `SessionError` where Java is missing or too old, or the JVM does not come up."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    # py4j logs a stack trace wherever a call into Python raises; these errors reach their caller anyway.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    missing = [jar for jar in settings.jars if not jar.is_file()]
+    if missing or not settings.jars:
+        raise SessionError(f"Delta's jars are missing ({missing[0] if missing else 'none given'}): run make setup.")
+    logs = settings.logs.absolute()
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log"))
+    if settings.scratch is not None:
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+    if settings.java_home is not None:
+        os.environ["JAVA_HOME"] = str(settings.java_home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # PySpark reads no setting here
+    conf = SparkConf(loadDefaults=False).setAll(list(spark_conf(settings).items()))
+    said = (logs / "spark.out").open("ab")
+    try:
+        # Started here and not by the builder, because only so the JVM's and the workers' output can be kept off the
+        # terminal.
+        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": said, "stderr": said})
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except PySparkException as error:
+        raise SessionError(
+            f"Spark could not be started ({error.getCondition() or type(error).__name__}): Java 17 or newer is needed, "
+            f"and {logs / 'spark.out'} says more."
+        ) from error
+    except OSError as error:
+        raise SessionError(f"Spark could not be started: {error}.") from error
+    finally:
+        said.close()

@@ -1,0 +1,69 @@
+"""The probe log as a stream: Delta table `history`, commit after commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+
+from rules.history import SLICE_SCHEMA
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import HistoryMissing, TableError
+
+
+def await_history(
+    path: Path, seconds: float, *, stopping: Callable[[], bool] = lambda: False, interval: float = 0.25
+) -> DeltaTable:
+    """The table once it exists. Raises `HistoryMissing` after `seconds`, or when `stopping` says so, and `TableError`
+    where its columns are not those of the probe log."""
+    deadline = time.monotonic() + seconds
+    while not DeltaTable.is_deltatable(str(path)):
+        if time.monotonic() >= deadline or stopping():
+            raise HistoryMissing(f"There is no probe log in {path}: no probe host's committer has written to it yet.")
+        time.sleep(interval)
+    try:
+        table = DeltaTable(str(path))
+        names = {field.name for field in table.schema().fields}
+    except (DeltaError, OSError) as error:
+        raise TableError(f"The probe log in {path} cannot be read: {' '.join(str(error).split())[:300]}.") from error
+    absent = [name for name in SLICE_SCHEMA.names if name not in names]
+    if absent:
+        raise TableError(f"The table in {path} is not a probe log: it has no column {absent[0]}.")
+    return table
+
+
+def first_version(path: Path) -> int | None:
+    """The version to start a fresh stream at: 0 while the table's first commit is still there, so that rows come in
+    the order of the commits; else None, which is the table as it stands, in whatever order compaction left it."""
+    return 0 if (path / "_delta_log" / f"{0:020d}.json").is_file() else None
+
+
+def stream(spark: SparkSession, config: JobConfig) -> DataFrame:
+    """The rows of `history` as they are committed. Ageing and compaction of the table do not disturb it."""
+    path = config.history_path
+    reader = (
+        spark.readStream.format("delta")
+        .option("skipChangeCommits", "true")
+        .option("maxFilesPerTrigger", str(config.max_files))
+        .option("maxBytesPerTrigger", str(config.max_bytes))
+    )
+    version = config.starting_version if config.starting_version is not None else first_version(path)
+    if version is not None:
+        reader = reader.option("startingVersion", str(version))
+    return reader.load(str(path.absolute())).select(*SLICE_SCHEMA.names)
+
+
+def versions_behind(latest: int, offset: str | Mapping[str, Any] | None) -> int:
+    """How many of the table's commits the stream has not read to their end. `offset` is the source's end offset, as
+    Spark reports it; a commit read in part counts as unread."""
+    told = json.loads(offset) if isinstance(offset, str) else offset
+    if not told:
+        return latest + 1
+    reached = int(told["reservoirVersion"])  # the version it will read next, or reads now
+    return max(0, latest + 1 - reached)

@@ -1,0 +1,63 @@
+"""`evidence-stalled`: no row of a cluster's probe log for the liveness objective, by the machine's clock.
+
+This is the one condition that no rule can find, since rules read only rows. `EvidenceWatch` is pure: it is told when
+rows came and what time it is, and says what opened or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from rules.finding import Event, Finding
+from rules.history import micros
+
+
+class EvidenceWatch:
+    """Holds, for each cluster, when its last row came. `open_clusters` are those whose condition was open before a
+    restart. While no cluster is known, the nameless one stands for them all."""
+
+    def __init__(
+        self, liveness: timedelta, started: datetime, *, clusters: Iterable[str] = (), open_clusters: Iterable[str] = ()
+    ) -> None:
+        self._liveness = liveness
+        self._open = set(open_clusters)
+        self._last = dict.fromkeys([*clusters, *self._open], started) or {"": started}
+
+    def rows(self, clusters: Iterable[str], now: datetime) -> list[Finding]:
+        """Rows of these clusters came; what that closes."""
+        seen = set(clusters)
+        if seen:
+            self._last.pop("", None)
+            closing = self._open & (seen | {""})
+        else:
+            closing = set()
+        for cluster in seen:
+            self._last[cluster] = now
+        self._open -= closing
+        return [self._finding(cluster, "closed", now, now) for cluster in sorted(closing)]
+
+    def tick(self, now: datetime) -> list[Finding]:
+        """What has opened by now."""
+        late = {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
+        self._open |= late.keys()
+        return [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
+
+    def _finding(self, cluster: str, event: Event, now: datetime, last: datetime) -> Finding:
+        of = f" of {cluster}" if cluster else ""
+        seconds = self._liveness.total_seconds()
+        return Finding(
+            anomaly="evidence-stalled",
+            cluster=cluster,
+            topic_id="",
+            topic="",
+            partition=-1,
+            subject=(),
+            event=event,
+            message=f"The probe log{of} has had no row for {seconds:g} s."
+            if event == "opened"
+            else f"The probe log{of} has rows again.",
+            evidence={"last_row": last.isoformat()} if event == "opened" else {},
+            at=micros(now),
+            decidable=micros(min(now, last + self._liveness)),
+        )
