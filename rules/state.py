@@ -13,11 +13,13 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from rules.intervals import EMPTY, Ints
 
 STATE_VERSION: Final = 1
 _MAGIC: Final = b"OWS"
+_CODEC: Final = pa.Codec("zstd", 1)
 
 
 class UnknownFormat(ValueError):
@@ -234,7 +236,8 @@ def concat(first: T, second: T) -> T:
 
 
 def dump(state: State) -> bytes:
-    """The state as bytes: magic, version, a JSON head, then the arrays, each in the narrowest width that holds it."""
+    """The state as bytes: magic, version, a JSON head, then the arrays, each in the narrowest width that
+    holds it, compressed together."""
     plain = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _TABLES}
     plain["processes"] = [[key, asdict(p)] for key, p in state.processes.items()]
     head: dict[str, Any] = {"state": plain, "tables": {}}
@@ -243,8 +246,8 @@ def dump(state: State) -> bytes:
         table = getattr(state, name)
         columns = []
         for f in fields(table):
-            data, base, width = _narrow(getattr(table, f.name))
-            columns.append([base, width])
+            data, *described = _narrow(getattr(table, f.name))
+            columns.append([*described, len(data)])
             blobs.append(data)
         size = len(getattr(table, fields(table)[0].name))
         if size:
@@ -252,7 +255,9 @@ def dump(state: State) -> bytes:
         else:
             del blobs[len(blobs) - len(columns) :]
     encoded = orjson.dumps(head)
-    return b"".join((_MAGIC, struct.pack("<BI", STATE_VERSION, len(encoded)), encoded, *blobs))
+    plain_size = len(encoded) + sum(map(len, blobs))
+    body = _CODEC.compress(b"".join((encoded, *blobs)), asbytes=True)
+    return b"".join((_MAGIC, struct.pack("<BII", STATE_VERSION, len(encoded), plain_size), body))
 
 
 def load(data: bytes) -> State:
@@ -261,8 +266,9 @@ def load(data: bytes) -> State:
         raise UnknownFormat(
             f"a partition's state has format {data[3] if len(data) > 3 else None}, this version reads {STATE_VERSION}"
         )
-    (size,) = struct.unpack_from("<I", data, 4)
-    head = orjson.loads(data[8 : 8 + size])
+    size, plain_size = struct.unpack_from("<II", data, 4)
+    data = _CODEC.decompress(data[12:], plain_size, asbytes=True)
+    head = orjson.loads(data[:size])
     plain = head["state"]
     plain["processes"] = {key: Process(**p) for key, p in plain["processes"]}
     for name in ("above_zero", "committed_above_zero"):
@@ -272,24 +278,33 @@ def load(data: bytes) -> State:
     state = State(**plain)
     for process in state.processes.values():
         process.marks = [(a, b) for a, b in process.marks]
-    at = 8 + size
+    at = size
     for name, kind in _TABLES.items():
         if name not in head["tables"]:
             continue
         count, columns = head["tables"][name]
         arrays = []
-        for base, width in columns:
-            end = at + count * width
-            arrays.append(_widen(data[at:end], base, width, count))
-            at = end
+        for base, width, first, length in columns:
+            arrays.append(_widen(data[at : at + length], base, width, first, count))
+            at += length
         setattr(state, name, kind(*arrays))
     return state
 
 
-def _narrow(array: Ints) -> tuple[bytes, int, int]:
-    """(bytes, base, bytes per entry): entries less base, in 0, 1, 2, 4 or 8 bytes each."""
+def _narrow(array: Ints) -> tuple[bytes, int, int, int]:
+    """(bytes, base, bytes per entry, first): the entries, or (`first` >= 0) their differences, less base, in 0 to 8
+    bytes each. Most columns ascend, or repeat: their differences are small."""
     if not len(array):
-        return b"", 0, 0
+        return b"", 0, 0, -1
+    first = int(array[0])
+    steps = np.diff(array)
+    if first >= 0 and len(steps) and int(steps.max()) - int(steps.min()) < (int(array.max()) - int(array.min())) // 2:
+        data, base, width = _pack(steps)
+        return data, base, width, first
+    return *_pack(array), -1
+
+
+def _pack(array: Ints) -> tuple[bytes, int, int]:
     base, top = int(array.min()), int(array.max())
     spread = top - base
     if spread == 0:
@@ -300,7 +315,13 @@ def _narrow(array: Ints) -> tuple[bytes, int, int]:
     return array.astype("<i8").tobytes(), 0, 8
 
 
-def _widen(data: bytes, base: int, width: int, count: int) -> Ints:
+def _widen(data: bytes, base: int, width: int, first: int, count: int) -> Ints:
+    if first >= 0:
+        return first + np.concatenate(([0], np.cumsum(_unpack(data, base, width, count - 1))))
+    return _unpack(data, base, width, count)
+
+
+def _unpack(data: bytes, base: int, width: int, count: int) -> Ints:
     if width == 0:
         return np.full(count, base, np.int64)
     if width == 8:
