@@ -20,5 +20,9 @@ class HistoryUnavailable(ProbeLogError):
     """The Delta table cannot be read or written now; the committer tries again and loses nothing."""
 
 
+class HistoryConflict(HistoryUnavailable):
+    """Another host's append came first; trying again at once helps."""
+
+
 class HistoryMismatch(ProbeLogError):
     """The Delta table is not the one that this journal folder has been writing to. Trying again does not help."""

@@ -22,7 +22,7 @@ from probes.log.errors import JournalUnwritable
 from probes.log.frames import frame
 from probes.log.progress import Life, PlaceKey, Progress, encode, head
 from probes.log.rows import AT, Row, pack
-from probes.log.segments import CLOSED, LIVES, NEW, lock, segment_name, sync_folder
+from probes.log.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
 from rules.history import Slice, micros
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -89,7 +89,8 @@ class Journal:
 
     def opened(self, op: int, rows: Sequence[Slice]) -> None:
         """Before the requests of operation `op` leave: the `info` rows to log if this life dies in mid-flight."""
-        self._write(["opened", op, [pack(row, self._shared, -1) for row in rows]])
+        if rows:
+            self._write(["opened", op, [pack(row, self._shared, -1) for row in rows]])
 
     def append(self, rows: Sequence[Slice]) -> None:
         """The outcome of an operation, one row per partition; closes it if it was opened. Sets each row's `slice`."""
@@ -111,12 +112,12 @@ class Journal:
         if self._descriptor < 0:
             return
         try:
-            if self.progress.complete and not self.progress.closed:
+            if self.progress.complete and not self.progress.over:
                 self._write(["closed", []])
-            if self.progress.closed:
+            if self.progress.over:
                 # Only a hint: whoever misses it reads the journal.
                 with contextlib.suppress(OSError):
-                    (self.folder / CLOSED).touch()
+                    (self.folder / OVER).touch()
         finally:
             self.release()
 
@@ -127,9 +128,9 @@ class Journal:
             os.close(self._lock)
             self._descriptor = self._lock = -1
 
-    def finish(self, rows: Sequence[Slice]) -> None:
+    def finish(self, rows: Sequence[Slice], *, lost: bool = False) -> None:
         """For recovery: the life's last rows and its end, both or neither. Let go of it with `close`."""
-        self._write(["closed", self._numbered(rows)])
+        self._write(["lost" if lost else "closed", self._numbered(rows)])
 
     def _numbered(self, rows: Sequence[Slice]) -> list[Row]:
         given: dict[PlaceKey, int] = {}

@@ -11,6 +11,7 @@ Messages are JSON arrays, the kind first:
     rows     rows                                outcomes: what the probe log gets; closes the operations they name
     alive    time                                whatever was invoked before is logged, or open
     closed   rows                                the life is over and its log complete (rows: as above, may be none)
+    lost     rows                                the life is over; the host was lost, and with it perhaps the log's end
 """
 
 from __future__ import annotations
@@ -81,12 +82,18 @@ class Progress:
     """Everything invoked before this time (microseconds) is logged, or open."""
     last_op: int = -1
     closed: bool = False
+    lost: bool = False
 
     @property
     def through(self) -> int:
         """Every operation invoked before this time is among the rows: see `rules.history.Mark`."""
         earliest = min((row[_INVOKED] for rows in self.open.values() for row in rows), default=self.newest)
         return min(earliest, self.newest)
+
+    @property
+    def over(self) -> bool:
+        """No message follows."""
+        return self.closed or self.lost
 
     @property
     def complete(self) -> bool:
@@ -109,16 +116,16 @@ class Progress:
             _, topic_id, topic, partition, upto = message
             sent = self.sent.setdefault((topic_id, partition), Sent(topic))
             sent.reserved = max(sent.reserved, upto)
-        elif kind == "closed":
+        elif kind in ("closed", "lost"):
             rows = self._rows(message[1])
-            self.closed = True
+            self.closed, self.lost = kind == "closed", kind == "lost"
             return rows
         else:
             raise Inconsistent(f"unknown message {kind!r}")
         return []
 
     def _opened(self, op: int, rows: list[Row]) -> None:
-        if self.closed:
+        if self.over:
             raise Inconsistent("an operation was opened after the end")
         self.open[op] = rows
         self.last_op = max(self.last_op, op)
@@ -126,7 +133,7 @@ class Progress:
             self._use((row[_TOPIC_ID], row[_PARTITION]), row)
 
     def _rows(self, rows: list[Row]) -> list[Row]:
-        if self.closed:
+        if self.over:
             raise Inconsistent("rows after the end")
         for row in rows:
             key = (row[_TOPIC_ID], row[_PARTITION])

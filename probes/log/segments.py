@@ -3,11 +3,11 @@
     <folder>/lives/<kind>-<process>/            one folder per life, held with flock by the living process
         00000000000000000000.journal            segments of frames, named by the offset of their first byte
         00000000000067108891.journal
-        closed                                  there once the life is complete (a hint that spares reading)
+        over                                    there once the life is over (a hint that spares reading)
 
 A segment's first frame tells the life's progress up to it; a new segment is begun when the last is full, so that those
 wholly in the probe log can be deleted while the process lives on. Offsets count the bytes of all segments in a row.
-The lock dies with the process (and with those that were forked from it): a free lock on a life that is not closed means
+The lock dies with the process (and with those that were forked from it): a free lock on a life that is not over means
 that its process is dead. Keep the folder on a local disk that outlives the process.
 """
 
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 LIVES: Final = "lives"
-CLOSED: Final = "closed"
+OVER: Final = "over"
 SUFFIX: Final = ".journal"
 NEW: Final = ".new"
-"""Ends the name of a life's folder that is being made, and of a segment that is being begun."""
+"""Ends the name of a life's folder that is being made or deleted, and of a segment that is being begun."""
 
 
 def life_folders(folder: Path) -> Iterator[Path]:

@@ -1,0 +1,143 @@
+"""The Delta table `history`, as a committer sees it: append with a version, and ask which version was the last.
+
+deltalake records an application's versions and checks them only against commits that it did not know of, so the caller
+asks before each append and after each error. A commit that meets another one is not retried by deltalake: after its own
+retry a late success of the first try could not be told from a second append.
+
+Properties of a new table, for an append a second per host:
+
+- a checkpoint every 50 commits, so that a reader that starts replays at most 50 small files;
+- log retention 2 hours: 7,200 commits and 144 checkpoints of one host stay well below the 10,000 files from which
+  appends and Spark's batches slow down (for several hosts choose less: 2 hours divided by their number). deltalake
+  deletes what is older with each checkpoint. A stream that falls further behind than this must rebuild its state;
+- deleted data files (compaction is the monitor's part) are kept 6 hours: longer than any reader may lag;
+- statistics only for the columns that readers select by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
+from deltalake.transaction import Transaction
+
+from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
+from rules.history import SLICE_SCHEMA
+
+T = TypeVar("T")
+
+_SELECTED_BY: Final = "cluster,topic_id,partition,process,op,slice,f,invoked,completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """Delta's properties of a new table; one that exists keeps its own. Durations as in "interval 2 hours"."""
+
+    checkpoint_interval: int = 50
+    log_retention: str = "interval 2 hours"
+    deleted_file_retention: str = "interval 6 hours"
+
+    def configuration(self) -> dict[str, str]:
+        return {
+            "delta.checkpointInterval": str(self.checkpoint_interval),
+            "delta.logRetentionDuration": self.log_retention,
+            "delta.enableExpiredLogCleanup": "true",
+            "delta.deletedFileRetentionDuration": self.deleted_file_retention,
+            "delta.dataSkippingStatsColumns": _SELECTED_BY,
+        }
+
+
+@dataclass(slots=True)
+class History:
+    """The table at `uri` (a path, or a URL with `storage_options`), made when it is first needed.
+
+    Methods raise `HistoryUnavailable` for what may pass and `HistoryMismatch` for what does not."""
+
+    uri: str
+    properties: TableProperties = field(default_factory=TableProperties)
+    storage_options: Mapping[str, str] | None = None
+    _table: Any = None
+
+    def id(self) -> str:
+        """Delta's own id of the table: another one after it was deleted and made again."""
+        return str(self._do("read", lambda: self._open().metadata().id))
+
+    def last_version(self, app: str) -> int | None:
+        """The last version that `app` appended, as the table stands now."""
+        return self._do("read", lambda: self._refreshed().transaction_version(app))  # type: ignore[no-any-return]
+
+    def append(self, rows: pa.Table, app: str, version: int) -> None:
+        """Append rows of `SLICE_SCHEMA` as `app`'s `version`. After an error, `last_version` tells whether it was done.
+
+        `last_version` must have been asked since the last append of anybody, else the append may fail for that."""
+        properties = CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app, version)])
+        self._do("append to", lambda: write_deltalake(self._open(), rows, mode="append", commit_properties=properties))
+
+    def _open(self) -> Any:
+        if self._table is None:
+            options = dict(self.storage_options) if self.storage_options else None
+            try:
+                table = DeltaTable(self.uri, storage_options=options)
+            except TableNotFoundError:
+                table = self._create(options)
+            self._adapt(table)
+            self._table = table
+        return self._table
+
+    def _refreshed(self) -> Any:
+        if self._table is not None:
+            self._table.update_incremental()
+        return self._open()
+
+    def _create(self, options: dict[str, str] | None) -> Any:
+        if "://" not in self.uri:
+            Path(self.uri).mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(
+            self.uri, schema=Schema.from_arrow(table_schema()), mode="ignore", partition_by=["date"],
+            name="history", description="Offsetwatch's probe log: one row per operation and partition",
+            configuration=self.properties.configuration(), storage_options=options,
+        )  # fmt: skip
+
+    def _adapt(self, table: Any) -> None:
+        """Give a table that an earlier version made the columns that it lacks."""
+        ours = Schema.from_arrow(table_schema())
+        theirs = {f.name: f for f in table.schema().fields}
+        if other := [f.name for f in ours.fields if f.name in theirs and f.type != theirs[f.name].type]:
+            raise HistoryMismatch(f"the Delta table {self.uri} has another type in column {other[0]!r}")
+        if table.metadata().partition_columns != ["date"]:
+            raise HistoryMismatch(f"the Delta table {self.uri} is not a probe log: it is not partitioned by date")
+        if lacking := [f for f in ours.fields if f.name not in theirs]:
+            table.alter.add_columns([Field(f.name, f.type, nullable=True) for f in lacking])
+
+    def _do(self, what: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except (HistoryMismatch, SchemaMismatchError) as mismatch:
+            self._table = None
+            raise HistoryMismatch(str(mismatch)) from mismatch
+        except CommitFailedError as conflict:
+            # The table object is still good: it only has to read what came in between.
+            raise HistoryConflict(f"cannot {what} the Delta table {self.uri}: others were first") from conflict
+        except Exception as error:
+            # deltalake raises DeltaError, OSError and bare Exceptions for storage; whatever it was, begin anew.
+            self._table = None
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise HistoryUnavailable(f"cannot {what} the Delta table {self.uri}: {reason}") from error
+
+
+def table_schema() -> pa.Schema:
+    """`SLICE_SCHEMA` as the table has it: Delta knows no NOT NULL inside of lists."""
+    return pa.schema([pa.field(f.name, _relaxed(f.type), f.nullable) for f in SLICE_SCHEMA])
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_relaxed(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(kind.field(i).name, _relaxed(kind.field(i).type)) for i in range(kind.num_fields)])
+    return kind
