@@ -8,8 +8,10 @@ A *channel* is anything with a `name` and `deliver(events)`. Channels that talk 
 must not make the job wait: `deliver` puts the events into a bounded queue of their own, a thread of theirs sends them.
 They go beside this module, one file each, and are put into the list in `monitor/wiring.py`.
 
-After a crash the last batch runs again and its findings come a second time, with the same identities. Those already
-delivered, in this life or (`known`) found in the findings table at start, are dropped here.
+After a crash the last batch runs again and its findings come a second time, with the same identities. What this process
+has delivered already is dropped. What an earlier process recorded (`recorded`, from the findings table) is delivered
+and marked `replayed`, because that process may have ended between recording and telling: metrics do not count it again,
+and channels that alert get it at least once, with the id by which a receiver knows it.
 """
 
 from __future__ import annotations
@@ -17,14 +19,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
-from alerts.event import FindingEvent
+from alerts.event import FindingEvent, Identity
 
 REMEMBERED: Final = 100_000
 """Identities kept to recognise a repetition: far more than one batch can hold, at about 20 MB."""
-
-Identity = tuple[str, str, int]
 
 _log: Final = logging.getLogger("offsetwatch.alerts")
 
@@ -40,32 +41,28 @@ class Dispatcher:
     """Delivers events to channels. `failed` is called with the name of a channel whenever its delivery raised."""
 
     def __init__(
-        self, channels: Sequence[Channel], failed: Callable[[str], None], known: Iterable[Identity] = ()
+        self, channels: Sequence[Channel], failed: Callable[[str], None], recorded: Iterable[Identity] = ()
     ) -> None:
         self._channels = list(channels)
         self._failed = failed
-        self._seen: OrderedDict[Identity, None] = OrderedDict((identity, None) for identity in known)
-        self._trim()
+        self._recorded = frozenset(recorded)
+        self._delivered: OrderedDict[Identity, None] = OrderedDict()
 
     def dispatch(self, events: Iterable[FindingEvent]) -> list[FindingEvent]:
-        """Deliver what is new; returns it."""
-        new = []
+        """Deliver what this process has not delivered yet; returns it."""
+        fresh = []
         for event in events:
-            if event.identity not in self._seen:
-                self._seen[event.identity] = None
-                new.append(event)
-        self._trim()
-        if new:
-            for channel in self._channels:
-                try:
-                    channel.deliver(new)
-                except Exception as error:
-                    # Whatever a channel does wrong is its own trouble: a webhook that answers nonsense must not
-                    # silence the metrics or stop the checks.
-                    self._failed(channel.name)
-                    _log.error("channel %s failed for %d finding events: %s", channel.name, len(new), error)
-        return new
-
-    def _trim(self) -> None:
-        while len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+            if event.identity not in self._delivered:
+                self._delivered[event.identity] = None
+                fresh.append(replace(event, replayed=True) if event.identity in self._recorded else event)
+        while len(self._delivered) > REMEMBERED:
+            self._delivered.popitem(last=False)
+        for channel in self._channels if fresh else ():
+            try:
+                channel.deliver(fresh)
+            except Exception as error:
+                # Whatever a channel does wrong is its own trouble: a webhook that answers nonsense must not
+                # silence the metrics or stop the checks.
+                self._failed(channel.name)
+                _log.error("channel %s failed for %d finding events: %s", channel.name, len(fresh), error)
+        return fresh

@@ -3,52 +3,86 @@
 A finding comes from the rules, its severity from the policy. The two waiting times are computed here once, so that the
 metrics and the log never disagree about them:
 
-- *detection latency*: from the moment when the evidence was first enough (`Finding.decidable`, log time, which is the
-  wall clock of the probes' host) until the event was counted;
+- *detection latency*: from the moment when the evidence was first enough (`decidable`, log time, which is the wall
+  clock of the probes' host) until the event was counted;
 - *grace*: how long the rules waited, by their own objective, before absence counted as loss. Only findings that are
   decided on settlement have it. It is kept apart, because it is a promise and no delay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rules.catalogue import CATALOGUE
-from rules.finding import Finding
-from rules.history import from_micros
+from rules.finding import Event
 from rules.policy import Severity
+
+Identity = tuple[str, str, datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingEvent:
-    """`counted`: UTC wall clock of the delivery. `grace`: seconds waited before the verdict, None where none is."""
+    """The columns of `rules.finding.FINDING_SCHEMA`, `evidence` and `context` as objects.
 
-    finding: Finding
+    `counted`: UTC wall clock when the event was recorded and passed on. `grace`: seconds waited before the verdict,
+    None where none is. `replayed`: an earlier process recorded it, which may have ended before it told anyone."""
+
+    id: str
+    event: Event
+    anomaly: str
     severity: Severity
+    cluster: str
+    topic_id: str
+    topic: str
+    partition: int
+    message: str
+    evidence: Mapping[str, Any]
+    context: Mapping[str, Any]
+    at: datetime
+    decidable: datetime
+    implied_by: str | None = None
     counted: datetime
     grace: float | None = None
+    replayed: bool = False
 
     @property
-    def identity(self) -> tuple[str, str, int]:
-        """What makes two deliveries the same event: the finding's id, what happened to it, and when (log time, µs)."""
-        return (self.finding.id, self.finding.event, self.finding.at)
+    def identity(self) -> Identity:
+        """What makes two deliveries the same event: the finding's id, what happened to it, and when (log time)."""
+        return (self.id, self.event, self.at)
 
     @property
     def latency(self) -> float:
         """Detection latency in seconds; not below 0, where the probes' clock is ahead of this host's."""
-        return max(0.0, (self.counted - from_micros(self.finding.decidable)).total_seconds())
+        return max(0.0, (self.counted - self.decidable).total_seconds())
 
 
-def events(judged: Iterable[tuple[Finding, Severity]], counted: datetime, grace: float) -> list[FindingEvent]:
-    """The judged findings of a batch as events, counted now; `grace` is the rules' objective in seconds."""
-    return [
-        FindingEvent(finding=finding, severity=severity, counted=counted, grace=_grace(finding, grace))
-        for finding, severity in judged
-    ]
+def events(rows: Iterable[Mapping[str, Any]], counted: datetime, grace: float) -> list[FindingEvent]:
+    """Rows of `FINDING_SCHEMA` (further columns are ignored) as events; `grace` is the rules' objective in seconds."""
+    return [_event(row, counted, grace) for row in rows]
 
 
-def _grace(finding: Finding, grace: float) -> float | None:
-    entry = CATALOGUE.get(finding.anomaly)
-    return grace if entry is not None and entry.decided == "on settlement" else None
+def _event(row: Mapping[str, Any], counted: datetime, grace: float) -> FindingEvent:
+    entry = CATALOGUE.get(row["anomaly"])
+    waited = entry is not None and entry.decided == "on settlement"
+    return FindingEvent(
+        id=row["id"],
+        event=row["event"],
+        anomaly=row["anomaly"],
+        severity=row["severity"],
+        cluster=row["cluster"],
+        topic_id=row["topic_id"],
+        topic=row["topic"],
+        partition=row["partition"],
+        message=row["message"],
+        evidence=json.loads(row["evidence"]),
+        context=json.loads(row["context"]),
+        at=row["at"],
+        decidable=row["decidable"],
+        implied_by=row["implied_by"],
+        counted=counted,
+        grace=grace if waited else None,
+    )

@@ -14,6 +14,7 @@ The fields are stable; a new one may be added, none changes its meaning or goes 
 | `at`, `decidable` | log time: when the rule spoke, when the evidence was first enough |
 | `detection_latency_seconds` | from `decidable` to `time` |
 | `implied_by` | the id of the finding that explains this one, or null |
+| `replayed` | true where an earlier process recorded the event, and may have written this line before it ended |
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from alerts.event import FindingEvent
-from rules.history import from_micros
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
 
@@ -35,29 +35,28 @@ def _time(at: datetime) -> str:
 
 def line(event: FindingEvent) -> str:
     """The event as one JSON line, without its line feed."""
-    finding = event.finding
     return json.dumps(
         {
             "time": _time(event.counted),
             "level": _LEVEL[event.severity],
             "logger": "offsetwatch.finding",
-            "id": finding.id,
-            "event": finding.event,
-            "anomaly": finding.anomaly,
+            "id": event.id,
+            "event": event.event,
+            "anomaly": event.anomaly,
             "severity": event.severity,
-            "cluster": finding.cluster,
-            "topic": finding.topic,
-            "topic_id": finding.topic_id,
-            "partition": finding.partition,
-            "message": finding.message,
-            "evidence": dict(finding.evidence),
-            "at": _time(from_micros(finding.at)),
-            "decidable": _time(from_micros(finding.decidable)),
+            "cluster": event.cluster,
+            "topic": event.topic,
+            "topic_id": event.topic_id,
+            "partition": event.partition,
+            "message": event.message,
+            "evidence": dict(event.evidence),
+            "at": _time(event.at),
+            "decidable": _time(event.decidable),
             "detection_latency_seconds": round(event.latency, 3),
-            "implied_by": finding.implied_by,
+            "implied_by": event.implied_by,
+            "replayed": event.replayed,
         },
         ensure_ascii=False,
-        default=str,
     )
 
 

@@ -5,8 +5,8 @@ severities from the policy, partitions from the probe topics; processes, writers
 one value per partition is collected at the scrape from the last summary of each; a topic that was created anew
 replaces the one whose name it bears.
 
-Counters of findings outlive this process: they start from what the findings table holds (`begin`), and a repetition
-of a batch is not counted twice (`alerts.dispatch` drops it before it comes here).
+Counters of findings outlive this process: they start from what the findings table holds (`begin`), and what an
+earlier process recorded is not counted twice (`replayed`).
 """
 
 from __future__ import annotations
@@ -161,7 +161,11 @@ class Metrics:
         )
         self._batch = histogram("offsetwatch_batch_duration_seconds", "Duration of a batch of checks.", BATCH_BUCKETS)
         self._rate = gauge(
-            "offsetwatch_batch_input_slices_per_second", "Rows of the probe log checked per second of the last batch."
+            "offsetwatch_batch_input_slices_per_second", "Rows of the probe log that came in per second, last batch."
+        )
+        self._behind = gauge(
+            "offsetwatch_probe_log_unread_commits",
+            "Commits of the probe log that the checks have not read to their end.",
         )
         self._batches = counter("offsetwatch_batches", "Batches of checks completed by this process.")
         self._slices = counter("offsetwatch_slices_checked", "Rows of the probe log checked by this process.")
@@ -191,18 +195,19 @@ class Metrics:
         self._set_open(set(self._open.values()))
 
     def deliver(self, events: Sequence[FindingEvent]) -> None:
-        """Count the events of findings; each is new."""
+        """Count the events of findings; those that `begin` has counted already are passed over."""
         touched = set()
         for event in events:
-            finding = event.finding
-            if finding.event == "closed":
-                self._open.pop(finding.id, None)
-                touched.add(finding.anomaly)
+            if event.replayed:
+                continue
+            if event.event == "closed":
+                self._open.pop(event.id, None)
+                touched.add(event.anomaly)
                 continue  # the end of something already counted, and no detection
-            if finding.event == "opened":
-                self._open[finding.id] = finding.anomaly
-                touched.add(finding.anomaly)
-            self._findings.labels(finding.anomaly, event.severity).inc()
+            if event.event == "opened":
+                self._open[event.id] = event.anomaly
+                touched.add(event.anomaly)
+            self._findings.labels(event.anomaly, event.severity).inc()
             self._last.labels(event.severity).set(event.counted.timestamp())
             self._latency.observe(event.latency)
             if event.grace is not None:
@@ -214,19 +219,19 @@ class Metrics:
         for anomaly in anomalies:
             self._conditions.labels(anomaly).set(standing.count(anomaly))
 
-    def batch(self, *, seconds: float, slices: int, records: int, newest: datetime | None) -> None:
-        """A batch of checks is done: its duration, its rows and records, and the completion of its newest row."""
-        self._batches.inc()
-        self._batch.observe(seconds)
+    def checked(self, *, slices: int, records: int, newest: datetime | None) -> None:
+        """Rows of the probe log were checked, with so many records, sent and polled; `newest`: log time reached."""
         self._slices.inc(slices)
         self._records.inc(records)
-        self._rate.set(slices / seconds if seconds > 0 else 0.0)
         if newest is not None:
-            self.evidence(newest)
+            self._newest = max(self._newest or 0.0, newest.timestamp())
 
-    def evidence(self, newest: datetime) -> None:
-        """A row of the probe log that completed at `newest` was checked."""
-        self._newest = max(self._newest or 0.0, newest.timestamp())
+    def batch(self, *, seconds: float, input_rate: float, commits_behind: int) -> None:
+        """A batch is done: its duration, the rows that came in per second, the log's commits that are still unread."""
+        self._batches.inc()
+        self._batch.observe(seconds)
+        self._rate.set(input_rate)
+        self._behind.set(commits_behind)
 
     def partitions(self, summaries: Iterable[Mapping[str, Any]]) -> None:
         """Rows of `partition_state`, of the partitions that a batch touched."""

@@ -19,14 +19,15 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from alerts.config import AlertsConfig
 from monitor.errors import ConfigError
 from monitor.overrides import Override, fields_of, overrides
 from probes.config import ProbesConfig
+from streaming_jobs.config import JobConfig
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
@@ -112,10 +113,18 @@ def _reveal(key: str, value: FromEnvironment | FromFile | SecretStr, environment
 class Config(Section):
     """Everything that can be configured."""
 
-    data: Path = Field(Path(".offsetwatch"), description="The folder for tables, checkpoints, journals and jars.")
+    data: Path = Field(Path(".offsetwatch"), description="The folder for tables, checkpoints, journals and logs.")
     cluster: ClusterConfig = ClusterConfig()
     probes: ProbesConfig = ProbesConfig()
+    job: JobConfig = JobConfig()
     alerts: AlertsConfig = AlertsConfig()
+
+    @model_validator(mode="after")
+    def _rooted(self) -> Self:
+        """The job's folder is the data folder, unless it is given one of its own."""
+        if "root" not in self.job.model_fields_set:
+            object.__setattr__(self, "job", self.job.model_copy(update={"root": self.data}))
+        return self
 
 
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:

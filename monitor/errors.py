@@ -27,7 +27,9 @@ class ConfigError(UserError):
 _TRANSLATED: Final = (
     ("probes.errors", "ProbeError"),
     ("probes.log.errors", "ProbeLogError"),
+    ("streaming_jobs.errors", "JobError"),
     ("alerts.exposition", "PortTaken"),
+    ("deploy.errors", "DeployError"),
 )
 
 

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from monitor.errors import ConfigError
 
 PREFIX: Final = "OFFSETWATCH_"
-NOT_CONFIGURATION: Final = frozenset({"OFFSETWATCH_CONFIG"})
+NOT_CONFIGURATION: Final = frozenset({"OFFSETWATCH_CONFIG", "OFFSETWATCH_HOME", "OFFSETWATCH_IVY_SETTINGS"})
 """Variables of ours that are no keys of the file."""
 
 

@@ -84,26 +84,36 @@ def _table(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
         title = ".".join((*path, name))
         table = section(field)
         if table is not None:
-            summary = (table.__doc__ or "").strip().split("\n\n")[0]
-            tables.append([*_comment(summary), f"[{title}]", *_table(table, (*path, name))])
+            tables.append([*_about(table), f"[{title}]", *_table(table, (*path, name))])
         elif field.examples:  # a table with free keys, empty by default
             examples = [f"# {example}" for example in field.examples]
             tables.append([*_comment(field.description or ""), f"[{title}]", *examples, ""])
         else:
-            yield from _key(name, field)
+            yield from _key(title, name, field)
     yield ""
     for lines in tables:
         yield from lines
+
+
+def _about(table: type[BaseModel]) -> list[str]:
+    """What a section's docstring says: its summary, and the rest where the fields do not describe themselves."""
+    summary, *rest = (table.__doc__ or "").strip().split("\n\n")
+    described = all(field.description or section(field) for field in table.model_fields.values())
+    return [line for part in (summary, *([] if described else rest)) for line in _comment(part)]
 
 
 def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(" ".join(text.split()), WIDTH - 2)]
 
 
-def _key(name: str, field: FieldInfo) -> Iterator[str]:
+DERIVED: Final = {"job.root": "the value of data"}
+"""Keys whose default is another key's value."""
+
+
+def _key(title: str, name: str, field: FieldInfo) -> Iterator[str]:
     yield from _comment(field.description or "")
-    if field.default is None:
-        yield f"# {name} =    (not set)"
+    if field.default is None or title in DERIVED:
+        yield f"# {name} =    ({DERIVED.get(title, 'not set')})"
     else:
         yield f"{name} = {toml_value(field.default)}"
 

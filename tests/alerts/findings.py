@@ -1,12 +1,13 @@
-"""One-line findings and events for the tests of the alerts."""
+"""One-line finding events for the tests of the alerts."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
-from alerts.event import FindingEvent
-from rules.finding import Event, Finding
+from alerts.event import FindingEvent, events
+from rules.finding import Event, Finding, to_table
 from rules.history import EPOCH, micros
 from rules.policy import Severity
 
@@ -14,18 +15,16 @@ NOON = EPOCH + timedelta(days=20_000, hours=12)
 """The wall clock of the tests."""
 
 
-def finding(
-    anomaly: str = "duplicate", subject: int = 1, *, event: Event = "raised", ago: float = 1.0, **more: Any
-) -> Finding:
+def finding(anomaly: str = "duplicate", subject: int = 1, *, event: Event = "raised", ago: float = 1.0) -> Finding:
     """A finding that could be decided `ago` seconds before noon."""
     spoken = micros(NOON - timedelta(seconds=ago))
     return Finding(
         anomaly=anomaly, cluster="c", topic_id="t-id", topic="t", partition=3, subject=(subject,), event=event,
-        message="a sentence", evidence={"offsets": [4, 9]}, at=spoken, decidable=spoken, **more,
+        message="a sentence", evidence={"offsets": [4, 9]}, at=spoken, decidable=spoken,
     )  # fmt: skip
 
 
-def event(
-    found: Finding, severity: Severity = "critical", *, grace: float | None = None, counted: datetime = NOON
-) -> FindingEvent:
-    return FindingEvent(finding=found, severity=severity, counted=counted, grace=grace)
+def event(found: Finding, severity: Severity = "critical", *, grace: float = 0.0, **changed: Any) -> FindingEvent:
+    """The event as a channel gets it, counted at noon: through the table's columns, as the job hands it over."""
+    (made,) = events(to_table([(found, severity)]).to_pylist(), NOON, grace)
+    return replace(made, **changed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from alerts.dispatch import Dispatcher
-from alerts.event import FindingEvent, events
+from alerts.event import FindingEvent
 from alerts.log import LogChannel
 from rules.finding import Finding
 from tests.alerts.findings import NOON, event, finding
@@ -43,12 +44,12 @@ def test_a_failing_channel_is_counted_and_stops_no_other() -> None:
 
 def test_a_repeated_batch_is_delivered_once() -> None:
     kept = Kept()
-    old = event(finding(subject=1))
-    dispatcher = Dispatcher([kept], lambda name: None, known=[old.identity])
-    again = event(finding(subject=2), counted=NOON + timedelta(seconds=9))
-    dispatcher.dispatch([old, event(finding(subject=2))])
-    dispatcher.dispatch([again])
-    assert [e.finding.subject for e in kept.events] == [(2,)]
+    recorded = event(finding(subject=1))
+    dispatcher = Dispatcher([kept], lambda name: None, recorded=[recorded.identity])
+    for wait in (0, 9):
+        counted = NOON + timedelta(seconds=wait)
+        dispatcher.dispatch([replace(recorded, counted=counted), event(finding(subject=2), counted=counted)])
+    assert [(e.id, e.replayed) for e in kept.events] == [(recorded.id, True), (finding(subject=2).id, False)]
 
 
 def test_an_opening_and_its_end_are_two_events() -> None:
@@ -56,7 +57,7 @@ def test_an_opening_and_its_end_are_two_events() -> None:
     dispatcher = Dispatcher([kept], lambda name: None)
     dispatcher.dispatch([event(finding("unseen", event=what, ago=ago)) for what, ago in (("opened", 9), ("closed", 2))])
     dispatcher.dispatch([event(finding("unseen", event="opened", ago=1))])
-    assert [e.finding.event for e in kept.events] == ["opened", "closed", "opened"]
+    assert [e.event for e in kept.events] == ["opened", "closed", "opened"]
 
 
 def test_grace_belongs_to_findings_that_are_settled() -> None:
@@ -66,12 +67,12 @@ def test_grace_belongs_to_findings_that_are_settled() -> None:
         (finding("unseen", event="opened"), None),
         (finding("no-such-anomaly"), None),
     ]
-    assert [e.grace for e in events([(f, "critical") for f, _ in cases], NOON, 10.0)] == [g for _, g in cases]
+    assert [event(f, grace=10.0).grace for f, _ in cases] == [g for _, g in cases]
 
 
 def test_the_line_is_one_json_object_with_stable_fields() -> None:
     stream = io.StringIO()
-    LogChannel(stream).deliver([event(finding(ago=1.25, implied_by="ab")), event(finding(event="closed"), "allowed")])
+    LogChannel(stream).deliver([event(finding(ago=1.25), implied_by="ab"), event(finding(event="closed"), "allowed")])
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
     assert first == {
         "time": "2024-10-04T12:00:00.000Z",
@@ -91,6 +92,7 @@ def test_the_line_is_one_json_object_with_stable_fields() -> None:
         "decidable": "2024-10-04T11:59:58.750Z",
         "detection_latency_seconds": 1.25,
         "implied_by": "ab",
+        "replayed": False,
     }
     assert (second["level"], second["event"]) == ("info", "closed")
     LogChannel(stream).deliver([])

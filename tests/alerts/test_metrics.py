@@ -63,10 +63,11 @@ def test_findings_are_counted_from_where_the_table_stands(metrics: Metrics, serv
     assert before("offsetwatch_conditions_open", anomaly="unseen") == 1
     assert before("offsetwatch_last_finding_timestamp_seconds", severity="critical") == 1000
 
-    metrics.deliver([event(finding()), event(finding("G1a"), "allowed")])
+    metrics.deliver([event(finding()), event(finding("G1a"), "allowed"), event(finding("poll-skip"), replayed=True)])
     after = Scraped(served.url)
     assert after("offsetwatch_findings_total", anomaly="duplicate", severity="critical") == 4
     assert after("offsetwatch_findings_total", anomaly="G1a", severity="allowed") == 1
+    assert after("offsetwatch_findings_total", anomaly="poll-skip", severity="critical") is None, "begin counts those"
     assert after("offsetwatch_last_finding_timestamp_seconds", severity="critical") == NOON.timestamp()
 
 
@@ -114,14 +115,18 @@ def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
 
 def test_batches_and_age_of_the_evidence(metrics: Metrics, served: Exposition) -> None:
     assert str(Scraped(served.url)("offsetwatch_evidence_age_seconds")) == "nan"
-    metrics.batch(seconds=0.5, slices=200, records=5_000, newest=NOON - timedelta(seconds=4))
-    metrics.batch(seconds=2.0, slices=100, records=1_000, newest=NOON - timedelta(seconds=9))
+    metrics.checked(slices=200, records=5_000, newest=NOON - timedelta(seconds=4))
+    metrics.checked(slices=100, records=1_000, newest=NOON - timedelta(seconds=9))
+    metrics.checked(slices=0, records=0, newest=None)
+    metrics.batch(seconds=0.5, input_rate=400, commits_behind=3)
+    metrics.batch(seconds=2.0, input_rate=50, commits_behind=1)
     scraped = Scraped(served.url)
-    assert scraped("offsetwatch_evidence_age_seconds") == 4
+    assert scraped("offsetwatch_evidence_age_seconds") == 4, "an older row does not make the evidence older"
     assert scraped("offsetwatch_batches_total") == 2
     assert scraped("offsetwatch_slices_checked_total") == 300
     assert scraped("offsetwatch_records_checked_total") == 6_000
     assert scraped("offsetwatch_batch_input_slices_per_second") == 50
+    assert scraped("offsetwatch_probe_log_unread_commits") == 1
     assert scraped("offsetwatch_batch_duration_seconds_bucket", le="0.5") == 1
     assert scraped("offsetwatch_batch_duration_seconds_sum") == 2.5
     assert scraped("offsetwatch_build_info", version="1.2.3") == 1
@@ -132,7 +137,7 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.partitions([SUMMARY])
     metrics.channel_failed("webhook")
     units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
-             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build")  # fmt: skip
+             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build", "commits")  # fmt: skip
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name
         assert family.name.endswith(units), f"{family.name} names no unit"

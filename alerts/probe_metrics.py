@@ -1,0 +1,79 @@
+"""Prometheus metrics of probes that run in the same process, read from their counters at the scrape.
+
+The counters count from the start of the process: a restart resets them, as Prometheus expects of counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class ProbeCounters(Protocol):
+    """One probe over all its client's lives."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class LogStatus(Protocol):
+    """The probe log's committer."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def backlog(self) -> int: ...
+    @property
+    def append_seconds(self) -> float: ...
+
+
+LABELS: Final = ("probe", "kind")
+
+_COUNTERS: Final = (
+    ("offsetwatch_probe_records_sent", "Records handed to the producer.", "sent"),
+    ("offsetwatch_probe_records_acknowledged", "Records that the cluster acknowledged.", "acknowledged"),
+    ("offsetwatch_probe_records_failed", "Records whose write certainly failed.", "failed"),
+    (
+        "offsetwatch_probe_records_indefinite",
+        "Records of which it is not known whether they were written.",
+        "indefinite",
+    ),
+    ("offsetwatch_probe_records_polled", "Records polled.", "polled"),
+    ("offsetwatch_probe_records_irregular", "Polled records that are corrupt, foreign or misplaced.", "irregular"),
+    ("offsetwatch_probe_transactions_committed", "Transactions committed.", "transactions_committed"),
+    ("offsetwatch_probe_transactions_aborted", "Transactions aborted.", "transactions_aborted"),
+    ("offsetwatch_probe_transactions_indefinite", "Transactions of unknown outcome.", "transactions_indefinite"),
+    ("offsetwatch_probe_offset_commits", "Offset commits that succeeded.", "commits"),
+    ("offsetwatch_probe_errors", "Errors that the probe's client reported.", "errors"),
+    ("offsetwatch_probe_lives", "Clients opened: more than one each means crashes or reopened clients.", "lives"),
+)
+
+
+class ProbeMetrics(Collector):
+    """`counters` is called at each scrape; `log`, if any, too."""
+
+    def __init__(
+        self, counters: Callable[[], Sequence[ProbeCounters]], log: Callable[[], LogStatus | None] = lambda: None
+    ) -> None:
+        self._counters = counters
+        self._log = log
+
+    def collect(self) -> Iterable[Metric]:
+        probes = list(self._counters())
+        for name, text, field in _COUNTERS:
+            family = CounterMetricFamily(name, text, labels=LABELS)
+            for probe in probes:
+                family.add_metric((probe.name, probe.kind), getattr(probe, field))
+            yield family
+        status = self._log()
+        if status is not None:
+            yield CounterMetricFamily("offsetwatch_probe_log_rows", "Rows appended to the probe log.", status.rows)
+            backlog = "Bytes of the journals that are not in the probe log yet."
+            yield GaugeMetricFamily("offsetwatch_probe_log_backlog_bytes", backlog, status.backlog)
+            append = "Duration of the last append to the probe log."
+            yield GaugeMetricFamily("offsetwatch_probe_log_append_seconds", append, status.append_seconds)
