@@ -1,0 +1,73 @@
+"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from probes.calls import bounded
+from probes.errors import ClientError, ClientStuck, translate
+from probes.layout import Partition
+
+ASK_WITHIN = 5.0
+"""Seconds that the cluster is given to answer where something begins."""
+
+
+def committed(
+    consumer: Consumer, partitions: Iterable[Partition], beat: Callable[[], None], within: float = ASK_WITHIN
+) -> dict[Partition, int | None]:
+    """The group's committed offsets; None where there is none. Raises ClientError, ClientStuck."""
+    asked = [TopicPartition(topic, partition) for topic, partition in partitions]
+    if not asked:
+        return {}
+    try:
+        found = bounded(lambda: consumer.committed(asked, timeout=within), within * 2, beat, "committed")
+    except ClientStuck:
+        raise
+    except Exception as error:
+        raise translate(error) from error
+    for tp in found:
+        if tp.error is not None:
+            raise translate(tp.error)
+    return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
+
+
+def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: float = ASK_WITHIN) -> dict[Partition, int]:
+    """The first offset of each partition, as far as its leader tells within the time."""
+    asked = {TopicPartition(topic, partition): OffsetSpec.earliest() for topic, partition in partitions}
+    if not asked:
+        return {}
+    starts: dict[Partition, int] = {}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=within)
+    for tp, future in futures.items():
+        try:
+            starts[tp.topic, tp.partition] = future.result().offset
+        except Exception:
+            continue
+    return starts
+
+
+def beginnings(
+    consumer: Consumer,
+    admin: AdminClient,
+    partitions: Iterable[Partition],
+    carried: dict[Partition, int],
+    beat: Callable[[], None],
+    *,
+    use_committed: bool = True,
+) -> dict[Partition, int]:
+    """The offset to begin at in each partition; OFFSET_BEGINNING where nothing could be learnt."""
+    wanted = list(partitions)
+    begin = {where: carried[where] for where in wanted if where in carried}
+    rest = [where for where in wanted if where not in begin]
+    # Where the group's offsets cannot be read we begin too early, which only reads again.
+    with contextlib.suppress(ClientError):
+        if not use_committed:
+            rest = []
+        begin |= {where: at for where, at in committed(consumer, rest, beat).items() if at is not None}
+    rest = [where for where in wanted if where not in begin]
+    begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")
+    return {where: begin.get(where, OFFSET_BEGINNING) for where in wanted}

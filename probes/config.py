@@ -1,0 +1,191 @@
+"""The probes' section of the configuration. Every field has a unit, a default and a reason to change it.
+
+Keys that do not stand here are refused. Secrets are not part of this section: the connection has its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from probes.tag import MAX_RUN_BYTES, smallest
+
+Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A table of the configuration file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TopicsConfig(Section):
+    """The probe topics. They are created if they are not there, and grown when brokers are added; never reassigned."""
+
+    prefix: str = Field(
+        default="offsetwatch", description="The topics are `<prefix>-records` and `<prefix>-transactions`."
+    )
+    partitions: int = Field(
+        default=6, ge=1, description="At least this many partitions a topic, and at least one per broker."
+    )
+    replication: int = Field(
+        default=3, ge=1, description="Replicas of each partition; fewer where there are fewer brokers."
+    )
+    min_in_sync: int = Field(default=2, ge=1, description="min.insync.replicas; one less than the replicas at most.")
+    retention_hours: float = Field(default=24.0, gt=0, description="How long the cluster keeps probe records.")
+    retention_bytes: int = Field(
+        default=-1, ge=-1, description="How many bytes of a partition it keeps; -1 for no limit."
+    )
+    manage: bool = Field(default=True, description="Create and alter probe topics. If false, go on with what is there.")
+    ready_within: Seconds = Field(
+        default=30.0, description="How long to wait for the topics' metadata and leaders, seconds."
+    )
+
+    @field_validator("prefix")
+    @classmethod
+    def _legal(cls, prefix: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", prefix):
+            raise ValueError("a topic prefix has 1 to 200 characters out of A-Z a-z 0-9 . _ -")
+        return prefix
+
+    @property
+    def records(self) -> str:
+        """The topic that writers write to."""
+        return f"{self.prefix}-records"
+
+    @property
+    def transactions(self) -> str:
+        """The topic that transactions write to."""
+        return f"{self.prefix}-transactions"
+
+
+class WriterConfig(Section):
+    """Writers: batches of tagged records, idempotent, acks=all."""
+
+    count: Count = Field(default=1, description="Writers with one request in flight.")
+    with_five_in_flight: Count = Field(default=1, description="Writers with five requests in flight, and labelled so.")
+    rate: float = Field(
+        default=200.0, gt=0, description="Records a second of each writer. The next batch waits for the last."
+    )
+    record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
+    batch_interval: Seconds = Field(
+        default=0.1, description="Seconds between batches; a batch is rate x interval records."
+    )
+    batch_records: int = Field(default=10_000, ge=1, description="At most this many records a batch.")
+    partitions_per_batch: int = Field(default=4, ge=1, description="At most this many partitions in one batch.")
+    delivery_timeout: Seconds = Field(
+        default=30.0, description="How long the client tries to deliver a record, seconds."
+    )
+
+
+class ReaderConfig(Section):
+    """Readers, read_committed. Each reads all probe topics."""
+
+    assign: Count = Field(default=1, description="Readers that assign themselves every partition.")
+    group: Count = Field(default=2, description="Readers that subscribe, all in one group.")
+    per_broker: bool = Field(
+        default=True, description="One more reader per broker, which bootstraps from that broker alone."
+    )
+    restless: Count = Field(
+        default=1, description="Readers that change between assign and subscribe, and abandon partitions."
+    )
+    poll_records: int = Field(default=10_000, ge=1, description="At most this many records a poll.")
+    poll_wait: Seconds = Field(default=0.2, le=0.5, description="How long a poll waits for that many, seconds.")
+    commit_interval: Seconds = Field(default=5.0, description="Seconds between commits of a reader's offsets.")
+    position_interval: Seconds = Field(
+        default=5.0, description="Seconds between the positions it logs of each partition."
+    )
+
+
+class TransactionConfig(Section):
+    """Transactions: sends and polls over several partitions. Half of the probes keep their transactional id."""
+
+    count: Count = Field(default=4, description="Transactional probes.")
+    rate: float = Field(default=2.0, gt=0, description="Transactions a second of each.")
+    abort_share: Share = Field(default=0.2, description="The share of transactions that are aborted on purpose.")
+    timeouts: tuple[float, ...] = Field(
+        default=(60.0, 10.0, 1.0), description="transaction.timeout of each in turn, seconds."
+    )
+    records: int = Field(default=8, ge=1, description="At most this many records sent in a transaction.")
+    partitions: int = Field(default=3, ge=1, description="At most this many partitions sent to in a transaction.")
+    poll_records: int = Field(default=500, ge=1, description="At most this many records polled in a transaction.")
+    record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
+
+    @field_validator("timeouts")
+    @classmethod
+    def _allowed(cls, timeouts: tuple[float, ...]) -> tuple[float, ...]:
+        if not timeouts or any(t < 1 for t in timeouts):
+            raise ValueError("transaction timeouts are 1 second or more, and at least one is needed")
+        return timeouts
+
+
+class ObserverConfig(Section):
+    """The observer: where each partition begins and ends, and what the probes' groups have committed."""
+
+    interval: Seconds = Field(default=1.0, description="Seconds between observations.")
+    request_timeout: Seconds = Field(default=2.5, description="How long one observation may take, seconds.")
+
+
+class UnrestConfig(Section):
+    """Deliberate trouble: clients crash, change between assign and subscribe, abandon a partition for another."""
+
+    enabled: bool = Field(default=True, description="Off for a quiet fleet.")
+    mean_interval: Seconds = Field(default=600.0, description="Mean seconds between two such events of one probe.")
+    seed: int | None = Field(default=None, description="Makes the times and choices repeatable.")
+
+
+class SupervisionConfig(Section):
+    """How failed clients are opened anew, and how long anything may take."""
+
+    host: Literal["threads", "processes"] = Field(
+        default="threads", description="All probes as threads of one process, or one process each."
+    )
+    backoff: Seconds = Field(
+        default=0.5, description="Seconds before a failed client is opened anew; doubles each time."
+    )
+    backoff_limit: Seconds = Field(default=30.0, description="The longest such wait, seconds.")
+    steady_after: Seconds = Field(
+        default=60.0, description="A life this long starts the waiting from the beginning, seconds."
+    )
+    close_within: Seconds = Field(default=10.0, description="How long closing a client may take, seconds.")
+    stuck_after: Seconds = Field(default=90.0, description="A probe silent for this long is abandoned, seconds.")
+
+
+class ProbesConfig(Section):
+    """The probes of one host."""
+
+    run: str | None = Field(
+        None, description="The id in every tag of these probes; kept in the journal folder if unset."
+    )
+    known_runs: tuple[str, ...] = Field(
+        default=(), description="Runs of other hosts whose records in these topics are ours."
+    )
+    topics: TopicsConfig = TopicsConfig()
+    writer: WriterConfig = WriterConfig()
+    reader: ReaderConfig = ReaderConfig()
+    transaction: TransactionConfig = TransactionConfig()
+    observer: ObserverConfig = ObserverConfig()
+    unrest: UnrestConfig = UnrestConfig()
+    supervision: SupervisionConfig = SupervisionConfig()
+
+    @field_validator("run")
+    @classmethod
+    def _short(cls, run: str | None) -> str | None:
+        if run is not None and not 0 < len(run.encode()) <= MAX_RUN_BYTES:
+            raise ValueError(f"a run's id has 1 to {MAX_RUN_BYTES} bytes")
+        return run
+
+    @model_validator(mode="after")
+    def _roomy(self) -> Self:
+        run = self.run or "x" * 16
+        for size, topic in (
+            (self.writer.record_bytes, self.topics.records),
+            (self.transaction.record_bytes, self.topics.transactions),
+        ):
+            if size < smallest(run, topic):
+                raise ValueError(f"record_bytes {size} is too small for a tag in topic {topic}: {smallest(run, topic)}")
+        return self

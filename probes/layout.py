@@ -1,0 +1,51 @@
+"""Where the probes work: the cluster, and the partitions of the probe topics by topic id.
+
+A topic that is deleted and created again has a new id: its partitions are new places, and the layout a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+Partition = tuple[str, int]
+"""A topic's name and a partition of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    id: int
+    address: str
+    """host:port as the cluster advertises it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    cluster: str
+    topics: tuple[Topic, ...]
+    brokers: tuple[Broker, ...] = ()
+
+    def partitions(self, *topics: str) -> Iterator[Partition]:
+        """Every partition of the named topics, of all topics if none is named."""
+        for topic in self.topics:
+            if not topics or topic.name in topics:
+                for partition in range(topic.partitions):
+                    yield topic.name, partition
+
+    def topic_id(self, name: str) -> str:
+        """The id of a topic; KeyError where it is not a probe topic."""
+        for topic in self.topics:
+            if topic.name == name:
+                return topic.id
+        raise KeyError(name)
+
+    def same_places(self, other: Layout) -> bool:
+        """Whether both name the same partitions of the same topics' lives; brokers may differ."""
+        return (self.cluster, self.topics) == (other.cluster, other.topics)

@@ -1,0 +1,282 @@
+"""The probe topics: what is there, what should change (a pure plan), and the requests that change it.
+
+A probe topic has at least one partition per broker and one whose preferred leader each broker is, replication 3 and
+min.insync.replicas 2 where there are three brokers (less where there are fewer, and that is said), and deletes by
+time. Brokers that are added get a new partition of their own. Nothing is ever reassigned: a monitor that moves
+partitions about disturbs the cluster it watches. Leadership is judged by the *preferred* leader, the first replica:
+while a broker restarts, others lead its partitions, and that is no reason to change anything.
+
+Where the cluster does not allow creating or altering, that is said once, and the probes go on with what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from probes.config import TopicsConfig
+from probes.errors import ClientError, ProbeError, Unreachable, translate
+from probes.layout import Broker, Layout, Topic
+
+log = logging.getLogger("offsetwatch.topics")
+
+REQUEST_TIMEOUT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as it is: `replicas` of each partition in order (the first is the preferred leader), `leaders` (None
+    where there is none), `config` None where it may not be read."""
+
+    id: str
+    replicas: tuple[tuple[int, ...], ...]
+    leaders: tuple[int | None, ...]
+    config: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    cluster: str
+    brokers: tuple[Broker, ...]
+    topics: Mapping[str, TopicView] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    topic: str
+    assignment: tuple[tuple[int, ...], ...]
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Add partitions: `assignment` holds the new ones' replicas, `total` is the count afterwards."""
+
+    topic: str
+    total: int
+    assignment: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    topic: str
+    config: Mapping[str, str]
+
+
+Change = Create | Grow | Alter
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    changes: tuple[Change, ...]
+    remarks: tuple[str, ...]
+    """What falls short of what was asked and cannot be changed, one sentence each."""
+
+
+def plan(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Plan:
+    """What to change so that the topics `names` are as `config` asks; pure."""
+    brokers = sorted(broker.id for broker in view.brokers)
+    if not brokers:
+        return Plan((), ("the cluster names no broker",))
+    replication = min(config.replication, len(brokers))
+    settings = _settings(config, replication)
+    changes: list[Change] = []
+    remarks: list[str] = []
+    if replication < config.replication:
+        remarks.append(
+            f"{len(brokers)} broker(s): probe topics have {replication} replica(s), not {config.replication}"
+        )
+    for name in names:
+        topic = view.topics.get(name)
+        if topic is None:
+            count = max(config.partitions, len(brokers))
+            changes.append(Create(name, _spread(brokers, range(count), replication), settings))
+            continue
+        changes.extend(_grow(name, topic, brokers, replication, config.partitions))
+        if topic.config is not None:
+            differing = {key: value for key, value in settings.items() if topic.config.get(key) != value}
+            if differing:
+                changes.append(Alter(name, differing))
+        fewest = min(len(replicas) for replicas in topic.replicas)
+        if fewest < replication:
+            remarks.append(f"topic {name} has a partition with {fewest} replica(s), {replication} were asked for")
+    return Plan(tuple(changes), tuple(remarks))
+
+
+def _grow(name: str, topic: TopicView, brokers: list[int], replication: int, wanted: int) -> list[Change]:
+    """New partitions, first for the brokers that are no partition's preferred leader."""
+    leading = {replicas[0] for replicas in topic.replicas if replicas}
+    have = len(topic.replicas)
+    leaders = [broker for broker in brokers if broker not in leading]
+    while have + len(leaders) < max(wanted, len(brokers)):
+        leaders.append(brokers[(have + len(leaders)) % len(brokers)])
+    if not leaders:
+        return []
+    assignment = _spread(brokers, [brokers.index(leader) for leader in leaders], replication)
+    return [Grow(name, have + len(leaders), assignment)]
+
+
+def _spread(brokers: list[int], first: Sequence[int], replication: int) -> tuple[tuple[int, ...], ...]:
+    """For each index in `first`, replicas that begin with that broker (modulo their number)."""
+    return tuple(tuple(brokers[(i + k) % len(brokers)] for k in range(replication)) for i in first)
+
+
+def _settings(config: TopicsConfig, replication: int) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "min.insync.replicas": str(max(1, min(config.min_in_sync, replication - 1))),
+        "retention.ms": str(int(config.retention_hours * 3_600_000)),
+        "retention.bytes": str(config.retention_bytes),
+    }
+
+
+class ProbeTopics:
+    """Keeps the probe topics as they should be, and tells what is there. Say-once is per object."""
+
+    def __init__(self, admin: AdminClient, config: TopicsConfig, say: Callable[[str], None] | None = None) -> None:
+        self._admin, self._config = admin, config
+        self._say = say or log.warning
+        self._said: set[str] = set()
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self._config.records, self._config.transactions
+
+    def ensure(self) -> Layout:
+        """Plan, act, wait until every partition has a leader, and return what is there.
+
+        Raises Unreachable where no broker answers, ProbeError where no probe topic is there and none may be made."""
+        view = self.view(with_config=self._config.manage)
+        if self._config.manage:
+            made = plan(view, self.names, self._config)
+            for remark in made.remarks:
+                self._say_once(remark)
+            for change in made.changes:
+                self._act(change)
+            if made.changes:
+                view = self._ready()
+        if not view.topics or any(leader is None for topic in view.topics.values() for leader in topic.leaders):
+            view = self._ready()
+        return layout_of(view, self.names)
+
+    def view(self, *, with_config: bool = False) -> ClusterView:
+        """What is there now. Raises Unreachable where no broker answers."""
+        try:
+            cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result()
+            found = self._admin.describe_topics(TopicCollection(list(self.names)), request_timeout=REQUEST_TIMEOUT)
+        except Exception as error:
+            raise Unreachable(f"no broker of the cluster answers: {translate(error)}") from error
+        topics: dict[str, TopicView] = {}
+        for name, future in found.items():
+            try:
+                topics[name] = _topic_view(future.result())
+            except Exception as error:
+                problem = translate(error)
+                if problem.code not in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                    raise Unreachable(f"topic {name} cannot be described: {problem}") from error
+        if with_config and topics:
+            topics = self._with_config(topics)
+        brokers = tuple(
+            Broker(node.id, f"{node.host}:{node.port}") for node in sorted(cluster.nodes, key=lambda n: n.id)
+        )
+        return ClusterView(cluster.cluster_id, brokers, topics)
+
+    def _with_config(self, topics: dict[str, TopicView]) -> dict[str, TopicView]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        read: dict[str, TopicView] = {}
+        for resource, future in self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT).items():
+            topic = topics[resource.name]
+            try:
+                entries = {key: entry.value for key, entry in future.result().items() if entry.value is not None}
+                read[resource.name] = TopicView(topic.id, topic.replicas, topic.leaders, entries)
+            except Exception as error:
+                self._say_once(f"the settings of topic {resource.name} cannot be read: {translate(error)}")
+                read[resource.name] = topic
+        return read
+
+    def _ready(self) -> ClusterView:
+        """Waits until all topics are known and every partition has a leader, or the limit; then what is there."""
+        limit = time.monotonic() + self._config.ready_within
+        while True:
+            view = self.view()
+            whole = set(view.topics) == set(self.names)
+            if whole and all(leader is not None for topic in view.topics.values() for leader in topic.leaders):
+                return view
+            if time.monotonic() >= limit:
+                break
+            time.sleep(0.2)
+        if not view.topics:
+            raise ProbeError(f"there is no probe topic ({', '.join(self.names)}), and none could be created")
+        self._say_once("some partitions of the probe topics have no leader")
+        return view
+
+    def _act(self, change: Change) -> None:
+        try:
+            for future in _request(self._admin, change).values():
+                future.result()
+        except Exception as error:
+            problem = translate(error)
+            if problem.code != "TOPIC_ALREADY_EXISTS":
+                self._say_once(_refusal(change, problem))
+        else:
+            log.info("%s", change)
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+
+def layout_of(view: ClusterView, names: Sequence[str]) -> Layout:
+    """The places among the topics `names` that are there."""
+    topics = tuple(
+        Topic(name, view.topics[name].id, len(view.topics[name].replicas)) for name in names if name in view.topics
+    )
+    return Layout(view.cluster, topics, view.brokers)
+
+
+def _topic_view(description: Any) -> TopicView:
+    partitions = sorted(description.partitions, key=lambda p: p.id)
+    return TopicView(
+        str(description.topic_id),
+        tuple(tuple(node.id for node in p.replicas) for p in partitions),
+        tuple(p.leader.id if p.leader is not None and p.leader.id >= 0 else None for p in partitions),
+    )
+
+
+def _request(admin: AdminClient, change: Change) -> Any:
+    if isinstance(change, Create):
+        new = NewTopic(
+            change.topic,
+            num_partitions=len(change.assignment),
+            replica_assignment=[list(replicas) for replicas in change.assignment],
+            config=dict(change.config),
+        )
+        return admin.create_topics([new], request_timeout=REQUEST_TIMEOUT)
+    if isinstance(change, Grow):
+        more = NewPartitions(change.topic, change.total, replica_assignment=[list(r) for r in change.assignment])
+        return admin.create_partitions([more], request_timeout=REQUEST_TIMEOUT)
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in change.config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, change.topic, incremental_configs=entries)
+    return admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT)
+
+
+def _refusal(change: Change, problem: ClientError) -> str:
+    what = {Create: "created", Grow: "given more partitions", Alter: "altered"}[type(change)]
+    return f"topic {change.topic} could not be {what}, going on with what is there: {problem}"

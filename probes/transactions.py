@@ -1,0 +1,420 @@
+"""Transactions: sends and polls over several partitions, their offsets committed with them, some aborted on purpose.
+
+One transaction is one operation, `txn`, with a row for each partition it sent to or polled. Its outcome is `ok` where
+the commit returned, `fail` where it was never invoked and an abort returned, and `info` otherwise. Kafka's consumers do
+not go back by themselves when a transaction fails, so this probe does: after an abort it seeks to where the transaction
+began, and after a commit of unknown outcome it starts a new life.
+
+A probe whose transactional id is stable takes it over from its earlier life, which is thereby fenced; the others take
+a fresh one in each life, so that what a dead life left open is only ended by its timeout.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from probes.beginnings import beginnings
+from probes.calls import bounded
+from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, open_producer, producer_settings
+from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
+from probes.errors import ClientError, ClientStuck, Crash, ProbeError, classify, transaction_outcome, translate
+from probes.layout import Partition
+from probes.polls import Polled, positions, sort_out
+from probes.probe import Probe
+from probes.record import Instant, random_id
+from probes.tag import Encoder
+from rules.history import Irregular, Isolation, Mode, Outcome, Run, Slice, micros
+
+CALL_WITHIN: Final = 30.0
+"""Seconds that init_transactions and sending offsets may take."""
+GRACE: Final = 15.0
+"""Seconds that a commit or an abort may take beyond the transaction's timeout."""
+POLL_WAIT: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a transaction is going to do: batches of sends (records per partition), with a poll after each."""
+
+    sends: tuple[Mapping[Partition, int], ...]
+    intent: Literal["commit", "abort"]
+
+
+def outline(
+    targets: Sequence[Partition], *, records: int, partitions: int, abort_share: float, rng: random.Random
+) -> Outline:
+    """Draw a transaction: 1 to `records` records over 1 to `partitions` partitions, in one or two batches."""
+    chosen = rng.sample(list(targets), min(len(targets), rng.randint(1, partitions)))
+    batches: list[dict[Partition, int]] = [{}, {}]
+    for _ in range(rng.randint(len(chosen), max(records, len(chosen)))):
+        batch, where = batches[rng.randint(0, 1)], rng.choice(chosen)
+        batch[where] = batch.get(where, 0) + 1
+    intent: Literal["commit", "abort"] = "abort" if rng.random() < abort_share else "commit"
+    return Outline(tuple(batch for batch in batches if batch), intent)
+
+
+@dataclass(slots=True)
+class Course:
+    """How far one transaction has come."""
+
+    op: int
+    txn: int
+    intent: Literal["commit", "abort"]
+    invoked: Instant
+    began_at: dict[Partition, int]
+    batches: list[Batch]
+    polled: dict[Partition, list[Polled]] = field(default_factory=dict)
+    before: dict[Partition, int | None] = field(default_factory=dict)
+    after: dict[Partition, int] = field(default_factory=dict)
+    offsets_sent: bool = False
+    commit_invoked: bool = False
+    committed: bool = False
+    aborted: bool = False
+    error: ClientError | ClientStuck | None = None
+
+    @property
+    def touched(self) -> list[Partition]:
+        sent = {where for batch in self.batches for where in batch.expected}
+        return sorted(sent | set(self.polled))
+
+
+class Transactions(Probe):
+    """One life of a transactional probe."""
+
+    kind: ClassVar[str] = "transactions"
+    sends: ClassVar[bool] = True
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(self, *args: Any, timeout: float, stable: bool, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.transaction
+        self._timeout, self._stable, self.group = timeout, stable, group
+        topic = self.world.config.topics.transactions
+        self._targets = list(self.layout.partitions(topic))
+        self._next_seq = dict.fromkeys(self._targets, 0)
+        own = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
+        self._transactional_id = own if stable else f"{own}-{self.process:x}"
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._encoders: dict[Partition, Encoder] = {}
+        self.position: dict[Partition, int] = {}
+        self._due = 0
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    @property
+    def mode(self) -> Mode | None:
+        return "assign"
+
+    @property
+    def producer(self) -> Producer:
+        assert self._producer is not None
+        return self._producer
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    def settings(self) -> Mapping[str, str]:
+        return producer_settings(
+            self.world.connection,
+            client=f"offsetwatch-{self.name}",
+            delivery_timeout=self.world.config.writer.delivery_timeout,
+            linger_ms=0,
+            transactional_id=self._transactional_id,
+            transaction_timeout=self._timeout,
+        )
+
+    def _consumer_settings(self) -> Mapping[str, str]:
+        return consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=self.group)
+
+    def labels(self) -> dict[str, str]:
+        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
+        own = {"idempotent": "true", "in_flight": "1", "mode": "assign", "stable_id": str(self._stable).lower()}
+        return super().labels() | read | own
+
+    def open(self) -> None:
+        assert self.writer is not None
+        for where in self._targets:
+            self._encoders[where] = Encoder(
+                run=self.world.run,
+                writer=self.writer,
+                topic=where[0],
+                partition=where[1],
+                size=self._config.record_bytes,
+            )
+        self._producer = open_producer(self.settings(), self.on_error)
+        self._init()
+        self._consumer = open_consumer(self._consumer_settings(), self.on_error)
+        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        invoked = self.log.begin()
+        carried = self.carried.positions
+        known = {w: carried[self.topic_place(w)] for w in self._targets if self.topic_place(w) in carried}
+        begin = beginnings(self.consumer, admin, self._targets, known, self.log.alive)
+        self.consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in begin.items()])
+        self.position = begin
+        self.log.append(
+            self.log.everywhere(
+                "assign", "ok", invoked, self.log.now(), mode="assign", isolation=self.isolation, group=self.group,
+                each=lambda where: {"assigned": where in begin},
+            )
+        )  # fmt: skip
+        self._due = self.world.clock.monotonic_ns()
+
+    def turn(self) -> None:
+        wait = self._due - self.world.clock.monotonic_ns()
+        if wait > 0:
+            self.pause(min(wait / 1e9, 0.5))
+            return
+        interval = int(1e9 / self._config.rate)
+        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
+        plan = outline(
+            self._targets,
+            records=self._config.records,
+            partitions=self._config.partitions,
+            abort_share=self._config.abort_share,
+            rng=self.rng,
+        )
+        self._transact(plan, crash_at=self.rng.choice(["sent", "offsets", "end"]) if self.unrest.due() else None)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._producer is not None:
+            self._producer.close()
+
+    def _init(self) -> None:
+        invoked = self.log.begin()
+        error: ClientError | ClientStuck | None = None
+        try:
+            self._call(lambda: self.producer.init_transactions(CALL_WITHIN), CALL_WITHIN + GRACE, "init_transactions")
+        except (ClientError, ClientStuck) as problem:
+            error = problem
+        outcome: Outcome = "ok" if error is None else classify(error.code, "init")
+        code = error.code if error else None
+        self.log.append(self.log.everywhere("init", outcome, invoked, self.log.now(), error=code))
+        if error is not None:
+            raise error
+
+    def _transact(self, plan: Outline, *, crash_at: str | None) -> None:
+        course = self._prepare(plan)
+        try:
+            self._run(course, crash_at)
+        except (ClientError, ClientStuck) as error:
+            course.error = error
+            if not course.committed:
+                self._rescue(course)
+        outcome = transaction_outcome(
+            commit_invoked=course.commit_invoked, committed=course.committed, aborted=course.aborted
+        )
+        self.log.append(self._outcome_rows(course, outcome))
+        self._count(course, outcome)
+        if outcome == "ok":
+            for where, at in course.after.items():
+                self.position[where] = self.carried.positions[self.topic_place(where)] = at
+            return
+        if course.error is not None and not course.aborted:
+            raise course.error
+        self._go_back(course)
+
+    def _prepare(self, plan: Outline) -> Course:
+        """Number the records, reserve the numbers, and put the operation into the journal."""
+        assert self.writer is not None
+        op, txn = self.log.next_op(), random_id()
+        batches = []
+        for counts in plan.sends:
+            expected = {}
+            for where, count in counts.items():
+                first = self._next_seq[where]
+                self._next_seq[where] = first + count
+                self.log.reserve(where, first + count)
+                expected[where] = (first, count)
+            batches.append(Batch(self.writer, expected))
+        course = Course(op, txn, plan.intent, self.log.now(), dict(self.position), batches)
+        self.log.opened(op, self._rows(course, "info", None, self._unsent(course)))
+        return course
+
+    def _run(self, course: Course, crash_at: str | None) -> None:
+        try:
+            self.producer.begin_transaction()
+            for batch in course.batches:
+                hand_over(self.producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
+                self.counters.sent += sum(count for _, count in batch.expected.values())
+                self._poll(course)
+        except ProbeError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+        self.log.opened(course.op, self._rows(course, "info", None, self._unsent(course)))
+        if crash_at == "sent":
+            raise Crash("the transaction's client is abandoned with records in flight")
+        for batch in course.batches:
+            collect(self.producer, batch, polls=int((self._timeout + GRACE) / POLL), beat=self.log.alive)
+            if batch.fatal is not None:
+                raise batch.fatal
+        if course.polled:
+            offsets = [TopicPartition(topic, p, at) for (topic, p), at in course.after.items()]
+            group = self.consumer.consumer_group_metadata()
+            course.offsets_sent = True
+            self._call(
+                lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_WITHIN),
+                CALL_WITHIN + GRACE,
+                "send_offsets_to_transaction",
+            )
+        if crash_at == "offsets":
+            raise Crash("the transaction's client is abandoned before the transaction's end")
+        if course.intent == "abort":
+            self._abort(course)
+            return
+        course.commit_invoked = True
+        if crash_at == "end":
+            try:
+                bounded(self.producer.commit_transaction, self.rng.random() * 0.01, self.log.alive, "commit")
+            finally:
+                raise Crash("the transaction's client is abandoned while it commits")
+        self._until_done(lambda: self.producer.commit_transaction(self._timeout + GRACE), "commit_transaction")
+        course.committed = True
+
+    def _poll(self, course: Course) -> None:
+        messages = self.consumer.consume(self._config.poll_records, POLL_WAIT)
+        polled, problems = sort_out(messages, self.world.runs)
+        for problem in problems:
+            self.on_error(problem.error)
+            if problem.error.fatal:
+                raise problem.error
+        after = positions(self.consumer, polled)
+        for where, part in polled.items():
+            known = self.position.get(where)
+            course.before.setdefault(where, None if known == OFFSET_BEGINNING else known)
+            course.polled.setdefault(where, []).append(part)
+            course.after[where] = after.get(where, part.next)
+            self.counters.polled += part.count
+            self.counters.irregular += len(part.decoded.irregular)
+        self.log.alive()
+
+    def _abort(self, course: Course) -> None:
+        self._until_done(lambda: self.producer.abort_transaction(self._timeout + GRACE), "abort_transaction")
+        course.aborted = True
+
+    def _rescue(self, course: Course) -> None:
+        """Abort after an error, where the client can still do so."""
+        error = course.error
+        if isinstance(error, ClientStuck) or (error is not None and error.fatal):
+            return
+        try:
+            self._abort(course)
+        except (ClientError, ClientStuck) as worse:
+            self.counters.last_error = str(worse)
+
+    def _go_back(self, course: Course) -> None:
+        """Seek to where the transaction began, in what it polled."""
+        for where in course.polled:
+            at = course.began_at.get(where, OFFSET_BEGINNING)
+            self._call(lambda w=where, o=at: self.consumer.seek(TopicPartition(*w, o)), CALL_WITHIN, "seek")  # type: ignore[misc]
+
+    def _call(self, call: Callable[[], Any], limit: float, what: str) -> None:
+        try:
+            bounded(call, limit, self.log.alive, what)
+        except ProbeError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+
+    def _until_done(self, call: Callable[[], Any], what: str) -> None:
+        """Make the call, and again where it may be made again, within the transaction's timeout and a grace."""
+        limit = self.log.now().mono + int((self._timeout + GRACE) * 1e9)
+        while True:
+            left = max((limit - self.log.now().mono) / 1e9, 0.0)
+            try:
+                self._call(call, left + GRACE, what)
+                return
+            except ClientError as error:
+                if not error.retriable or error.fatal or error.abortable or self.log.now().mono >= limit:
+                    raise
+
+    # Rows
+
+    def _unsent(self, course: Course) -> dict[Partition, list[Run]]:
+        sent: dict[Partition, list[Run]] = {}
+        for batch in course.batches:
+            for where, (first, count) in batch.expected.items():
+                sent.setdefault(where, []).append(Run(batch.writer, first, None, count))
+        return sent
+
+    def _rows(
+        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
+    ) -> list[Slice]:
+        touched = course.touched
+        rows = []
+        for where in touched:
+            parts = course.polled.get(where, [])
+            rows.append(
+                self.log.row(
+                    where, "txn", type, course.op, course.invoked, completed,
+                    error=course.error.code if course.error else None,
+                    txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
+                    polled=[run for part in parts for run in part.decoded.runs], irregular=_renumbered(parts),
+                    position_before=course.before.get(where), position_after=course.after.get(where),
+                    committed=course.after.get(where) if course.offsets_sent else None,
+                    group=self.group if course.offsets_sent and where in course.after else None,
+                    isolation=self.isolation, mode="assign",
+                )
+            )  # fmt: skip
+        return rows
+
+    def _outcome_rows(self, course: Course, outcome: Outcome) -> list[Slice]:
+        """The transaction's rows. Records that a commit cannot have covered are kept apart, as `info`."""
+        known: dict[Partition, list[Run]] = {}
+        doubtful: list[tuple[Partition, Fate]] = []
+        for batch in course.batches:
+            for where, parts in fates(batch).items():
+                for part in parts:
+                    if outcome == "ok" and part.type != "ok":
+                        doubtful.append((where, part))
+                    else:
+                        known.setdefault(where, []).extend(part.runs)
+        completed = self.log.now()
+        ordered = {where: sorted(runs, key=lambda run: run.seq) for where, runs in known.items()}
+        rows = self._rows(course, outcome, completed, ordered)
+        for where, part in doubtful:
+            op = self.log.next_op()
+            rows.append(
+                self.log.row(
+                    where, "txn", "info", op, course.invoked, completed, error=part.error, txn=course.txn,
+                    txn_partitions=course.touched, txn_intent=course.intent, sent=part.runs, isolation=self.isolation,
+                    mode="assign",
+                )
+            )  # fmt: skip
+        return rows
+
+    def _count(self, course: Course, outcome: Outcome) -> None:
+        records = sum(count for batch in course.batches for _, count in batch.expected.values())
+        if outcome == "ok":
+            self.counters.transactions_committed += 1
+            self.counters.acknowledged += records
+        elif outcome == "fail":
+            self.counters.transactions_aborted += 1
+            self.counters.failed += records
+        else:
+            self.counters.transactions_indefinite += 1
+            self.counters.indefinite += records
+        if course.error is not None:
+            self.counters.errors += 1
+            self.counters.last_error = str(course.error)
+
+
+def _renumbered(parts: Sequence[Polled]) -> list[Irregular]:
+    """The irregular records of several polls of one partition, their indices counted over all of them."""
+    base, irregular = 0, []
+    for part in parts:
+        irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
+        base += part.count
+    return irregular
