@@ -62,6 +62,16 @@ _ENTRIES: Final = (
         "the process, both offsets",
     ),
     Anomaly(
+        "int-poll-skip", "violation", "on settlement",
+        "Inside one operation, two consecutive polled values of a partition are more than one index apart.",
+        "the process, the operation, both offsets, the values between",
+    ),
+    Anomaly(
+        "int-nonmonotonic-poll", "violation", "on settlement",
+        "Inside one operation, the index of the next polled value is the same or lower.",
+        "the process, the operation, both offsets",
+    ),
+    Anomaly(
         "relocated-write", "violation", "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
         "the value, where it was meant to be, where it was",

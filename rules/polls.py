@@ -1,9 +1,11 @@
-"""`poll-skip` and `nonmonotonic-poll`: a process's next poll must begin right after where its last one ended.
+"""`poll-skip`, `nonmonotonic-poll` and their internal forms: a reader must go on right after where it was.
 
 What counts is the *index*, the offset with the holes removed: transaction markers and aborted records occupy offsets
 and are no skip. So a step over offsets is a skip only if the log is known to hold a value between, and that is decided
 once the offsets are settled. A process stands where its last ok operation left it: a failed or indefinite transaction
 is compared with that position and does not move it. An assignment that drops the partition forgets the position.
+Inside one operation, of any outcome, consecutive records must follow each other likewise (`int-poll-skip`,
+`int-nonmonotonic-poll`), unless a rebalance fell into it.
 
 A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
 """
@@ -61,6 +63,23 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
     )
 
 
+def inside(columns: Columns, polled: Runs) -> Transitions:
+    """The steps between the runs of each new poll, read_committed, that are not plainly consecutive."""
+    before, after = slice(None, -1), slice(1, None)
+    end = polled.offset + polled.length
+    steps = (polled.row[before] == polled.row[after]) & (end[before] != polled.offset[after])
+    steps &= ~columns.rebalanced[polled.row[before]]
+    at = np.flatnonzero(steps)
+    for row, record in irregulars(columns):  # its index is unknown: nothing is concluded from the records around it
+        between = (polled.row[at] == row) & (end[at] <= record["offset"]) & (record["offset"] < polled.offset[at + 1])
+        at = at[~between]
+    rows = polled.row[at]
+    return Transitions(
+        columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
+        polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
+    )  # fmt: skip
+
+
 def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, known: Ints) -> None:
     """Irregular records begin or end a poll, too; their value is unknown, or not of this partition."""
     for row, record in irregulars(columns):
@@ -83,6 +102,19 @@ class Passes:
     at: Ints
     start: Ints
     end: Ints
+
+
+def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
+    """Steps inside operations whose time has come await their verdict with the others."""
+    waiting = state.inside
+    ripe = waiting.at <= state.tick if advance is not None else np.ones(len(waiting), bool)
+    if not ripe.any():
+        return
+    steps, state.inside = take(waiting, ripe), take(waiting, ~ripe)
+    steps.low = np.maximum(steps.low, _log_start_at(state, moves, steps.at))
+    if advance is not None:
+        steps.low = np.maximum(steps.low, advance.settled_before(steps.at))
+    state.transitions = concat(state.transitions, steps)
 
 
 def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
@@ -119,7 +151,15 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
         state.transitions = concat(
             state.transitions,
             Transitions(
-                m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low[t]
+                m.process[t],
+                m.subscribed[t],
+                m.op[t],
+                m.at[t],
+                m.first[t],
+                previous[t],
+                previous_op[t],
+                low[t],
+                np.zeros(len(t), np.int64),
             ),
         )
     _settle_positions(state, m, head, ok, dropped)
@@ -244,9 +284,10 @@ def _report_step(
     anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
     process, op = int(steps.process[i]), int(steps.op[i])
+    internal = bool(steps.internal[i]) and anomaly != "spurious-zero-offset"
     report.add(
-        anomaly,
-        (process, op),
+        f"int-{anomaly}" if internal else anomaly,
+        (process, op, int(steps.first[i])) if internal else (process, op),
         f"process {process} {what}",
         at=at,
         evidence={

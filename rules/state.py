@@ -145,7 +145,8 @@ class Polls:
 
 @dataclass(slots=True)
 class Transitions:
-    """A reader's steps from one poll to the next that are not plainly consecutive, until their offsets are settled."""
+    """A reader's steps from one polled record to the next that are not plainly consecutive, until their offsets are
+    settled: from one poll to the next, or (`internal`) inside one operation."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     subscribed: Ints = field(default_factory=lambda: EMPTY)
@@ -155,6 +156,7 @@ class Transitions:
     previous: Ints = field(default_factory=lambda: EMPTY)
     previous_op: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
+    internal: Ints = field(default_factory=lambda: EMPTY)
 
     def __len__(self) -> int:
         return len(self.process)
@@ -213,12 +215,13 @@ class State:
     indefinite: Indefinite = field(default_factory=Indefinite)
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
+    inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
     transitions: Transitions = field(default_factory=Transitions)
 
 
 _TABLES: Final[dict[str, Callable[[], Any]]] = {
     "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
-    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "transitions": Transitions,
+    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "inside": Transitions, "transitions": Transitions,
 }  # fmt: skip
 
 T = TypeVar("T")

@@ -158,6 +158,7 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
     acknowledged, failed, indefinite = (sent.take(outcome == o) for o in (OK, FAIL, INFO))
     committed = polled.take(columns.committed_only[polled.row])
     state.moves = concat(state.moves, polls.moves_of(columns, fresh, committed))
+    state.inside = concat(state.inside, polls.inside(columns, committed))
     settled = committed.take(columns.type[committed.row] == OK)
     state.polled += int(settled.length.sum())
     if len(settled):
@@ -195,6 +196,7 @@ def _fold(state: State, chunks: Chunks, objectives: Objectives, report: Report) 
     ripe, state.polls = _until(state.polls, end)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     advance = frontier.advance(state, at, moves, objectives)
+    polls.walk_inside(state, moves, advance)
     passes = polls.walk(state, moves, advance)
     _observe(state, moves)
     timely, late = delivery.split_by_time(ripe, advance)
@@ -217,6 +219,7 @@ def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], report:
     end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, state.outstanding.since) if len(t))])
     moves, polled = state.moves, state.polls
     state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
+    polls.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     polls.walk(state, take(moves, np.lexsort((moves.slice, moves.process, moves.at))), None)
     _observe(state, moves)
     delivery.poll(state, chunks, polled)
@@ -330,10 +333,12 @@ def _polls(columns: Columns, runs: Runs) -> Polls:
 
 def _index(state: State, polled: Runs, acknowledged: Runs) -> None:
     """The offsets that are no holes: what was polled at read_committed, and what was acknowledged."""
-    offset: Ints = np.concatenate((state.index.start, polled.offset, acknowledged.offset))
-    end = np.concatenate((state.index.end, polled.offset + polled.length, acknowledged.offset + acknowledged.length))
-    keep = end > state.settled
-    state.index = Spans(*intervals.merge(offset[keep], end[keep]))
+    start: Ints = np.concatenate((polled.offset, acknowledged.offset))
+    end = np.concatenate((polled.offset + polled.length, acknowledged.offset + acknowledged.length))
+    new = end > state.settled
+    state.index = Spans(
+        *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
+    )
 
 
 def _until(table: Any, end: int) -> tuple[Any, Any]:

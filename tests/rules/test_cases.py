@@ -223,6 +223,36 @@ def skipped_below_log_start(h: History) -> None:
     h.poll("r", [("w", 4, 1, 4)])
 
 
+def skipped_inside(h: History) -> None:
+    h.send("w", 0, 3, at=0)
+    h.poll("s", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 0, 1, 0), ("w", 2, 1, 2)], type="info")
+
+
+def marker_inside(h: History) -> None:
+    h.send("w", 0, 1, at=0)
+    h.send("w", 1, 1, at=2)
+    h.poll("r", [("w", 0, 1, 0), ("w", 1, 1, 2)])
+
+
+def skipped_inside_with_a_rebalance(h: History) -> None:
+    h.send("w", 0, 3, at=0)
+    h.poll("s", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 0, 1, 0), ("w", 2, 1, 2)], rebalanced=True)
+
+
+def corrupted_inside(h: History) -> None:
+    """Where the reader saw a record that it could not read, nothing was skipped."""
+    h.send("w", 0, 3, at=0)
+    h.poll("s", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 0, 1, 0), ("w", 2, 1, 2)], irregular=[Irregular(1, 1, "corrupted", 99)])
+
+
+def went_back_inside(h: History) -> None:
+    h.send("w", 0, 3, at=0)
+    h.poll("r", [("w", 0, 3, 0), ("w", 1, 1, 1)])
+
+
 def corrupted(h: History) -> None:
     h.irregular("r", Irregular(0, 7, "corrupted", 99))
 
@@ -309,6 +339,11 @@ CASES: list[Case] = [
     ("poll-skip", skipped_below_log_start, set()),
     ("nonmonotonic-poll", went_back, {_of("nonmonotonic-poll", "r", 1)}),
     ("nonmonotonic-poll", went_on, set()),
+    ("int-poll-skip", skipped_inside, {("int-poll-skip", (number("r"), 0, 2))}),
+    ("int-poll-skip", marker_inside, set()),
+    ("int-poll-skip", skipped_inside_with_a_rebalance, set()),
+    ("int-poll-skip", corrupted_inside, {("corrupted-record", (1, 99))}),
+    ("int-nonmonotonic-poll", went_back_inside, {("int-nonmonotonic-poll", (number("r"), 0, 1))}),
     ("corrupted-record", corrupted, {("corrupted-record", (7, 99))}),
     ("relocated-write", relocated, {("relocated-write", (W, "topic", 3, 5, 7))}),
     ("foreign-record", foreign, set()),
@@ -348,7 +383,11 @@ def test_row_by_row(rule: str, build: Callable[[History], object], expected: set
     for row in history.rows:
         store.feed([row])
     live = {f for f in found(store.findings) if f[0] not in ABSENCE}
-    at_once = {f for f in expected if f[0] not in ABSENCE | {"poll-skip", "nonmonotonic-poll"}}
+    at_once = {
+        f
+        for f in expected
+        if f[0] not in ABSENCE | {"poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll"}
+    }
     whole = {f for f in expected if f[0] not in ABSENCE}
     assert at_once - {_of("spurious-zero-offset", "r", 1)} <= live <= whole
 
