@@ -1,0 +1,264 @@
+"""A real Apache Kafka of one to three brokers on this machine, on free loopback ports, in a folder of its own.
+
+Every broker is also a controller (KRaft). The folder holds all there is: `cluster.json` (identity and ports) and a
+folder for each broker (see `deploy.broker`). A cluster started again in its folder goes on with its data, on the same
+ports where they are still free. Brokers end when this process ends, however it ends.
+
+    with LocalKafka(folder, brokers=3) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        kafka.broker(2).kill()
+        kafka.broker(2).start()
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from deploy.broker import AddressInUse, Broker
+from deploy.errors import KafkaFailed
+from deploy.home import Say, to_stderr
+from deploy.jars import KAFKA, kafka_jars
+from deploy.java import java
+from deploy.kafka_settings import QUICK_START, Setting, java_options, properties
+from deploy.ports import free_ports, is_free
+from deploy.watchdog import Watchdog
+
+MOST_BROKERS = 3
+_PORT_ATTEMPTS = 4
+_FORMAT_LIMIT_S = 60
+_POLL_S = 0.05
+_LAST_WORDS_S = 0.3
+
+
+class LocalKafka:
+    """A cluster. Broker ids are 1 to `brokers`.
+
+    `overrides` are broker settings that go before those of `deploy.kafka_settings`, for every broker. `heap_mb` is each
+    broker's largest heap, `jvm_options` more options of its Java. Without `end_with_us` the brokers outlive a
+    killed parent."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        brokers: int = 3,
+        version: str = KAFKA,
+        overrides: Mapping[str, Setting] | None = None,
+        *,
+        heap_mb: int = 384,
+        jvm_options: Sequence[str] = QUICK_START,
+        end_with_us: bool = True,
+        say: Say = to_stderr,
+    ) -> None:
+        if not 1 <= brokers <= MOST_BROKERS:
+            raise KafkaFailed(f"a local Kafka has 1 to {MOST_BROKERS} brokers, not {brokers}")
+        self.folder = Path(folder).absolute()
+        self.version = version
+        self._count = brokers
+        self._overrides = dict(overrides or {})
+        self._heap_mb = heap_mb
+        self._jvm_options = tuple(jvm_options)
+        self._end_with_us = end_with_us
+        self._say = say
+        self._brokers: dict[int, Broker] = {}
+        self._watchdog: Watchdog | None = None
+        self._lock: int | None = None
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """All of them, by id; empty before the first start."""
+        return [self._brokers[node] for node in sorted(self._brokers)]
+
+    def broker(self, node: int) -> Broker:
+        """The broker of that id, 1 to the number of brokers. Raises `KafkaFailed` for another, or before the start."""
+        if node not in self._brokers:
+            raise KafkaFailed(f"there is no broker {node}: the cluster in {self.folder} has {sorted(self._brokers)}")
+        return self._brokers[node]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call bootstrap.servers: every broker, whether it runs or not."""
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def start(self, timeout: float = 90) -> LocalKafka:
+        """Start all brokers, and return when each of them lists all of them as live.
+
+        Fetches Kafka on first use; `timeout` (seconds) counts from after that. Raises `KafkaFailed`, `JarsMissing`
+        or `JavaMissing`; nothing runs then."""
+        program, jars = java(self._say), kafka_jars(self.version, self._say)
+        class_path = ":".join(map(str, jars))
+        deadline = time.monotonic() + timeout
+        self._take_folder()
+        try:
+            for attempt in range(1, _PORT_ATTEMPTS + 1):
+                try:
+                    self._start(program, class_path, deadline, new_ports=attempt > 1)
+                    return self
+                except AddressInUse:
+                    # Free when they were chosen, and taken since: the others must learn of the new ones too.
+                    for broker in self.brokers:
+                        broker.kill()
+                    if attempt == _PORT_ATTEMPTS:
+                        raise
+        except BaseException:
+            self._give_up()
+            raise
+        raise AssertionError("unreachable")
+
+    def stop(self, timeout: float = 20) -> None:
+        """Stop all brokers in order, kill after `timeout` seconds those that have not ended, keep data and logs.
+
+        All are asked at once. One after the other, the last would find no quorum left to take its leave of."""
+        deadline = time.monotonic() + timeout
+        for broker in self.brokers:
+            broker.ask_to_end()
+        while any(broker.running and not broker.closed_its_logs for broker in self.brokers):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        else:
+            # What still runs is a controller that waits for the others to elect another leader, up to 5 s. There is
+            # nothing left to lose: every record of the cluster's metadata was forced to the disk when it was written.
+            deadline = min(deadline, time.monotonic() + _LAST_WORDS_S)
+        for broker in self.brokers:
+            broker.terminate(max(0.0, deadline - time.monotonic()))
+        self._give_up()
+
+    def __enter__(self) -> LocalKafka:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _start(self, program: Path, class_path: str, deadline: float, *, new_ports: bool) -> None:
+        known = self._identity(new_ports)
+        ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
+        if self._watchdog is None and self._end_with_us:
+            self._watchdog = Watchdog()
+
+        def command(logs: Path, logging: Path) -> list[str]:
+            options = java_options(self._heap_mb, logs, logging, self._jvm_options)
+            return [str(program), *options, "-cp", class_path]
+
+        for node, (port, _) in ports.items():
+            folder = self.folder / f"broker-{node}"
+            settings = properties(node, ports, folder / "data", self._overrides)
+            self._brokers[node] = Broker(
+                node, port, folder, version=self.version, settings=settings, java=command, watchdog=self._watchdog
+            )
+        self._format(known["cluster_id"])
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.await_ready(self._brokers, deadline)
+
+    def _format(self, cluster_id: str) -> None:
+        begun = [(broker, broker.format(cluster_id)) for broker in self.brokers]
+        try:
+            for broker, process in begun:
+                if process is not None and process.wait(_FORMAT_LIMIT_S) != 0:
+                    out = broker.server_log.with_name("stdout.log")
+                    raise KafkaFailed(f"Kafka broker {broker.id}: its data folder could not be made; see {out}")
+        finally:
+            for _, process in begun:
+                if process is not None and process.poll() is None:
+                    process.kill()
+                    process.wait()
+
+    def _identity(self, new_ports: bool) -> dict[str, Any]:
+        """The cluster's id and ports, as its folder has them or new."""
+        file = self.folder / "cluster.json"
+        try:
+            known: dict[str, Any] = json.loads(file.read_text())
+        except FileNotFoundError:
+            known = {"cluster_id": _new_id(), "ports": {}}
+        except ValueError as error:
+            raise KafkaFailed(f"{file} is no JSON ({error}): is this the folder of a local Kafka?") from error
+        if known["ports"] and len(known["ports"]) != self._count:
+            raise KafkaFailed(
+                f"the cluster in {self.folder} was made with {len(known['ports'])} broker(s), not {self._count}: "
+                "start it so, or choose another folder"
+            )
+        if (
+            new_ports
+            or not known["ports"]
+            or not all(is_free(port) for pair in known["ports"].values() for port in pair)
+        ):
+            free = free_ports(2 * self._count)
+            known["ports"] = {str(n): (free[2 * n - 2], free[2 * n - 1]) for n in range(1, self._count + 1)}
+        written = file.with_suffix(".new")
+        written.write_text(json.dumps({**known, "version": self.version}, indent=1))
+        written.replace(file)
+        return known
+
+    def _take_folder(self) -> None:
+        if self._lock is not None:
+            raise KafkaFailed(f"the cluster in {self.folder} is running already")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise KafkaFailed(f"cannot write into {self.folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise KafkaFailed(f"another local Kafka is running in {self.folder}") from None
+        self._lock = lock
+
+    def _give_up(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def run_in_foreground(kafka: LocalKafka, say: Say = to_stderr) -> None:
+    """Start the cluster, say where it is, and stop it in order at SIGINT or SIGTERM; a second signal kills it.
+
+    Must be called from the main thread. Raises `KafkaFailed` when a broker ends by itself, after having stopped the
+    others."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            for broker in kafka.brokers:
+                broker.kill()
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with kafka:
+            count = len(kafka.brokers)
+            say(f"Apache Kafka {kafka.version} with {count} broker{'s' * (count > 1)} is ready: {kafka.bootstrap}")
+            say(f"its data and logs are in {kafka.folder}; Ctrl-C stops it")
+            while not asked.wait(0.5):
+                for broker in kafka.brokers:
+                    if not broker.running:
+                        raise KafkaFailed(f"Kafka broker {broker.id} ended by itself; its log is {broker.server_log}")
+            say("stopping")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _new_id() -> str:
+    """A cluster id in Kafka's form. One that begins with a dash would be taken for an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
