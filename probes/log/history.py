@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import orjson
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
@@ -105,13 +106,13 @@ class History:
 
     def _adapt(self, table: Any) -> None:
         """Give a table that an earlier version made the columns that it lacks."""
-        ours = Schema.from_arrow(table_schema())
-        theirs = {f.name: f for f in table.schema().fields}
-        if other := [f.name for f in ours.fields if f.name in theirs and f.type != theirs[f.name].type]:
+        ours = Schema.from_arrow(table_schema()).fields
+        theirs = {f.name: _shape(f.type) for f in table.schema().fields}
+        if other := [f.name for f in ours if theirs.get(f.name, _shape(f.type)) != _shape(f.type)]:
             raise HistoryMismatch(f"the Delta table {self.uri} has another type in column {other[0]!r}")
         if table.metadata().partition_columns != ["date"]:
             raise HistoryMismatch(f"the Delta table {self.uri} is not a probe log: it is not partitioned by date")
-        if lacking := [f for f in ours.fields if f.name not in theirs]:
+        if lacking := [f for f in ours if f.name not in theirs]:
             table.alter.add_columns([Field(f.name, f.type, nullable=True) for f in lacking])
 
     def _do(self, what: str, action: Callable[[], T]) -> T:
@@ -140,4 +141,18 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_relaxed(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(kind.field(i).name, _relaxed(kind.field(i).type)) for i in range(kind.num_fields)])
+    return kind
+
+
+def _shape(kind: Any) -> Any:
+    """A Delta type without what it says of nulls, which may differ between the writers of a table."""
+    return _without_nullability(orjson.loads(kind.to_json()))
+
+
+def _without_nullability(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        left_out = ("nullable", "containsNull", "valueContainsNull", "metadata")
+        return {name: _without_nullability(value) for name, value in kind.items() if name not in left_out}
+    if isinstance(kind, list):
+        return [_without_nullability(one) for one in kind]
     return kind

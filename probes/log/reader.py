@@ -47,7 +47,9 @@ class LifeReader:
         return self.folder.name
 
     def read(self, limit: int) -> list[Row]:
-        """The rows of the next whole frames, up to the one that ends `limit` bytes or more from here."""
+        """The rows of the next whole frames, up to the one that ends `limit` bytes or more from here.
+
+        Frames may bring no rows: at the end of the journal `offset` stays where it is."""
         rows: list[Row] = []
         stop = self.offset + limit
         while self.broken is None and self.offset < stop:

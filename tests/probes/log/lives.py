@@ -1,0 +1,197 @@
+"""One-line helpers for the probe log's tests: a clock that stands still, lives that behave as probes do, and what must
+hold of every table that a committer has written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from probes.log.journal import Journal, Life
+from rules.history import Run, Slice, micros
+
+BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TOPIC_ID, TOPIC = "topic-id", "probe"
+
+
+@dataclass
+class StillClock:
+    """Time goes on only when it is told to."""
+
+    time: datetime = BEGIN
+    boot: str = "boot-1"
+
+    def now(self) -> datetime:
+        return self.time
+
+    def monotonic_ns(self) -> int:
+        return micros(self.time) * 1000
+
+    def tick(self, seconds: float = 0.1) -> datetime:
+        self.time += timedelta(seconds=seconds)
+        return self.time
+
+
+def a_life(process: int, *, boot: str = "boot-1", kind: str = "writer", transactional_id: str | None = None) -> Life:
+    return Life(
+        cluster="c", run="run", process=process, kind=kind, writer=process * 10 if kind == "writer" else None,
+        transactional_id=transactional_id, boot=boot, settings={"acks": "all"},
+    )  # fmt: skip
+
+
+@dataclass
+class Prober:
+    """A client's life as the contract has it: open before the request, append after, alive in between.
+
+    `told` is what its log must hold in the end, by partition; `in_flight` what it has opened and not finished."""
+
+    clock: StillClock
+    journal: Journal
+    op: int = 0
+    seq: dict[int, int] = field(default_factory=dict)
+    told: dict[int, list[Slice]] = field(default_factory=lambda: defaultdict(list))
+    in_flight: dict[int, list[Slice]] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, folder: Path, process: int, clock: StillClock, partitions: int = 2, **life: Any) -> Prober:
+        segment_bytes = life.pop("segment_bytes", 1 << 20)
+        of = a_life(process, boot=clock.boot, **life)
+        prober = cls(clock, Journal.create(folder, of, segment_bytes=segment_bytes))
+        prober.append([prober.row(p, "start", kind=of.kind, settings=of.settings) for p in range(partitions)])
+        for partition in range(partitions):
+            if of.writer is not None:
+                prober.journal.reserve(TOPIC_ID, TOPIC, partition, 1000)
+        return prober
+
+    def row(self, partition: int, f: Any, **more: Any) -> Slice:
+        now, mono, life = self.clock.now(), self.clock.monotonic_ns(), self.journal.life
+        values = {
+            "cluster": life.cluster, "topic_id": TOPIC_ID, "topic": TOPIC, "run": life.run, "process": life.process,
+            "op": self.op, "slice": -1, "type": "ok", "invoked": now, "completed": now, "boot": life.boot,
+            "mono_invoked": mono, "mono_completed": mono, "transactional_id": life.transactional_id,
+        }  # fmt: skip
+        return Slice(partition=partition, f=f, **{**values, **more})
+
+    def append(self, rows: list[Slice]) -> None:
+        self.journal.append(rows)
+        for row in rows:
+            self.told[row.partition].append(row)
+        self.op += 1
+
+    def invoke(self, *partitions: int, length: int = 5) -> int:
+        """Open a send of `length` records to each partition; returns its op."""
+        rows = []
+        for partition in partitions or (0,):
+            seq = self.seq.get(partition, 0)
+            self.seq[partition] = seq + length
+            run = Run(self.journal.life.writer or 1, seq, None, length)
+            rows.append(self.row(partition, "send", type="info", sent=(run,)))
+        self.journal.opened(self.op, rows)
+        self.in_flight[self.op] = rows
+        self.op += 1
+        return self.op - 1
+
+    def complete(self, op: int, outcome: str = "ok") -> None:
+        rows = self.in_flight[op]
+        for row in rows:
+            row.type, row.completed = outcome, self.clock.now()  # type: ignore[assignment]
+        self.journal.append(rows)
+        del self.in_flight[op]
+        for row in rows:
+            self.told[row.partition].append(row)
+
+    def send(self, *partitions: int) -> None:
+        op = self.invoke(*partitions)
+        self.clock.tick()
+        self.complete(op)
+
+    def poll(self, partition: int = 0) -> None:
+        invoked = self.clock.now()
+        self.clock.tick()
+        self.append([self.row(partition, "poll", invoked=invoked, polled=(Run(7, self.op, self.op, 3),))])
+
+    def alive(self) -> None:
+        self.journal.alive(self.clock.now())
+
+    def close(self) -> None:
+        self.append([self.row(p, "close") for p in list(self.told)])
+        self.journal.close()
+
+    def kill(self) -> None:
+        """As `kill -9` leaves it."""
+        self.journal.release()
+
+    def must_be_logged(self) -> dict[int, list[tuple[int, str, str, list[dict[str, Any]] | None]]]:
+        """(op, f, type, sent) in order, by partition, once this life is dead and recovered; without its close rows."""
+        must = {p: [_gist(row, row.type) for row in rows if row.f != "close"] for p, rows in self.told.items()}
+        for rows in self.in_flight.values():
+            for row in rows:
+                must.setdefault(row.partition, []).append(_gist(row, "info"))
+        return must
+
+
+def _gist(row: Slice, outcome: str) -> tuple[int, str, str, list[dict[str, Any]] | None]:
+    return row.op, row.f, outcome, [run._asdict() for run in row.sent] or None
+
+
+def logged(rows: list[dict[str, Any]], process: int) -> dict[int, list[tuple[Any, ...]]]:
+    """The same of a table's rows."""
+    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in sorted((r for r in rows if r["process"] == process and r["f"] != "close"), key=lambda r: r["slice"]):
+        found[row["partition"]].append((row["op"], row["f"], row["type"], row["sent"]))
+    return dict(found)
+
+
+def closes(rows: list[dict[str, Any]], process: int) -> dict[int, list[str]]:
+    """The types of a process's close rows by partition."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["process"] == process and row["f"] == "close":
+            found[row["partition"]].append(row["type"])
+    return dict(found)
+
+
+def table_rows(table: Path, version: int | None = None) -> list[dict[str, Any]]:
+    if not DeltaTable.is_deltatable(str(table)):
+        return []
+    rows: list[dict[str, Any]] = pa.table(DeltaTable(str(table), version=version).scan().read_all()).to_pylist()
+    return rows
+
+
+def check_slices(rows: list[dict[str, Any]]) -> None:
+    """Each process's slices of a partition are 0, 1, 2, ... without a gap, each once."""
+    numbers = defaultdict(list)
+    for row in rows:
+        numbers[row["process"], row["cluster"], row["topic_id"], row["partition"]].append(row["slice"])
+    for key, found in numbers.items():
+        assert sorted(found) == list(range(len(found))), key
+
+
+def check_marks(table: Path) -> int:
+    """No mark ever promised what was not in the table with it; returns the number of marks looked at.
+
+    Looked at version by version: a mark's slices are there, and no later version brings a row of that process and
+    partition that was invoked before the time it promised."""
+    latest = DeltaTable(str(table)).version()
+    by_version = [table_rows(table, version) for version in range(latest + 1)]
+    checked = 0
+    seen: set[tuple[int, int, int]] = set()
+    for version, rows in enumerate(by_version):
+        present = {(r["process"], r["partition"], r["slice"]) for r in rows}
+        brought = [r for r in rows if (r["process"], r["partition"], r["slice"]) not in seen]
+        seen = present
+        later = [r for r in by_version[-1] if (r["process"], r["partition"], r["slice"]) not in present]
+        for row in brought:
+            for mark in row["marks"] or []:
+                checked += 1
+                of, partition = mark["process"], row["partition"]
+                assert all((of, partition, n) in present for n in range(mark["slices"])), (version, mark)
+                broken = [r for r in later if (r["process"], r["partition"]) == (of, partition)
+                          and r["invoked"] < mark["through"]]  # fmt: skip
+                assert not broken, (version, mark, broken)
+    return checked

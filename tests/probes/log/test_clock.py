@@ -1,0 +1,52 @@
+from datetime import timedelta
+
+from probes.clock import SystemClock, boot_id
+from rules.history import from_micros
+
+
+class Host:
+    """A host's clocks, set by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.mono = 1_700_000_000_000_000_000, 5_000_000_000
+
+    def clock(self) -> SystemClock:
+        return SystemClock(lambda: self.wall, lambda: self.mono, "boot")
+
+    def pass_(self, seconds: float, wall: float | None = None) -> None:
+        self.mono += round(seconds * 1e9)
+        self.wall += round((seconds if wall is None else wall) * 1e9)
+
+
+def test_follows_the_hosts_clock_forward():
+    host = Host()
+    clock = host.clock()
+    assert clock.now() == from_micros(host.wall // 1000)
+    host.pass_(1, wall=3600)
+    assert clock.now() == from_micros(host.wall // 1000)
+
+
+def test_set_back_it_runs_at_half_speed_until_the_host_has_caught_up():
+    host = Host()
+    clock = host.clock()
+    before = clock.now()
+    host.pass_(2, wall=-10)
+    assert clock.now() == before + timedelta(seconds=1)
+    host.pass_(2)
+    assert clock.now() == before + timedelta(seconds=2)
+    host.pass_(20)
+    assert clock.now() == from_micros(host.wall // 1000)
+
+
+def test_never_goes_back_over_any_jumps():
+    host = Host()
+    clock = host.clock()
+    said = clock.now()
+    for seconds, wall in [(0.1, -5), (0, -1), (3, 0), (1, 100), (0.5, -200), (1, 1), (0, 0)]:
+        host.pass_(seconds, wall)
+        assert clock.now() >= said
+        said = clock.now()
+
+
+def test_boot_is_the_same_for_every_clock_of_this_host():
+    assert boot_id() == boot_id() == SystemClock().boot != ""

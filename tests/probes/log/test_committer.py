@@ -1,0 +1,429 @@
+"""A committer in front of a real Delta table: what it appends, keeps, deletes and refuses."""
+
+import json
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from probes.log.committer import Committer, Pace, committer
+from probes.log.errors import FolderTaken, HistoryMismatch, HistoryUnavailable, JournalUnwritable
+from probes.log.history import TableProperties
+from probes.log.plan import PLAN
+from probes.log.segments import life_folders, segments
+from rules.history import SLICE_SCHEMA, micros
+from tests.probes.log.lives import (
+    BEGIN,
+    TOPIC_ID,
+    Prober,
+    StillClock,
+    check_marks,
+    check_slices,
+    closes,
+    logged,
+    table_rows,
+)
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def history(tmp_path) -> Path:
+    return tmp_path / "history"
+
+
+def marks_of(rows: list[dict], version: int, partition: int = 0) -> dict[int, tuple[int, object]]:
+    """{process: (slices, through)} in the mark row that version `version` brought for the partition."""
+    (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == partition]
+    return {mark["process"]: (mark["slices"], mark["through"]) for mark in row["marks"] or []}
+
+
+def test_nothing_is_appended_before_a_partition_is_known(folder, history, clock):
+    with committer(folder, history, clock) as one:
+        assert one.commit() == 0
+        Prober.start(folder, 1, clock)
+        assert one.commit() == 4
+    assert DeltaTable(str(history)).version() == 1
+
+
+def test_rows_arrive_with_marks_that_say_how_far(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        prober.send(0)
+        invoked = clock.tick()
+        op = prober.invoke(0, 1)
+        clock.tick()
+        prober.alive()
+        now = clock.tick()
+        one.commit()
+        prober.complete(op)
+        prober.alive()
+        one.commit()
+        rows = table_rows(history)
+    assert logged(rows, 1) == prober.must_be_logged()
+    assert marks_of(rows, 1, 0) == {1: (2, invoked)} and marks_of(rows, 1, 1) == {1: (1, invoked)}
+    assert marks_of(rows, 2, 0) == {1: (3, now)}
+    (mark,) = [r for r in rows if r["f"] == "mark" and r["op"] == 1 and r["partition"] == 0]
+    assert (mark["invoked"], mark["completed"], mark["type"], mark["kind"]) == (now, now, "ok", "committer")
+    assert (mark["topic_id"], mark["topic"], mark["cluster"]) == (TOPIC_ID, "probe", "c")
+    assert mark["process"] != 1 and mark["slice"] == 0
+    check_slices(rows)
+
+
+def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        prober.close()
+        for _ in range(4):
+            clock.tick(50)
+            assert one.commit() >= 2
+    with committer(folder, history, clock) as one:
+        assert one.commit() == 2
+    rows = table_rows(history)
+    assert sorted(r["slice"] for r in rows if r["f"] == "mark" and r["partition"] == 0) == list(range(6))
+    assert marks_of(rows, 6) == {}
+
+
+def test_a_closed_life_is_vouched_for_a_minute_and_then_its_journal_goes(folder, history, clock):
+    staying, closing = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    pace = Pace(keep=timedelta(minutes=2))
+    with committer(folder, history, clock, pace) as one:
+        one.commit()
+        clock.tick()
+        closing.close()
+        one.commit()
+        rows = table_rows(history)
+        assert marks_of(rows, 2)[2] == (2, clock.now()) and closes(rows, 2) == {0: ["ok"], 1: ["ok"]}
+        for seconds in (30, 29, 2, 100):
+            clock.tick(seconds)
+            staying.alive()
+            one.commit()
+        rows = table_rows(history)
+        assert [2 in marks_of(rows, version) for version in range(1, 7)] == [True, True, True, True, False, False]
+        assert marks_of(rows, 4)[2] == (2, BEGIN + timedelta(seconds=59.1))
+        assert {path.name for path in life_folders(folder)} == {
+            staying.journal.folder.name,
+            closing.journal.folder.name,
+        }
+        clock.tick(30)
+        one.commit()
+        assert {path.name for path in life_folders(folder)} == {staying.journal.folder.name}
+        one.commit()
+        assert list(json.loads((folder / PLAN).read_bytes())["parts"]) == [staying.journal.folder.name]
+        assert list((folder / "lives").iterdir()) == [staying.journal.folder]
+
+
+def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        invoked = clock.tick()
+        prober.invoke(0)
+        one.commit()
+        clock.tick()
+        prober.alive()
+        one.commit()
+        prober.kill()
+        died = clock.tick()
+        one.commit()
+        rows = table_rows(history)
+    assert [marks_of(rows, version)[1] for version in (1, 2, 3)] == [(1, BEGIN), (1, invoked), (3, died)]
+    assert logged(rows, 1) == prober.must_be_logged() and closes(rows, 1) == {0: ["info"], 1: ["info"]}
+    check_slices(rows)
+    check_marks(history)
+
+
+def test_marks_only_where_a_process_has_rows(folder, history, clock):
+    Prober.start(folder, 1, clock, partitions=1)
+    Prober.start(folder, 2, clock, partitions=2)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    rows = table_rows(history)
+    assert (marks_of(rows, 1, 0).keys(), marks_of(rows, 1, 1).keys()) == ({1, 2}, {2})
+
+
+def test_after_the_loss_of_the_host_the_process_is_never_complete(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    prober.invoke(0)
+    clock.tick()
+    prober.alive()
+    lost = clock.now()
+    prober.kill()
+    clock.boot = "boot-2"
+    clock.tick(20)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        clock.tick(20)
+        one.commit()
+        assert "its host went down" in one.status().unverifiable[prober.journal.folder.name]
+    rows = table_rows(history)
+    # Its last row is the recovery's, later than anything that it can be asked for; nothing beyond is promised.
+    assert closes(rows, 1) == {} and marks_of(rows, 2)[1] == marks_of(rows, 1)[1]
+    assert marks_of(rows, 2)[1][1] < clock.now() and lost < clock.now()
+
+
+def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(folder, history, clock):
+    prober, healthy = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    prober.send(0)
+    good = prober.journal.offset
+    for _ in range(3):
+        prober.send(0)
+    path = segments(prober.journal.folder)[0][1]
+    data = bytearray(path.read_bytes())
+    data[good + 30] ^= 1
+    path.write_bytes(bytes(data))
+    with committer(folder, history, clock) as one:
+        one.commit()
+        healthy.send(0)
+        clock.tick()
+        healthy.alive()
+        one.commit()
+        assert one.status().unverifiable == {
+            prober.journal.folder.name: f"its journal is broken at byte {good}: a damaged frame with good ones after it"
+        }
+        rows = table_rows(history)
+        assert marks_of(rows, 2)[1] == marks_of(rows, 1)[1] == (2, BEGIN)
+        assert marks_of(rows, 2)[2] == (2, clock.now())
+        prober.kill()
+        clock.tick(61)
+        one.commit()
+        assert 1 not in marks_of(table_rows(history), 3) and path.exists()
+    assert closes(table_rows(history), 1) == {}
+    with committer(folder, history, clock) as one:
+        one.commit()
+    check_slices(table_rows(history))
+
+
+def test_impossible_rows_of_one_process_do_not_hold_up_the_others(folder, history, clock):
+    wrong, healthy = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    wrong.append([wrong.row(0, "poll", position_after="seven")])
+    with committer(folder, history, clock) as one:
+        with pytest.raises(JournalUnwritable, match="impossible rows"):
+            one.commit()
+        healthy.send(0)
+        one.commit()
+        assert "impossible rows" in one.status().unverifiable[wrong.journal.folder.name]
+    rows = table_rows(history)
+    assert logged(rows, 2) == healthy.must_be_logged() and {r["process"] for r in rows} & {1} == set()
+
+
+def test_segments_of_the_living_go_once_they_are_in_the_table(folder, history, clock):
+    prober = Prober.start(folder, 1, clock, segment_bytes=2_000)
+    with committer(folder, history, clock) as one:
+        for _ in range(10):
+            for _ in range(10):
+                prober.send(0)
+            one.commit()
+            assert len(segments(prober.journal.folder)) == 1
+    for _ in range(20):
+        prober.send(1)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    prober.kill()
+    with committer(folder, history, clock) as one:
+        one.commit()
+    rows = table_rows(history)
+    assert logged(rows, 1) == prober.must_be_logged()
+    check_slices(rows)
+
+
+def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
+    probers = [Prober.start(folder, n, clock) for n in (1, 2)]
+    for prober in probers:
+        for _ in range(600):
+            prober.send(0)
+    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+        one.commit()
+        assert one.status().backlog > 200_000
+        one.drain()
+        status = one.status()
+    assert (status.backlog, status.lives, status.error) == (0, 2, None) and status.version >= 3
+    assert status.rows == len(table_rows(history)) and status.last_commit == clock.now()
+    assert logged(table_rows(history), 2) == probers[1].must_be_logged()
+    check_marks(history)
+
+
+def test_a_second_committer_of_the_folder_is_refused(folder, history, clock):
+    with committer(folder, history, clock), pytest.raises(FolderTaken, match="another committer is at work on"):
+        committer(folder, history, clock).__enter__()
+    with committer(folder, history, clock):
+        pass
+
+
+def test_two_hosts_append_to_one_table_at_the_same_time(tmp_path, history, clock):
+    """Each meets the other's commits again and again, and each row is there once."""
+    folders = [tmp_path / name for name in ("a", "b")]
+    probers = [Prober.start(folder, n, clock) for n, folder in enumerate(folders, 1)]
+    for prober in probers:
+        prober.send(0)
+    errors: list[BaseException] = []
+
+    def work(folder: Path) -> None:
+        try:
+            with committer(folder, history, clock) as one:
+                for _ in range(25):
+                    one.commit()
+        except BaseException as error:
+            errors.append(error)
+
+    with committer(folders[0], history, clock) as one:
+        one.commit()
+    threads = [threading.Thread(target=work, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    rows = table_rows(history)
+    check_slices(rows)
+    assert len(rows) == 2 * (2 + 1) + 2 * (25 + 25 + 1)
+    assert len({r["process"] for r in rows if r["f"] == "mark"}) == 2
+
+
+def test_a_table_that_cannot_be_reached_is_tried_again_and_nothing_is_lost(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    history.write_text("in the way")
+    stop = threading.Event()
+    with committer(folder, history, clock, Pace(every=0.02, longest_wait=0.1)) as one:
+        with pytest.raises(HistoryUnavailable, match=r"cannot .* the Delta table .*history"):
+            one.commit()
+        assert one.status().error is not None and "history" in one.status().error
+        running = threading.Thread(target=one.run, args=(stop,))
+        running.start()
+        time.sleep(0.3)
+        history.unlink()
+        prober.send(0)
+        wait_for(lambda: one.status().backlog == 0 and one.status().version > 3)
+        prober.send(1)
+        stop.set()
+        running.join()
+        assert one.status().error is None
+    assert logged(table_rows(history), 1) == prober.must_be_logged()
+
+
+def wait_for(condition, seconds: float = 10) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_run_keeps_its_pace(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    stop = threading.Event()
+    with committer(folder, history, clock, Pace(every=0.2)) as one:
+        running = threading.Thread(target=one.run, args=(stop,))
+        running.start()
+        time.sleep(1.1)
+        stop.set()
+        running.join()
+        assert 4 <= one.status().version <= 7
+
+
+def test_another_table_than_the_folders_own_is_refused(folder, history, tmp_path, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    with (
+        committer(folder, tmp_path / "other", clock) as one,
+        pytest.raises(HistoryMismatch, match="another Delta table"),
+    ):
+        one.commit()
+    table = DeltaTable(str(history))
+    table.restore(0)
+    with committer(folder, history, clock) as one:
+        # Delta keeps application versions over a restore: the plan counts as done, and the log goes on from there.
+        one.commit()
+    (folder / PLAN).write_text("{}")
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="cannot be read"):
+        one.run(threading.Event())
+
+
+def test_a_folder_put_back_to_an_older_state_is_refused(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        old = (folder / PLAN).read_bytes()
+        one.commit()
+        one.commit()
+    (folder / PLAN).write_bytes(old)
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="put back to an older state"):
+        one.commit()
+
+
+def test_a_table_that_is_no_probe_log_is_refused(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    write_deltalake(str(history), pa.table({"process": ["x"], "date": [1]}))
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="another type in column"):
+        one.commit()
+
+
+def test_columns_that_an_older_table_lacks_are_added(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    older = pa.schema([f for f in SLICE_SCHEMA if f.name not in ("last_stable", "rebalanced")])
+    DeltaTable.create(str(history), schema=older, partition_by=["date"])
+    with committer(folder, history, clock) as one:
+        assert one.commit() == 4
+    assert {"last_stable", "rebalanced"} <= set(table_rows(history)[0])
+
+
+def test_the_log_of_the_table_stays_short(folder, history, clock):
+    """Checkpoints and the deletion of old log files happen by themselves, by the properties of the table."""
+    Prober.start(folder, 1, clock)
+    properties = TableProperties(checkpoint_interval=5, log_retention="interval 0 seconds")
+    with committer(folder, history, clock, properties=properties) as one:
+        for _ in range(40):
+            one.commit()
+    assert len(list((history / "_delta_log").glob("*.json"))) <= 12
+    assert len(table_rows(history)) == 2 + 40 * 2
+    found = DeltaTable(str(history)).metadata().configuration
+    assert found["delta.checkpointInterval"] == "5" and found["delta.logRetentionDuration"] == "interval 0 seconds"
+
+
+def test_rows_of_two_days_go_to_two_partitions_of_the_table(folder, history, clock):
+    clock.time = BEGIN.replace(hour=23, minute=59, second=59)
+    prober = Prober.start(folder, 1, clock)
+    clock.tick(2)
+    prober.send(0)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    assert {str(r["date"]) for r in table_rows(history)} == {"2026-03-01", "2026-03-02"}
+
+
+def test_a_journal_that_was_taken_away_is_said_and_nothing_else_stops(folder, history, clock):
+    prober, other = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        prober.journal.folder.rename(folder / "elsewhere")
+        other.send(0)
+        one.commit()
+        assert one.status().unverifiable == {prober.journal.folder.name: "its journal was taken away"}
+    assert logged(table_rows(history), 2) == other.must_be_logged()
+    assert 1 not in marks_of(table_rows(history), 2)
+
+
+def test_the_clock_of_the_log_never_goes_back(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        clock.tick(-100)
+        one.commit()
+    assert {micros(r["completed"]) for r in table_rows(history) if r["f"] == "mark"} == {micros(BEGIN)}
+
+
+def test_an_unusable_folder_is_one_clear_line(tmp_path, history, clock):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalUnwritable, match="cannot use the journal folder"):
+        Committer(tmp_path / "file", committer(tmp_path, history, clock)._history, clock).__enter__()

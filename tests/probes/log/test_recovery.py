@@ -1,0 +1,270 @@
+"""Dead lives are finished: whatever byte they died at, whatever the recovery itself dies of, and only once."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probes.log.journal import Journal
+from probes.log.reader import LifeReader
+from probes.log.recovery import DIED, HOST_LOST, last_lives, recover
+from probes.log.rows import unpack
+from probes.log.segments import LIVES, NEW, OVER, life_folders, segments
+from rules.history import Run, Slice
+from tests.probes.log.lives import Prober, StillClock, a_life
+
+
+class Crash(BaseException):
+    """What `kill -9` is to the code that runs."""
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+def rows_of(folder: Path) -> list[Slice]:
+    reader = LifeReader(folder)
+    rows = reader.read(1 << 30)
+    assert reader.broken is None and reader.unread() == 0
+    return [unpack(row, reader.life.shared) for row in rows]
+
+
+def gist(rows: list[Slice]) -> list[tuple]:
+    return [(row.partition, row.slice, row.f, row.type, row.error) for row in rows]
+
+
+def died_in_flight(folder: Path, clock: StillClock) -> Prober:
+    prober = Prober.start(folder, 1, clock)
+    prober.send(0)
+    prober.invoke(0, 1)
+    clock.tick()
+    prober.invoke(1)
+    prober.alive()
+    prober.kill()
+    return prober
+
+
+def test_in_flight_is_info_and_every_partition_gets_its_close_row(tmp_path, clock):
+    prober = died_in_flight(tmp_path, clock)
+    clock.tick(60)
+    (done,) = recover(tmp_path, clock)
+    assert (done.outcome, done.in_flight, done.life) == ("closed", 2, prober.journal.life)
+    rows = rows_of(prober.journal.folder)
+    assert gist(rows)[3:] == [
+        (0, 2, "send", "info", DIED),
+        (1, 1, "send", "info", DIED),
+        (1, 2, "send", "info", DIED),
+        (0, 3, "close", "info", DIED),
+        (1, 3, "close", "info", DIED),
+    ]
+    assert rows[3].sent == (Run(10, 5, None, 5),) and rows[3].invoked == prober.told[0][1].completed
+    assert rows[-1].invoked == clock.now()
+    assert recover(tmp_path, clock) == []
+    assert rows_of(prober.journal.folder) == rows
+
+
+def test_the_living_and_the_closed_are_left_alone(tmp_path, clock):
+    living, closed = Prober.start(tmp_path, 1, clock), Prober.start(tmp_path, 2, clock)
+    closed.close()
+    (closed.journal.folder / OVER).unlink()
+    before = [path.read_bytes() for folder in life_folders(tmp_path) for _, path in segments(folder)]
+    assert recover(tmp_path, clock) == []
+    assert [path.read_bytes() for folder in life_folders(tmp_path) for _, path in segments(folder)] == before
+    living.send(0)
+    assert (closed.journal.folder / OVER).exists()
+
+
+def test_one_that_died_between_its_close_rows_and_its_end_is_not_closed_twice(tmp_path, clock):
+    prober = Prober.start(tmp_path, 1, clock)
+    prober.append([prober.row(0, "close")])
+    prober.kill()
+    recover(tmp_path, clock)
+    assert [row[:4] for row in gist(rows_of(prober.journal.folder))[2:]] == [
+        (0, 1, "close", "ok"),
+        (1, 1, "close", "info"),
+    ]
+
+
+def test_one_that_died_before_its_first_row_just_ends(tmp_path, clock):
+    Journal.create(tmp_path, a_life(1)).release()
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "closed" and rows_of(done.folder) == []
+
+
+def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_path, clock):
+    """The torn end of every possible death: the result depends only on the frames that were whole."""
+    prober = Prober.start(tmp_path / "made", 1, clock)
+    path = segments(prober.journal.folder)[0][1]
+    steps: list[Callable[[], object]] = [
+        lambda: prober.send(0), lambda: prober.invoke(0, 1), lambda: prober.complete(prober.op - 1), prober.poll,
+        prober.alive, lambda: prober.invoke(1), prober.close,
+    ]  # fmt: skip
+    first = prober.journal.offset
+    expected = {first: prober.must_be_logged()}
+    for step in steps:
+        step()
+        expected[path.stat().st_size] = prober.must_be_logged()
+    data = path.read_bytes()
+    assert len(data) - first > 1_000
+    for cut in range(first, len(data) + 1):
+        shutil.rmtree(tmp_path / "died", ignore_errors=True)
+        folder = tmp_path / "died" / LIVES / "writer-1"
+        folder.mkdir(parents=True)
+        (folder / path.name).write_bytes(data[:cut])
+        recover(tmp_path / "died", clock)
+        rows = rows_of(folder)
+        found: dict[int, list] = {}
+        for row in rows:
+            if row.f != "close":
+                found.setdefault(row.partition, []).append(
+                    (row.op, row.f, row.type, [run._asdict() for run in row.sent] or None)
+                )
+        # A send is two frames: between them it is in flight.
+        whole = max(end for end in expected if end <= cut)
+        after = min((end for end in expected if end > cut), default=whole)
+        allowed = [expected[whole], _with_last_in_flight(expected[after])]
+        assert found in allowed, (cut, found, allowed)
+        assert sorted(row.partition for row in rows if row.f == "close") == [0, 1]
+        for partition in (0, 1):
+            numbers = [row.slice for row in rows if row.partition == partition]
+            assert numbers == list(range(len(numbers)))
+        assert "fail" not in {row.type for row in rows}
+
+
+def _with_last_in_flight(expected: dict[int, list]) -> dict[int, list]:
+    """The same, when the last operation had not come back yet."""
+    last = max(row[0] for rows in expected.values() for row in rows)
+
+    def unknown(row: tuple) -> tuple:
+        sent = [{**run, "offset": None} for run in row[3]] if row[3] else None
+        return (row[0], row[1], "info", sent) if row[0] == last else row
+
+    return {partition: [unknown(row) for row in rows] for partition, rows in expected.items()}
+
+
+@pytest.mark.parametrize("torn", [0, 25], ids=["clean end", "torn end"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path, clock, monkeypatch, torn, after):
+    step = crashed = 0
+    while True:
+        base = tmp_path / str(step)
+        prober = died_in_flight(base, clock)
+        path = segments(prober.journal.folder)[0][1]
+        path.write_bytes(path.read_bytes()[: -torn or None])
+        with monkeypatch.context() as patched:
+            countdown = crash_at(patched, step, after)
+            try:
+                recover(base, clock)
+            except Crash:
+                crashed += 1
+        clock.tick()
+        recover(base, clock)
+        rows = gist(rows_of(prober.journal.folder))
+        assert [row[2:4] for row in rows if row[0] == 1][1:] == [("send", "info")] * 2 + [("close", "info")]
+        assert [row[1] for row in rows if row[0] == 0] == list(range(len([row for row in rows if row[0] == 0])))
+        assert [row[2:4] for row in rows if row[0] == 0][1:] == [("send", "ok"), ("send", "info"), ("close", "info")]
+        assert recover(base, clock) == []
+        if countdown() >= 0:
+            break
+        step += 1
+    assert crashed == step >= (2 if torn else 1)
+
+
+def crash_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> Callable[[], int]:
+    """Crash before or after the step-th change to the disk; returns how many more there could have been."""
+    left = [step]
+
+    def crashing(real):
+        def call(*args, **kwargs):
+            left[0] -= 1
+            if left[0] == -1 and not after:
+                raise Crash
+            result = real(*args, **kwargs)
+            if left[0] == -1:
+                raise Crash
+            return result
+
+        return call
+
+    for name in ("pwrite", "ftruncate", "fdatasync"):
+        patched.setattr(os, name, crashing(getattr(os, name)))
+    patched.setattr(Path, "touch", crashing(Path.touch))
+    return lambda: left[0]
+
+
+def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_there_is_no_close_row(tmp_path, clock):
+    prober = died_in_flight(tmp_path, clock)
+    clock.boot = "boot-2"
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "lost"
+    rows = rows_of(done.folder)
+    assert [(r.partition, r.f, r.type, r.error) for r in rows[3:]] == [
+        (0, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST),
+        (0, "send", "info", HOST_LOST), (1, "send", "info", HOST_LOST),
+    ]  # fmt: skip
+    assert rows[-2].sent == (Run(10, 10, None, 990),) and rows[-1].sent == (Run(10, 10, None, 990),)
+    assert prober.seq == {0: 10, 1: 10}
+    assert recover(tmp_path, clock) == []
+
+
+def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path, clock):
+    prober = died_in_flight(tmp_path, clock)
+    path = segments(prober.journal.folder)[0][1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    for _ in range(2):
+        (done,) = recover(tmp_path, clock)
+        assert done.outcome == "broken" and done.reason is not None and "with good frames after it" in done.reason
+        assert path.read_bytes() == data
+
+
+def test_a_journal_without_a_readable_beginning_is_declared(tmp_path, clock):
+    prober = died_in_flight(tmp_path, clock)
+    path = segments(prober.journal.folder)[0][1]
+    path.write_bytes(path.read_bytes()[:20])
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "broken" and done.life is None
+
+
+def test_recovery_reads_only_the_last_segment(tmp_path, clock):
+    prober = Prober.start(tmp_path, 1, clock, segment_bytes=1_500)
+    op = prober.invoke(1)
+    for _ in range(20):
+        prober.send(0)
+    prober.kill()
+    for _, path in segments(prober.journal.folder)[:-1]:
+        path.unlink()
+    (done,) = recover(tmp_path, clock)
+    base = segments(done.folder)[0][0]
+    reader = LifeReader(done.folder, base)
+    rows = [unpack(row, reader.life.shared) for row in reader.read(1 << 20)]
+    assert done.in_flight == 1 and [row.op for row in rows if row.partition == 1] == [op, prober.op]
+    assert [row.slice for row in rows if row.partition == 1] == [1, 2]
+
+
+def test_the_next_life_finds_the_last_one_of_its_transactional_id(tmp_path, clock):
+    for process, name in [(1, "tx-a"), (2, "tx-b"), (3, "tx-a"), (4, None)]:
+        prober = Prober.start(tmp_path, process, clock, transactional_id=name)
+        os.utime(segments(prober.journal.folder)[0][1], (process, process))
+        if process != 2:
+            prober.kill()
+    found = last_lives(tmp_path)
+    assert {name: (last.life.process, last.held) for name, last in found.items()} == {
+        "tx-a": (3, False), "tx-b": (2, True),
+    }  # fmt: skip
+    assert last_lives(tmp_path / "nowhere") == {}
+
+
+def test_rubbish_of_unfinished_beginnings_goes_after_a_while(tmp_path, clock):
+    died = tmp_path / LIVES / f"writer-9{NEW}"
+    died.mkdir(parents=True)
+    os.utime(died, (clock.now().timestamp(),) * 2)
+    recover(tmp_path, clock)
+    assert died.exists()
+    clock.tick(61)
+    recover(tmp_path, clock)
+    assert not died.exists()
