@@ -1,0 +1,121 @@
+"""`offsetwatch check FILE...`: judge finished histories with the same rules as the live monitor, without Spark.
+
+Each file is a history of its own. The exit code is 0 where every file is valid, 1 where one has a violation, 2 where
+one could not be read or checked: then its verdict is unknown, whatever the others say.
+
+Nothing heavy is imported before it is needed: a small file is judged in well under a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION
+
+if TYPE_CHECKING:
+    from monitor.history_files.verdict import Evidence, Verdict
+
+SHOWN: Final = 5
+"""How many findings of an anomaly the readable report shows one by one."""
+
+
+def run(files: Sequence[Path], json_output: bool = False, strict: bool = False, ww: bool = False) -> int:
+    """Check each file, print its verdict, and return the exit code of the command.
+
+    `json_output` prints one JSON object a line and file. `strict` allows nothing. `ww` is for the search of dependency
+    cycles: whether it counts write-write edges."""
+    codes = [_check(Path(path), json_output, strict, ww) for path in files]
+    sys.stdout.flush()
+    return max(codes, default=0)
+
+
+def _check(path: Path, json_output: bool, strict: bool, ww: bool) -> int:
+    from monitor.history_files.errors import UnreadableHistory
+
+    try:
+        judged, operations = _judge(path, strict, ww)
+    except UnreadableHistory as e:
+        _failed(path, str(e), {"error": e.reason, "line": e.line}, json_output)
+        return USAGE_OR_ENVIRONMENT
+    except Exception as e:  # a check that crashed means unknown, not passed, and is no reason to skip the other files
+        traceback.print_exc()
+        reason = f"the check itself failed: {type(e).__name__}: {e}"
+        _failed(path, f"{path}: {reason}; its verdict is unknown", {"error": reason, "line": None}, json_output)
+        return USAGE_OR_ENVIRONMENT
+    if json_output:
+        _print_json(
+            {
+                "file": str(path),
+                "valid": judged.valid,
+                "anomalies": judged.anomalies,
+                "allowed": judged.allowed,
+                "conditions": judged.conditions,
+            }
+        )
+    else:
+        _print_report(path, judged, operations)
+    return 0 if judged.valid else VIOLATION
+
+
+def _judge(path: Path, strict: bool, ww: bool) -> tuple[Verdict, int]:
+    """(verdict, number of operations) of one file."""
+    from monitor.history_files.history import read
+    from monitor.history_files.verdict import verdict
+    from rules.objectives import Objectives
+    from rules.step import step
+
+    history = read(path)
+    stepped = step({}, history.slices, Objectives(), finished=True)
+    findings = [finding for one in stepped.values() for finding in one.findings]
+    return verdict(findings, history.names, strict=strict), history.operations
+
+
+def _failed(path: Path, sentence: str, error: dict[str, Any], json_output: bool) -> None:
+    if json_output:
+        _print_json({"file": str(path), "valid": None, **error})
+    print(f"offsetwatch: {sentence}", file=sys.stderr)
+
+
+def _print_json(verdict: dict[str, Any]) -> None:
+    import orjson
+
+    # What EDN can hold and JSON cannot (integers beyond 64 bits, for one) is given as text.
+    line = orjson.dumps(verdict, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    sys.stdout.write(line.decode() + "\n")
+
+
+def _print_report(path: Path, judged: Verdict, operations: int) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    word = "[bold green]valid[/]" if judged.valid else "[bold red]not valid[/]"
+    console.print(f"[bold]{escape(str(path))}[/]: {word} [dim]({operations:,} operations)[/]")
+    groups = (("anomalies", judged.anomalies, "red"), ("allowed", judged.allowed, "cyan"),
+              ("conditions", judged.conditions, "yellow"))  # fmt: skip
+    for title, group, color in groups:
+        for name, found in group.items():
+            _print_anomaly(console, name, title, found, color)
+
+
+def _print_anomaly(console: Any, name: str, title: str, found: list[Evidence], color: str) -> None:
+    from rich.markup import escape
+
+    from rules.catalogue import CATALOGUE
+
+    total = len(found) + sum(evidence.get("more_of_the_same", 0) for evidence in found)
+    note = {"anomalies": "", "allowed": ", allowed by the policy", "conditions": ", not judged"}[title]
+    console.print(f"\n  [bold {color}]{name}[/]: {total:,} found{note}")
+    if name in CATALOGUE:
+        console.print(f"  [dim]{escape(CATALOGUE[name].meaning)}[/]")
+    for evidence in found[:SHOWN]:
+        details = {k: v for k, v in evidence.items() if k not in ("key", "message", "more_of_the_same", "mode")}
+        console.print(f"    key {escape(str(evidence['key']))}: {escape(evidence['message'])}")
+        if details:
+            console.print(f"      [dim]{escape(', '.join(f'{k} {v}' for k, v in details.items()))}[/]")
+    if total > SHOWN:
+        console.print(f"    [dim]and {total - min(SHOWN, len(found)):,} more (--json lists them)[/]")

@@ -1,0 +1,110 @@
+"""The maps of a history file, one by one, whatever its form: JSON or EDN, one a line or all in one array or vector.
+
+The form is found by looking at the text, not at the file's name: `{"type": ...` is JSON, `{:type ...` is EDN. No form
+needs the whole file in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import orjson
+
+from monitor.history_files import edn
+from monitor.history_files.errors import Malformed
+
+CHUNK: Final = 2**20
+_HEAD: Final = 2**16
+_JSON: Final = re.compile(rb'\s*(\[?)\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*(?:[,\]\r\n]|\Z))')
+_BETWEEN: Final = frozenset(" \t\r\n,")
+
+
+def events(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line, event) of everything that the file lists; the line is 1-based, and tells where the event begins.
+
+    What is yielded need not be a map: the caller refuses what is not an event. Raises `Malformed` with the line where
+    the text is neither JSON nor EDN, and `OSError` where it cannot be read."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
+    json_start = _JSON.match(head)
+    try:
+        if json_start and not json_start.group(1):
+            yield from _json_lines(path)
+            return
+        with path.open(encoding="utf-8-sig", newline="\n") as text:
+            if json_start:
+                yield from _json_array(text)
+            else:
+                yield from edn.read(_whole_lines(text))
+    except UnicodeDecodeError as e:
+        raise Malformed("this is not text in UTF-8", _undecodable_line(path)) from e
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    loads = orjson.loads
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield number, loads(line)
+            except orjson.JSONDecodeError as e:
+                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                if line.strip():
+                    try:
+                        yield number, loads(line)
+                    except orjson.JSONDecodeError:
+                        raise Malformed(f"this is not JSON: {_without_place(e)}", number) from e
+
+
+def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
+    """The items of one array, read through a window that grows until the item at its start is complete."""
+    decode = json.JSONDecoder().raw_decode
+    window = text.read(CHUNK)
+    at = window.index("[") + 1
+    line = 1 + window.count("\n", 0, at)
+    expected_commas = 0
+    while True:
+        start = at
+        while window[start : start + 1] in _BETWEEN:
+            start += 1
+        commas = window.count(",", at, start)
+        if window[start : start + 1] == "]" and not commas:
+            break
+        try:
+            item, after = decode(window, start)
+        except json.JSONDecodeError as e:
+            if more := text.read(max(CHUNK, len(window) - at)):
+                window, at = window[at:] + more, 0
+                continue
+            raise Malformed(f"this is not JSON: {e.msg}", line + window.count("\n", at, e.pos)) from e
+        line += window.count("\n", at, start)
+        if commas != expected_commas:
+            raise Malformed("this is not JSON: one comma stands between two items of an array", line)
+        yield line, item
+        line += window.count("\n", start, after)
+        at, expected_commas = after, 1
+    line += window.count("\n", at, start)
+    if rest := (window[start + 1 :] + text.read(CHUNK)).strip():
+        raise Malformed(f"this is not JSON: {rest[:20]!r} follows the array", line)
+
+
+def _whole_lines(text: TextIO) -> Iterator[str]:
+    while chunk := text.read(CHUNK):
+        yield chunk + text.readline()
+
+
+def _undecodable_line(path: Path) -> int | None:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return None
+
+
+def _without_place(error: orjson.JSONDecodeError) -> str:
+    return error.msg.partition(": line ")[0]

@@ -1,0 +1,37 @@
+"""A history file, read and translated: the one entry point of this package for those who check histories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from monitor.history_files.errors import Malformed, UnreadableHistory
+from monitor.history_files.events import events
+from monitor.history_files.names import Names
+from monitor.history_files.operations import gather
+from monitor.history_files.slices import slices
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`slices` is a table of `rules.history.SLICE_SCHEMA`, sorted by partition; `names` lead back to the file's terms."""
+
+    path: Path
+    slices: pa.Table
+    names: Names
+    operations: int
+    """How many operations of a Kafka workload the file has."""
+
+
+def read(path: Path) -> History:
+    """Read a history. Raises `UnreadableHistory`, which names the file and the line."""
+    try:
+        operations = gather(events(path))
+    except Malformed as e:
+        raise UnreadableHistory(path, e.reason, e.line) from e
+    except OSError as e:
+        raise UnreadableHistory(path, f"cannot be read: {e.strerror or e}") from e
+    count = len(operations.ordinal)
+    return History(path, slices(operations, path.name), operations.names, count)
