@@ -21,7 +21,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from alerts.config import AlertsConfig
 from monitor.errors import ConfigError
@@ -119,6 +128,23 @@ class Config(Section):
     job: JobConfig = JobConfig()
     alerts: AlertsConfig = AlertsConfig()
 
+    _file: Path | None = PrivateAttr(None)
+    _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def journals(self) -> Path:
+        """The folder of the probes' journals."""
+        return self.data / "journals"
+
+    def named(self, key: str) -> str:
+        """A key and where its value comes from, for messages."""
+        path = tuple(key.split("."))
+        table: Any = self
+        for name in path[:-1]:
+            table = getattr(table, name)
+        given = path[-1] in table.model_fields_set
+        return f"{self._variables.get(path) or (self._file if given and self._file else 'by default')}: {key}"
+
     @model_validator(mode="after")
     def _rooted(self) -> Self:
         """The job's folder is the data folder, unless it is given one of its own."""
@@ -134,15 +160,26 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
         path = Path(environment[FILE_VARIABLE])
     if path is None and Path(DEFAULT_FILE).is_file():
         path = Path(DEFAULT_FILE)
+    return _checked(path, environment)
+
+
+def from_environment(environment: Mapping[str, str]) -> Config:
+    """The defaults and the environment's overrides, no file. Raises ConfigError like `load`."""
+    return _checked(None, environment)
+
+
+def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
     values = _read(path) if path is not None else {}
     changed = overrides(Config, environment)
     for override in changed:
         _put(values, override)
     try:
         # As JSON, because there "strict" still takes a list for a tuple and a string for a path.
-        return Config.model_validate_json(json.dumps(values, default=str), strict=True)
+        config = Config.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         raise ConfigError(_explain(error, path, changed)) from None
+    config._file, config._variables = path, {o.path: o.variable for o in changed}
+    return config
 
 
 def _read(path: Path) -> dict[str, Any]:

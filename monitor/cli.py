@@ -1,0 +1,276 @@
+"""The `offsetwatch` command: arguments in, exit code out. What a command does stands in the module it calls.
+
+Exit codes: 0 done, 1 something bad was found (violations, a sick environment), 2 could not do it (bad input, bad
+configuration, nothing there), 130 interrupted twice. Errors of ours are one line on stderr; `--debug` shows the rest.
+
+Modules are imported by the command that needs them, so that a help text and `check` start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.exceptions import TyperException
+
+from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
+
+if TYPE_CHECKING:
+    from monitor.config import Config
+
+app = typer.Typer(
+    help="An always-on safety monitor for clusters that speak Kafka's protocol.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+kafka_app = typer.Typer(help="A local Kafka, for trying things out.", no_args_is_help=True)
+probe_app = typer.Typer(help="The probes: writers, readers, transactions, the observer.", no_args_is_help=True)
+app.add_typer(kafka_app, name="kafka")
+app.add_typer(probe_app, name="probe")
+
+
+class _Asked:
+    """What the command line asked for before the command began."""
+
+    debug = False
+
+
+def _set_debug(value: bool) -> bool:
+    _Asked.debug = _Asked.debug or value
+    return value
+
+
+def _version(value: bool) -> None:
+    if value:
+        from monitor.versions import installed
+
+        print(f"offsetwatch {installed('offsetwatch')}")
+        raise typer.Exit
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="TOML file; else $OFFSETWATCH_CONFIG, else ./offsetwatch.toml.", show_default=False
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Data folder, instead of the configured one.", show_default=False)
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Log everything, show tracebacks.", callback=_set_debug, is_eager=True)
+]
+
+
+class Severities(StrEnum):
+    critical = "critical"
+    warning = "warning"
+    info = "info"
+    allowed = "allowed"
+
+
+class Kinds(StrEnum):
+    violation = "violation"
+    condition = "condition"
+    classified = "classified"
+
+
+class States(StrEnum):
+    raised = "raised"
+    open = "open"
+    closed = "closed"
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """An always-on safety monitor for clusters that speak Kafka's protocol."""
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
+    ww: Annotated[bool, typer.Option("--ww", help="Infer write-write edges for the search of cycles.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Check finished histories. Exit code 0: valid; 1: violations; 2: a file cannot be read."""
+    from monitor.check import run
+
+    raise typer.Exit(run(files, json, strict, ww))
+
+
+@app.command()
+def monitor(
+    config: ConfigFile = None,
+    data: Data = None,
+    probes: Annotated[bool, typer.Option("--probes", help="Run the probes in this process, too.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Check the probe log as it grows; serve metrics, log findings. SIGTERM or Ctrl-C stops it in order."""
+    from monitor.program_log import configure, say
+    from monitor.signals import stop_on_signal
+    from monitor.watch import Watch, run
+
+    loaded = _load(config, data)
+    configure(debug=_Asked.debug, file=loaded.data / "logs" / "monitor.log")
+    fleet = None
+    if probes:
+        from monitor.probing import open_fleet
+
+        fleet = open_fleet(loaded, say)
+    with stop_on_signal() as stop:
+        run(Watch(loaded, say=say, fleet=fleet), say=say, stop=stop)
+
+
+@probe_app.command("run")
+def probe_run(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
+    """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
+    from monitor.probing import run
+    from monitor.program_log import configure
+    from monitor.signals import stop_on_signal
+
+    loaded = _load(config, data)
+    configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
+    with stop_on_signal() as stop:
+        run(loaded, stop)
+
+
+@app.command()
+def findings(
+    config: ConfigFile = None,
+    data: Data = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    anomaly: Annotated[list[str] | None, typer.Option(help="Only these (repeatable).")] = None,
+    severity: Annotated[list[Severities] | None, typer.Option(help="Only these (repeatable).")] = None,
+    kind: Annotated[list[Kinds] | None, typer.Option(help="Only these (repeatable).")] = None,
+    state: Annotated[list[States] | None, typer.Option(help="Only these (repeatable).")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Last event at or after this time, UTC.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 50,
+    debug: Debug = False,
+) -> None:
+    """Show the current findings, the newest first, from the tables; nothing else needs to run."""
+    from rich.console import Console
+
+    from monitor.findings import Filter, json_line, read, show
+    from rules.catalogue import CATALOGUE
+
+    for name in anomaly or ():
+        if name not in CATALOGUE:
+            raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
+    wanted = Filter(
+        anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topic=topic,
+        partition=partition, since=since.replace(tzinfo=UTC) if since else None,
+    )  # fmt: skip
+    rows = read(_load(config, data).job.tables_path, wanted)
+    if json:
+        for row in rows:
+            print(json_line(row))
+    else:
+        show(rows, Console(), limit=limit)
+
+
+@app.command()
+def doctor(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
+    """Is everything there, and safe? Versions, Java, jars, cluster, topics, client settings. Exit code 1 if not."""
+    from rich.console import Console
+
+    from monitor.doctor import run
+    from monitor.program_log import configure
+
+    configure(debug=_Asked.debug)
+    raise typer.Exit(run(_load(config, data), Console().print))
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of earlier demos.")] = False,
+    seconds: Annotated[
+        float, typer.Option(envvar="DEMO_SECONDS", min=0, help="Stop after so long; 0: when you press Ctrl-C.")
+    ] = 0.0,
+    brokers: Annotated[int, typer.Option(min=0, max=3, help="Local brokers; 0: 3, or 1 if memory is short.")] = 0,
+    debug: Debug = False,
+) -> None:
+    """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
+    from monitor.demo import run
+
+    raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, debug=_Asked.debug))
+
+
+@kafka_app.command("up")
+def kafka_up(
+    brokers: Annotated[int, typer.Option(min=1, max=3, help="How many brokers.")] = 1,
+    version: Annotated[
+        str | None, typer.Option(help="Kafka's version; 4.3.1 if not given.", show_default=False)
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder of the cluster's data and logs.")] = Path(".offsetwatch/kafka"),
+    debug: Debug = False,
+) -> None:
+    """Run a local Kafka in the foreground. SIGTERM or Ctrl-C stops it in order; its data are kept."""
+    from deploy.jars import KAFKA
+    from deploy.local_kafka import LocalKafka, run_in_foreground
+
+    run_in_foreground(LocalKafka(data, brokers, version or KAFKA))
+
+
+def _load(file: Path | None, data: Path | None) -> Config:
+    from monitor.config import load
+
+    environment = dict(os.environ)
+    if data is not None:
+        environment["OFFSETWATCH_DATA"] = str(data)
+    return load(file, environment)
+
+
+INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command. Exits with its code."""
+    options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
+    try:
+        code = app(prog_name="offsetwatch", standalone_mode=False, **options)
+        sys.exit(code if isinstance(code, int) else 0)
+    except TyperException as error:
+        _refuse(error)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read us (head, a pager) has seen enough; Python must not complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if _Asked.debug or not isinstance(error, known_errors()):
+            raise
+        print(f"offsetwatch: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(USAGE_OR_ENVIRONMENT)
+
+
+def _refuse(error: TyperException) -> None:
+    """A command line that cannot be understood, as one line; a command that is missing altogether, as its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        context = getattr(error, "ctx", None)
+        of = f" ({context.command_path} --help)" if context is not None else ""
+        said = " ".join(error.format_message().split()).removesuffix(".")
+        print(f"offsetwatch: {said}{of}", file=sys.stderr)
+    sys.exit(USAGE_OR_ENVIRONMENT)
+
+
+if __name__ == "__main__":
+    main()

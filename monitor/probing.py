@@ -1,0 +1,54 @@
+"""The probes of this host, wired to their configuration: connection, journals, probe log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from monitor.config import Config
+from monitor.program_log import say as to_stderr
+from monitor.reach import connection, reach
+from probes.clock import SystemClock
+from probes.fleet import Fleet, FleetStatus
+
+
+def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
+    """The fleet, not started, for a cluster that answers. Raises ConfigError where it does not."""
+    reached = reach(config)
+    brokers = len(reached.brokers)
+    say(f"cluster {reached.cluster} at {config.cluster.bootstrap}: {brokers} broker{'s' * (brokers != 1)}")
+    to = connection(config)
+    return Fleet(
+        config.probes,
+        to.bootstrap,
+        to.security,
+        config.journals,
+        SystemClock(),
+        history=config.job.history_path,
+        say=say,
+    )
+
+
+def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_stderr) -> None:
+    """Run the probes until `stop` is set; then writers, readers, observer and committer end in that order.
+
+    Raises ConfigError where the cluster cannot be reached, and the probes' and the probe log's own errors."""
+    fleet = open_fleet(config, say)
+    try:
+        fleet.start()
+        status = fleet.status()
+        say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {config.job.history_path}")
+        stop.wait()
+        say("stopping: writers, readers, observer, then the last append to the probe log")
+    finally:
+        fleet.stop()
+    say(f"stopped: {summary(fleet.status())}")
+
+
+def summary(status: FleetStatus) -> str:
+    """What the probes did, on one line."""
+    fields = ("sent", "acknowledged", "polled", "errors")
+    told = [f"{sum(getattr(probe, name) for probe in status.probes):,} {name}" for name in fields]
+    if status.committer is not None:
+        told.append(f"{status.committer.rows:,} rows logged, {status.committer.backlog} bytes of journals not yet")
+    return ", ".join(told)

@@ -1,0 +1,59 @@
+"""What the program says about itself, apart from findings: one line on stderr each, or a file.
+
+The Kafka clients' own chatter (a broker is away, it is back) goes to a file if there is one, and to stderr only when
+debugging: it repeats by the second, and what matters of it is logged by the probes as the outcome of operations.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from monitor.errors import ConfigError
+
+OURS: Final = ("offsetwatch", "monitor", "probes", "streaming_jobs", "alerts", "deploy")
+CHATTER: Final = "offsetwatch.client"
+_FORM: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_FILE_BYTES: Final = 16 << 20
+
+
+def say(line: str) -> None:
+    """One line for the person who started the program."""
+    print(f"offsetwatch: {line}", file=sys.stderr, flush=True)
+
+
+def configure(*, debug: bool = False, file: Path | None = None, quiet: bool = False) -> None:
+    """Send our loggers' warnings to stderr (everything when debugging, nothing when `quiet`), all of it to `file`.
+
+    Raises ConfigError where the file cannot be written. May be called again: the last call counts."""
+    stderr = logging.StreamHandler(sys.stderr)
+    stderr.setFormatter(logging.Formatter(_FORM))
+    stderr.setLevel(logging.DEBUG if debug else logging.CRITICAL + 1 if quiet else logging.WARNING)
+    if not debug:
+        stderr.addFilter(lambda record: record.name != CHATTER)
+    handlers: list[logging.Handler] = [stderr]
+    if file is not None:
+        handlers.append(_to_file(file))
+    for name in OURS:
+        logger = logging.getLogger(name)
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        for handler in handlers:
+            logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG if debug else logging.INFO)
+        logger.propagate = False
+
+
+def _to_file(file: Path) -> logging.Handler:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=3, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter(_FORM))
+    handler.setLevel(logging.INFO)
+    return handler
