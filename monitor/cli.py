@@ -148,6 +148,22 @@ def probe_run(config: ConfigFile = None, data: Data = None, debug: Debug = False
         run(loaded, stop)
 
 
+@probe_app.command("drain")
+def probe_drain(
+    config: ConfigFile = None,
+    data: Data = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which what is missing is given up.")] = 60.0,
+    debug: Debug = False,
+) -> None:
+    """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost."""
+    from monitor.probing import drain
+    from monitor.program_log import configure
+
+    loaded = _load(config, data)
+    configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
+    raise typer.Exit(drain(loaded, limit=limit))
+
+
 @app.command()
 def findings(
     config: ConfigFile = None,
@@ -267,7 +283,7 @@ def _refuse(error: TyperException) -> None:
     else:
         context = getattr(error, "ctx", None)
         of = f" ({context.command_path} --help)" if context is not None else ""
-        said = " ".join(error.format_message().split()).removesuffix(".")
+        said = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
         print(f"offsetwatch: {said}{of}", file=sys.stderr)
     sys.exit(USAGE_OR_ENVIRONMENT)
 

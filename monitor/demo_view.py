@@ -30,7 +30,8 @@ class Snapshot:
     """One moment. Rates are records per second over the last seconds, times are seconds; None: not known yet.
 
     `states`: the last row of `partition_state` of each partition. `checked_until`: how far the checks' log time lags
-    behind the clock, for the partition furthest behind. `events`: of findings, the oldest first."""
+    behind the clock, for the partition furthest behind. `events`: of findings that judge, the oldest first;
+    `allowed`: how many others there were, observations and what the policy allows."""
 
     step: str
     elapsed: float
@@ -53,6 +54,7 @@ class Snapshot:
     rows_rate: float | None = None
     unread_commits: int | None = None
     events: Sequence[FindingEvent] = ()
+    allowed: int = 0
 
     @property
     def readers_lag(self) -> int | None:
@@ -89,8 +91,8 @@ def screen(now: Snapshot, *, height: int) -> RenderableType:
     if tables:
         parts += [Text(), Columns(tables, padding=(0, 4))]
     parts += [Text(), Rule("findings", style="dim", align="left")]
-    room = max(1, (height - used - 4) // 3)
-    parts += list(_findings(now.events, min(EVENTS_SHOWN, room)))
+    room = max(1, (height - used - 5) // 3)
+    parts += list(_findings(now.events, now.allowed, min(EVENTS_SHOWN, room)))
     return Group(*parts)
 
 
@@ -142,7 +144,7 @@ def _lines(tables: Sequence[Table]) -> int:
     return max((table.row_count + 2 for table in tables), default=0)
 
 
-def _findings(events: Sequence[FindingEvent], shown: int) -> Iterator[RenderableType]:
+def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Iterator[RenderableType]:
     if not events:
         yield Text("none", style="dim")
     for event in reversed(events[-shown:]):
@@ -155,6 +157,8 @@ def _findings(events: Sequence[FindingEvent], shown: int) -> Iterator[Renderable
         yield Text(f"         {json.dumps(dict(event.evidence))}", style="dim", overflow="ellipsis", no_wrap=True)
     if len(events) > shown:
         yield Text(f"         and {len(events) - shown} earlier", style="dim")
+    if allowed:
+        yield Text(f"{allowed:,} more are allowed by the policy: recorded, counted, no alert", style="dim")
 
 
 def line(now: Snapshot) -> str:
@@ -163,7 +167,7 @@ def line(now: Snapshot) -> str:
         f"{now.elapsed:4.0f} s  sent {now.sent:,} ({now.sent_rate:.0f}/s)  acked {now.acknowledged:,} "
         f"({now.acknowledged_rate:.0f}/s)  polled {now.polled:,} ({now.polled_rate:.0f}/s)  "
         f"readers' lag {_count(now.readers_lag)}  checks {_seconds(now.checked_until)} behind  "
-        f"batch {_seconds(now.batch_seconds)}  findings {len(now.events)}"
+        f"batch {_seconds(now.batch_seconds)}  findings {len(now.events)}, allowed {now.allowed}"
     )
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from monitor.config import Config
+from monitor.errors import VIOLATION
 from monitor.program_log import say as to_stderr
 from monitor.reach import connection, reach
 from probes.clock import SystemClock
@@ -43,6 +44,35 @@ def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_s
     finally:
         fleet.stop()
     say(f"stopped: {summary(fleet.status())}")
+
+
+def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stderr) -> int:
+    """Read everything back with clients opened anew, and say what acknowledged records are missing: exit code 1 if any.
+
+    `limit`: seconds after which what is missing is given up. Raises ConfigError where no cluster can be reached, and
+    the probes' and the probe log's own errors, as where probes are at work on the same journals."""
+    from probes.drain import drain as drain_all
+
+    reach(config)
+    to = connection(config)
+    done = drain_all(
+        config.probes, to.bootstrap, to.security, config.journals, SystemClock(),
+        history=config.job.history_path, limit=limit, say=say,
+    )  # fmt: skip
+    for word, runs in (("lost", done.missing), ("expired", done.expired)):
+        for (topic, partition), listed in sorted(runs.items()):
+            for one in listed:
+                at = "at an unknown offset" if one.offset is None else f"at offset {one.offset}"
+                seqs = f"{one.writer}/{one.seq}" + (f" to {one.seq + one.length - 1}" if one.length > 1 else "")
+                say(f"{word}: {topic}/{partition} value {seqs}, acknowledged {at}")
+    lost, expired = (
+        sum(one.length for listed in runs.values() for one in listed) for runs in (done.missing, done.expired)
+    )
+    say(
+        f"{done.acknowledged:,} acknowledged records, {done.rounds} round{'s' * (done.rounds != 1)}: {lost:,} lost, "
+        f"{expired:,} expired (below the log start)"
+    )
+    return VIOLATION if lost else 0
 
 
 def summary(status: FleetStatus) -> str:
