@@ -72,6 +72,21 @@ _ENTRIES: Final = (
         "the process, the operation, both offsets",
     ),
     Anomaly(
+        "int-send-skip", "violation", "on settlement",
+        "Inside one operation, two consecutive sends to a partition are more than one index apart.",
+        "the process, the operation, both offsets",
+    ),
+    Anomaly(
+        "int-nonmonotonic-send", "violation", "on settlement",
+        "Inside one operation, the next send's index is the same or lower.",
+        "the process, the operation, both offsets",
+    ),
+    Anomaly(
+        "nonmonotonic-send", "violation", "on settlement",
+        "A process's next operation that sends to a partition has an index at or before its last.",
+        "the process, both operations and offsets",
+    ),
+    Anomaly(
         "relocated-write", "violation", "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
         "the value, where it was meant to be, where it was",

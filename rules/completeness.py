@@ -103,6 +103,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
         writer = int(told["writer"])
         if writer not in state.not_idempotent:
             state.not_idempotent.append(writer)
+            state.not_idempotent_processes.append(int(columns.process[row]))
 
 
 def _note_marks(state: State, columns: Columns) -> None:

@@ -49,6 +49,9 @@ class Process:
     position_known: bool = True  # False where the last record's value could not be read
     last_op: int = -1
     moved: int = -1
+    # The writer in it: the offset of the last record sent, and by which operation.
+    sent_to: int = -1
+    sent_op: int = -1
 
     @property
     def complete(self) -> bool:
@@ -163,6 +166,36 @@ class Transitions:
 
 
 @dataclass(slots=True)
+class SendMoves:
+    """Where operations sent to, one entry a slice, until its time is complete: offsets of the first and last record."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    slice: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    last: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class SendSteps:
+    """Steps from one send to the next that are not plainly onward, until their offsets are settled."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    previous_op: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    previous: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    internal: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
 class Spans:
     """Merged half-open intervals of offsets."""
 
@@ -196,6 +229,7 @@ class State:
     acknowledged: int = 0
     polled: int = 0
     failed: int = 0
+    send_skips: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
@@ -204,7 +238,8 @@ class State:
     zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
     committed_above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
-    not_idempotent: list[int] = field(default_factory=list)
+    not_idempotent: list[int] = field(default_factory=list)  # writers
+    not_idempotent_processes: list[int] = field(default_factory=list)
     processes: dict[int, Process] = field(default_factory=dict)
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)
@@ -217,11 +252,14 @@ class State:
     polls: Polls = field(default_factory=Polls)
     inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
     transitions: Transitions = field(default_factory=Transitions)
+    sends: SendMoves = field(default_factory=SendMoves)
+    send_steps: SendSteps = field(default_factory=SendSteps)
 
 
 _TABLES: Final[dict[str, Callable[[], Any]]] = {
     "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
     "indefinite": Indefinite, "moves": Moves, "polls": Polls, "inside": Transitions, "transitions": Transitions,
+    "sends": SendMoves, "send_steps": SendSteps,
 }  # fmt: skip
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rules import aborted, completeness, delivery, frontier, intervals, placement, polls, records, zero
+from rules import aborted, completeness, delivery, frontier, intervals, placement, polls, records, sends, zero
 from rules.chunks import Chunks, chunk_names
 from rules.columns import FAIL, INFO, OK, Columns, Runs, by_place, from_table
 from rules.finding import Fact, Finding
@@ -158,6 +158,8 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
     acknowledged, failed, indefinite = (sent.take(outcome == o) for o in (OK, FAIL, INFO))
     committed = polled.take(columns.committed_only[polled.row])
     state.moves = concat(state.moves, polls.moves_of(columns, fresh, committed))
+    state.sends = concat(state.sends, sends.moves_of(columns, sent))
+    state.send_steps = concat(state.send_steps, sends.inside(columns, sent))
     state.inside = concat(state.inside, polls.inside(columns, committed))
     settled = committed.take(columns.type[committed.row] == OK)
     state.polled += int(settled.length.sum())
@@ -194,6 +196,8 @@ def _fold(state: State, chunks: Chunks, objectives: Objectives, report: Report) 
     end = int(at[-1])
     moves, state.moves = _until(state.moves, end)
     ripe, state.polls = _until(state.polls, end)
+    sent, state.sends = _until(state.sends, end)
+    sends.walk(state, sent)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     advance = frontier.advance(state, at, moves, objectives)
     polls.walk_inside(state, moves, advance)
@@ -205,6 +209,7 @@ def _fold(state: State, chunks: Chunks, objectives: Objectives, report: Report) 
     delivery.note_passes(state, passes, advance)
     delivery.judge_losses(state, advance, end, objectives, report)
     polls.judge_steps(state, state.settled, advance.settled_at, report)
+    sends.judge(state, state.settled, end, report, list_skips=False)
     if len(late):
         delivery.poll(state, chunks, late)
     delivery.age_out(state, end, objectives)
@@ -227,6 +232,8 @@ def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], report:
     state.highest_polled = _highest_first_place(state, polled)
     delivery.settle_finished(state, end, report)
     polls.judge_steps(state, frontier.FOREVER, lambda _: end, report)
+    sends.walk(state, state.sends)
+    sends.judge(state, frontier.FOREVER, end, report, list_skips=True)
 
 
 def _promote(state: State, chunks: Chunks, visible: set[tuple[int, int]], at: int, report: Report) -> None:
