@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pydantic import (
     BaseModel,
@@ -145,13 +145,6 @@ class Config(Section):
         given = path[-1] in table.model_fields_set
         return f"{self._variables.get(path) or (self._file if given and self._file else 'by default')}: {key}"
 
-    @model_validator(mode="after")
-    def _rooted(self) -> Self:
-        """The job's folder is the data folder, unless it is given one of its own."""
-        if "root" not in self.job.model_fields_set:
-            object.__setattr__(self, "job", self.job.model_copy(update={"root": self.data}))
-        return self
-
 
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
     """The configuration from its three sources. Raises ConfigError: one line that names the source and the key."""
@@ -173,6 +166,10 @@ def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
     changed = overrides(Config, environment)
     for override in changed:
         _put(values, override)
+    job = values.setdefault("job", {})
+    if isinstance(job, dict) and isinstance(values.get("data", ""), str):
+        # The job's folder is the data folder, unless it is given one of its own.
+        job.setdefault("root", values.get("data", str(Config.model_fields["data"].default)))
     try:
         # As JSON, because there "strict" still takes a list for a tuple and a string for a path.
         config = Config.model_validate_json(json.dumps(values, default=str), strict=True)
@@ -217,7 +214,9 @@ def _explain(error: ValidationError, path: Path | None, changed: list[Override])
         return f"{named}: unknown key" + (
             f"; did you mean {close[0]}?" if close else f"; known here: {_some(siblings)}"
         )
-    if secret and len(where) > 2:
+    if secret and len(where) == 2:
+        return f"{named}: must be a table of settings"
+    if secret:
         return f'{named}: must be a string, {{ env = "NAME" }} or {{ file = "path" }}'
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

@@ -1,0 +1,170 @@
+"""The configuration: its three sources, and one clear line for everything that is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config import Config, load
+from monitor.errors import ConfigError
+from monitor.reach import connection, reach
+
+SECRET = "hunter2-the-secret"
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "my.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_defaults_file_and_environment_in_that_order(tmp_path: Path) -> None:
+    assert load(environment={}) == Config()
+    file = written(tmp_path, "data = 'here'\n[probes.writer]\nrate = 7\ncount = 3\n[job.objectives]\ngrace = 2.5\n")
+    environment = {
+        "OFFSETWATCH_PROBES__WRITER__RATE": "500",
+        "OFFSETWATCH_PROBES__RUN": "123",
+        "OFFSETWATCH_PROBES__TRANSACTION__TIMEOUTS": "[3, 4.5]",
+        "OFFSETWATCH_ALERTS__METRICS": "false",
+        "OFFSETWATCH_CLUSTER__BOOTSTRAP": "a:1,b:2",
+        "OTHER": "is none of ours",
+    }
+    config = load(file, environment)
+    assert (config.probes.writer.rate, config.probes.writer.count) == (500, 3)
+    assert config.probes.run == "123", "a key that wants text takes a number as it stands"
+    assert config.probes.transaction.timeouts == (3, 4.5)
+    assert config.alerts.metrics is False
+    assert config.cluster.bootstrap == "a:1,b:2"
+    assert config.job.objectives.objectives().grace == 2_500_000
+    assert config.job.tables_path == Path("here/tables"), "the job's folder is the data folder"
+
+
+def test_the_job_may_have_a_folder_of_its_own(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "data = 'a'\n[job]\nroot = 'b'\n"), {}).job.tables_path == Path("b/tables")
+
+
+def test_where_the_file_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "offsetwatch.toml").write_text("data = 'current'")
+    (tmp_path / "named.toml").write_text("data = 'named'")
+    assert load(environment={}).data == Path("current")
+    assert load(environment={"OFFSETWATCH_CONFIG": "named.toml"}).data == Path("named")
+    assert load(tmp_path / "offsetwatch.toml", {"OFFSETWATCH_CONFIG": "named.toml"}).data == Path("current")
+
+
+WRONG_FILES = [
+    ("[probes.writer]\nrate = '500'", "probes.writer.rate: input should be a valid number, not '500'"),
+    ("[probes]\nwritr = 1", "probes.writr: unknown key; did you mean writer?"),
+    ("[alerts]\nzzz = 1", "alerts.zzz: unknown key; known here: metrics, metrics_host, metrics_port, log"),
+    ("nonsense = 1", "nonsense: unknown key; known here: data, cluster, probes, job, alerts"),
+    ("data = 3", "data: input should be a valid string, not 3"),
+    ("probes = 3", "probes: input should be an object, not 3"),
+    ("[alerts]\nmetrics_port = 70000", "alerts.metrics_port: input should be less than or equal to 65535, not 70000"),
+    ("[alerts]\nmetrics = 'yes'", "alerts.metrics: input should be a valid boolean, not 'yes'"),
+    ("[job]\ndriver_memory = '2'", "job.driver_memory: string should match pattern '^[1-9][0-9]*[mg]$', not '2'"),
+    (
+        "[probes.transaction]\ntimeouts = [0.5]",
+        "probes.transaction.timeouts: transaction timeouts are 1 second or more",
+    ),
+    ("[probes.writer]\nrecord_bytes = 70", "probes: record_bytes 70 is too small for a tag in topic"),
+    ("[cluster]\nsecurity = 3", "cluster.security: must be a table of settings"),
+    ("x = [", "is not TOML: "),
+]
+
+
+@pytest.mark.parametrize(("text", "complaint"), WRONG_FILES, ids=[text.replace("\n", " ") for text, _ in WRONG_FILES])
+def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, complaint: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as raised:
+        load(file, {})
+    assert str(raised.value).startswith(f"{file}: {complaint}")
+    assert "\n" not in str(raised.value)
+
+
+WRONG_VARIABLES = [
+    ("OFFSETWATCH_PROBES__WRITER__RATE", "fast", "probes.writer.rate: input should be a valid number, not 'fast'"),
+    ("OFFSETWATCH_PROBES__WRITER__RATE", "-5", "probes.writer.rate: input should be greater than 0, not -5"),
+    ("OFFSETWATCH_PROBE__X", "1", "there is no key probe; known here: data, cluster, probes, job, alerts"),
+    ("OFFSETWATCH_PROBES__WRITER", "1", "probes.writer is a table, name a key in it: count,"),
+    ("OFFSETWATCH_DATA__X", "1", "data is a value, it has no x"),
+    ("OFFSETWATCH_ALERTS__METRICS", "maybe", "alerts.metrics: input should be a valid boolean, not 'maybe'"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "complaint"), WRONG_VARIABLES)
+def test_what_is_wrong_in_the_environment(variable: str, value: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(environment={variable: value})
+    assert str(raised.value).startswith(f"{variable}: {complaint}")
+
+
+@pytest.mark.parametrize("file", ["missing.toml", "."])
+def test_a_file_that_cannot_be_read(file: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: "):
+        load(tmp_path / file, {})
+
+
+def test_security_settings_and_where_secrets_come_from(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(SECRET + "\n")
+    file = written(
+        tmp_path,
+        f"""
+        [cluster.security]
+        security.protocol = "SASL_SSL"
+        "sasl.username" = "me"
+        sasl.password = {{ file = "{tmp_path}/password" }}
+        ssl.key.password = {{ env = "KEY_PASSWORD" }}
+        """,
+    )
+    environment = {"KEY_PASSWORD": SECRET, "OFFSETWATCH_CLUSTER__SECURITY__SASL_MECHANISM": "PLAIN"}
+    config = load(file, environment)
+    assert config.cluster.secrets(environment) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "me",
+        "sasl.password": SECRET,
+        "ssl.key.password": SECRET,
+        "sasl.mechanism": "PLAIN",
+    }
+
+
+WRONG_SECURITY = [
+    ('"sasl.password" = 5', "cluster.security.sasl.password: must be a string"),
+    ('"sasl.password" = { evn = "x" }', 'No such configuration property: "sasl.password.evn"'),
+    (f'"sasl.password" = ["{SECRET}"]', "cluster.security.sasl.password: must be a string"),
+]
+
+
+@pytest.mark.parametrize(("text", "complaint"), WRONG_SECURITY)
+def test_wrong_security_settings_are_named_and_not_shown(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as raised:
+        config = load(written(tmp_path, f"[cluster.security]\n{text}"), {})
+        reach(config)
+    assert SECRET not in str(raised.value)
+
+
+def test_secrets_are_never_shown(tmp_path: Path) -> None:
+    config = load(written(tmp_path, f'[cluster.security]\nsasl.password = "{SECRET}"'), {})
+    assert SECRET not in repr(config) + str(config) + config.model_dump_json()
+    assert SECRET not in repr(connection(config))
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ('{ env = "NOT_SET" }', "cluster.security.sasl.password: the environment variable NOT_SET is not set"),
+        ('{ file = "/no/such/file" }', "cluster.security.sasl.password: /no/such/file cannot be read: No such file"),
+    ],
+)
+def test_secrets_that_are_not_there(tmp_path: Path, setting: str, complaint: str) -> None:
+    config = load(written(tmp_path, f"[cluster.security]\nsasl.password = {setting}"), {})
+    with pytest.raises(ConfigError, match=complaint):
+        config.cluster.secrets({})
+
+
+def test_messages_name_where_a_value_comes_from(tmp_path: Path) -> None:
+    file = written(tmp_path, "[cluster]\nreachable_within = 3\n")
+    config = load(file, {"OFFSETWATCH_CLUSTER__BOOTSTRAP": "a:1"})
+    assert config.named("cluster.bootstrap") == "OFFSETWATCH_CLUSTER__BOOTSTRAP: cluster.bootstrap"
+    assert config.named("cluster.reachable_within") == f"{file}: cluster.reachable_within"
+    assert config.named("alerts.log") == "by default: alerts.log"
