@@ -62,6 +62,7 @@ class Broker:
         self._java = java
         self._watchdog = watchdog
         self._process: subprocess.Popen[bytes] | None = None
+        self._formatting: subprocess.Popen[bytes] | None = None
         self._log_began = 0
         self._changing = threading.RLock()
 
@@ -94,41 +95,70 @@ class Broker:
         """Whether it has written Kafka's mark of a clean shutdown, which it removes when it starts."""
         return (self.log_dir / ".kafka_cleanshutdown").is_file()
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes] | None:
-        """Begin to make an empty data folder a member of the cluster; None where it is one already."""
+    @property
+    def stdout_log(self) -> Path:
+        """What its Java says: nothing as a rule."""
+        return self.folder / "logs" / "stdout.log"
+
+    def begin_format(self, cluster_id: str) -> None:
+        """Begin to make an empty data folder a member of the cluster; nothing where it is one already."""
         if (self.log_dir / "meta.properties").is_file():
-            return None
+            return
         self._write()
         with self._stdout() as out:
-            return subprocess.Popen(
+            self._formatting = subprocess.Popen(
                 [*self._command("kafka.tools.StorageTool"), "format", "-t", cluster_id, "-c", self._properties],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
             )
 
+    def end_format(self, deadline: float) -> None:
+        """Wait for what `begin_format` began, until `deadline` of `time.monotonic`. Raises `KafkaFailed`."""
+        process, self._formatting = self._formatting, None
+        if process is None:
+            return
+        try:
+            failed = process.wait(max(0.0, deadline - time.monotonic())) != 0
+        except subprocess.TimeoutExpired:
+            raise KafkaFailed(f"Kafka broker {self.id}: its data folder was not made in time") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if failed:
+            raise KafkaFailed(
+                f"Kafka broker {self.id}: its data folder could not be made: {self._last_line()}; see {self.stdout_log}"
+            )
+
     def start(self, timeout: float = 60) -> None:
         """Start it, and return when it serves (see `await_ready`).
 
         Nothing where it runs already. A port that is taken at the moment is tried again until the time (seconds) is
-        over. Raises `KafkaFailed`."""
+        over. Raises `KafkaFailed`; it does not run then."""
         deadline = time.monotonic() + timeout
+        taken: AddressInUse | None = None
         while True:
             self.launch()
             try:
                 self.await_ready([self.id], deadline)
-            except AddressInUse:
-                if time.monotonic() + _PORT_RETRY_S > deadline:
-                    raise
-                time.sleep(_PORT_RETRY_S)
-            else:
                 return
+            except AddressInUse as error:
+                taken = error
+            except KafkaFailed as error:
+                self.kill()
+                raise taken or error from None
+            if time.monotonic() + _PORT_RETRY_S > deadline:
+                raise taken
+            time.sleep(_PORT_RETRY_S)
 
     def launch(self) -> None:
         """Start the process, and wait for nothing."""
         with self._changing:
             if self.running:
                 return
+            if self._watchdog is not None and self._watchdog.closed:
+                raise KafkaFailed(f"Kafka broker {self.id} cannot be started alone: its cluster has been stopped")
             self._write()
             self._log_began = self.server_log.stat().st_size if self.server_log.is_file() else 0
             with self._stdout() as out:
@@ -216,7 +246,7 @@ class Broker:
         (self.folder / "logging.properties").write_text(logging_properties(self._version))
 
     def _stdout(self) -> BinaryIO:
-        return (self.folder / "logs" / "stdout.log").open("ab")
+        return self.stdout_log.open("ab")
 
     def _live_brokers(self) -> set[int]:
         # A client of its own each time: one that has heard of other brokers might ask those instead.
@@ -241,7 +271,12 @@ class Broker:
         if re.search(r"Address already in use|BindException", said):
             return AddressInUse(f"Kafka broker {self.id}: one of its ports is taken; its log is {self.server_log}")
         errors = re.findall(r"\] (?:ERROR|FATAL) (.*)", said)
+        why = errors[-1][:300] if errors else self._last_line()
+        return KafkaFailed(f"Kafka broker {self.id} ended by itself: {why}; its log is {self.server_log}")
+
+    def _last_line(self) -> str:
+        """The last line of what its Java has said that is none of a stack trace's."""
         with contextlib.suppress(OSError):
-            errors = errors or (self.folder / "logs" / "stdout.log").read_text(errors="replace").splitlines()[-1:]
-        why = f": {errors[-1][:300]}" if errors else ""
-        return KafkaFailed(f"Kafka broker {self.id} ended by itself{why}; its log is {self.server_log}")
+            lines = self.stdout_log.read_text(errors="replace").splitlines()
+            return next((line[:300] for line in reversed(lines) if re.match(r"\S", line)), "without a word")
+        return "without a word"

@@ -31,7 +31,18 @@ from deploy.errors import JarsMissing
 from deploy.home import Say, home, locked, to_stderr
 from deploy.java import java
 
-__all__ = ["KAFKA", "KAFKA_OLD", "graphframes_jars", "home", "kafka_jars", "spark_jars", "spark_kafka_jars"]
+__all__ = [
+    "KAFKA",
+    "KAFKA_OLD",
+    "Artefact",
+    "JarSet",
+    "graphframes_jars",
+    "home",
+    "kafka_jars",
+    "resolved",
+    "spark_jars",
+    "spark_kafka_jars",
+]
 
 KAFKA: Final = "4.3.1"
 KAFKA_OLD: Final = "3.8.1"
@@ -73,11 +84,15 @@ class _NotFound(JarsMissing):
     """The registry answered, and does not have it."""
 
 
+class _Interrupted(JarsMissing):
+    """Some of it came, and then the connection broke."""
+
+
 def kafka_jars(version: str = KAFKA, say: Say = to_stderr) -> list[Path]:
     """The class path of an Apache Kafka broker of `version`, fetched on first use. Raises `JarsMissing`."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise JarsMissing(f"{version!r} is not a version of Apache Kafka: write it like {KAFKA}")
-    return _resolved(say, _kafka(version))
+    return resolved(say, _kafka(version))
 
 
 def spark_jars(say: Say = to_stderr) -> list[Path]:
@@ -85,7 +100,7 @@ def spark_jars(say: Say = to_stderr) -> list[Path]:
     spark = ".".join(installed("pyspark").split(".")[:2])
     delta = Artefact("io.delta", f"delta-spark_{spark}_{_SCALA}", installed("delta-spark"))
     about = f"Delta Lake {delta.rev} for Spark (8 jars, 13 MB)"
-    return _resolved(say, JarSet("spark", about, (delta,), beside_pyspark=True))
+    return resolved(say, JarSet("spark", about, (delta,), beside_pyspark=True))
 
 
 def spark_kafka_jars(say: Say = to_stderr) -> list[Path]:
@@ -95,7 +110,7 @@ def spark_kafka_jars(say: Say = to_stderr) -> list[Path]:
     # Some registries lack the token provider of this version. It has not changed since this one.
     provider = Artefact("org.apache.spark", f"spark-token-provider-kafka-0-10_{_SCALA}", "4.0.0")
     exact = JarSet("spark-kafka", about, (source,), beside_pyspark=True)
-    return _resolved(say, exact, replace(exact, overrides=(provider,)))
+    return resolved(say, exact, replace(exact, overrides=(provider,)))
 
 
 def graphframes_jars(say: Say = to_stderr) -> list[Path]:
@@ -106,7 +121,7 @@ def graphframes_jars(say: Say = to_stderr) -> list[Path]:
     if absent.is_file() and time.time() - absent.stat().st_mtime < _ABSENT_S:
         return []
     try:
-        return _resolved(say, JarSet("graphframes", f"GraphFrames {frames.rev}", (frames,), beside_pyspark=True))
+        return resolved(say, JarSet("graphframes", f"GraphFrames {frames.rev}", (frames,), beside_pyspark=True))
     except _NotFound:
         absent.touch()
         say(f"the registry does not have {frames}: cycles are searched in memory, without GraphFrames")
@@ -123,8 +138,8 @@ def _kafka(version: str) -> JarSet:
     return JarSet(f"kafka-{version}", f"Apache Kafka {version} (about 50 jars, 45 MB)", (core, logging))
 
 
-def _resolved(say: Say, *alternatives: JarSet) -> list[Path]:
-    """The jars of the first of the alternatives, all of one folder, that the registry has."""
+def resolved(say: Say, *alternatives: JarSet) -> list[Path]:
+    """The jars of the first of the alternatives, all of one folder, that the registry has. Raises `JarsMissing`."""
     wanted = alternatives[0]
     folder = home() / "jars" / wanted.folder
     modules = [_ivy_module(alternative) for alternative in alternatives]
@@ -170,9 +185,7 @@ def _resolve(wanted: JarSet, module: str, folder: Path, lock: int, say: Say) -> 
         try:
             _run_ivy(wanted, work, lock, say)
             break
-        except _NotFound:
-            raise
-        except JarsMissing:
+        except _Interrupted:
             if attempt == _ATTEMPTS:
                 raise
     jars = sorted((work / "jars").glob("*.jar"))
@@ -193,10 +206,12 @@ def _run_ivy(wanted: JarSet, work: Path, lock: int, say: Say) -> None:
         java(say),
         "-Xmx512m",
         # Ivy sets no limit of its own, and a connection that a firewall swallows would be waited for without end.
-        "-Dsun.net.client.defaultConnectTimeout=20000",
+        "-Dsun.net.client.defaultConnectTimeout=10000",
         "-Dsun.net.client.defaultReadTimeout=60000",
         "-cp",
-        f"{_pyspark_jars()}/*",
+        # Ivy alone: with PySpark's HTTP client beside it, it would use that one, which heeds neither the limits above
+        # nor Java's own proxy settings.
+        ":".join(map(str, _pyspark_jars().glob("ivy-*.jar"))),
         "org.apache.ivy.Main",
         *(["-settings", os.environ["OFFSETWATCH_IVY_SETTINGS"]] if os.environ.get("OFFSETWATCH_IVY_SETTINGS") else []),
         *("-ivy", work / "ivy.xml", "-cache", work / "cache", "-confs", "default"),
@@ -224,15 +239,15 @@ def _failure(wanted: JarSet, log: Path) -> JarsMissing:
     """What Ivy's log says went wrong, in one sentence that names the artefact."""
     said = log.read_text(errors="replace")
     missing = re.search(r"::\s+([\w.\-]+)#([\w.\-]+);([\w.\-]+): (.+?)\s*$", said, re.MULTILINE)
-    failed = re.search(r"\[FAILED\s*\]\s+([\w.\-]+)#([\w.\-]+);([\w.\-]+)!", said)
-    unreachable = re.search(r"(?:Host \S+ not found|Server access error[^\n]*|[\w.]*(?:Exception)[^\n]*)", said)
+    failed = re.search(r"\[(?:FAILED|NOT FOUND)\s*\]\s+([\w.\-]+)#([\w.\-]+);([\w.\-]+)!(\S+)", said)
+    errors = re.search(r"^:::: ERRORS\s+(.+?)\s*$", said, re.MULTILINE)
     named = missing or failed
     artefact = Artefact(named[1], named[2], named[3]) if named else wanted.artefacts[0]
     for_whom = "" if artefact in wanted.artefacts else f" (needed by {wanted.artefacts[0]})"
-    if unreachable:
-        return JarsMissing(f"cannot fetch {artefact}{for_whom}: {unreachable[0].strip()[:200]}; the log is {log}")
-    why = missing[4] if missing else "the download failed"
-    kind = _NotFound if why == "not found" else JarsMissing
+    described = "not found" if missing or "[NOT FOUND" in said else "the download failed"
+    why = errors[1][:300] if errors else described
+    # Ivy says "not found" too of what it could not ask for, but then it has errors to tell.
+    kind = _NotFound if why == "not found" else _Interrupted if "[SUCCESSFUL" in said else JarsMissing
     return kind(f"cannot fetch {artefact}{for_whom}: {why}; the log is {log}")
 
 

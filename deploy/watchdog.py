@@ -35,6 +35,11 @@ class Watchdog:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def closed(self) -> bool:
+        assert self._process.stdin is not None
+        return self._process.stdin.closed
+
     def guard(self, group: int) -> None:
         """Kill this process group if this process ends without `release`."""
         self._tell(f"+{group}\n")
@@ -50,6 +55,8 @@ class Watchdog:
         self._process.wait()
 
     def _tell(self, line: str) -> None:
+        if self.closed:
+            return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # somebody killed it: then nothing is guarded, and nothing breaks
             self._process.stdin.write(line.encode())

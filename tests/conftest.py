@@ -1,0 +1,46 @@
+"""What every test may ask for: real Kafka clusters, started once a session and only when asked for.
+
+Tests share a cluster and never a topic: each makes topics, groups and transactional ids with names of its own. A test
+that stops or kills brokers starts a cluster for itself.
+
+The session runs in an empty folder, so that whatever is written to the current folder by default is not written into
+the checkout; only the jars and the Java runtime are shared with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.home import home
+from deploy.local_kafka import LocalKafka
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    before, environment = Path.cwd(), os.environ.get("OFFSETWATCH_HOME")
+    os.environ["OFFSETWATCH_HOME"] = str(home())
+    os.chdir(tmp_path_factory.mktemp("current-folder"))
+    yield
+    os.chdir(before)
+    if environment is None:
+        del os.environ["OFFSETWATCH_HOME"]
+    else:
+        os.environ["OFFSETWATCH_HOME"] = environment
+
+
+@pytest.fixture(scope="session")
+def kafka(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """One broker, for all tests of the session."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka"), brokers=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Three brokers, for all tests of the session."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka3"), brokers=3) as cluster:
+        yield cluster
