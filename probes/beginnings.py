@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from probes.calls import bounded
-from probes.errors import ClientError, ClientStuck, translate
+from probes.errors import ClientStuck, translate
 from probes.layout import Partition
 
 ASK_WITHIN = 5.0
@@ -59,14 +58,14 @@ def beginnings(
     *,
     use_committed: bool = True,
 ) -> dict[Partition, int]:
-    """The offset to begin at in each partition; OFFSET_BEGINNING where nothing could be learnt."""
+    """The offset to begin at in each partition; OFFSET_BEGINNING where no leader told the log's start.
+
+    Raises ClientError and ClientStuck where the group's offsets cannot be read: to begin at the start instead would
+    read everything again after each outage."""
     wanted = list(partitions)
     begin = {where: carried[where] for where in wanted if where in carried}
     rest = [where for where in wanted if where not in begin]
-    # Where the group's offsets cannot be read we begin too early, which only reads again.
-    with contextlib.suppress(ClientError):
-        if not use_committed:
-            rest = []
+    if use_committed:
         begin |= {where: at for where, at in committed(consumer, rest, beat).items() if at is not None}
     rest = [where for where in wanted if where not in begin]
     begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")

@@ -5,8 +5,8 @@ commit, read_committed, auto.offset.reset=earliest, no automatic creation of top
 more, an idempotent librdkafka producer can duplicate on a leader change; a second writer with five is run beside the
 first, and says so in its start row).
 
-A user's security settings are merged in and can change nothing else. What is written to the log passes an allow list, so
-that no password, key or token can get there.
+A user's security settings are merged in and can change nothing else. What is written to the log passes an allow list,
+so that no password, key or token can get there.
 """
 
 from __future__ import annotations

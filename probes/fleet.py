@@ -9,10 +9,8 @@ fleet.stop()       # writers first, then readers, the observer last, then the co
 from __future__ import annotations
 
 import logging
-import re
-import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,8 +29,8 @@ from probes.log.recovery import recover
 from probes.observer import Observer
 from probes.probe import Counters, World
 from probes.reader import Reader
+from probes.run import run_id
 from probes.supervisor import Spec, Supervisor
-from probes.tag import MAX_RUN_BYTES
 from probes.topics import ProbeTopics
 from probes.transactions import Transactions
 from probes.writer import Writer
@@ -41,7 +39,6 @@ log = logging.getLogger("offsetwatch.fleet")
 
 UPKEEP_INTERVAL: Final = 30.0
 """Seconds between two looks at the probe topics and brokers, when nobody reports a change."""
-RUN_FILE: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +49,8 @@ class FleetStatus:
     committer: CommitterStatus | None
 
 
-def run_id(config: ProbesConfig, journal_folder: Path) -> str:
-    """The id in the tags of these probes: the configured one, else the one that the journal folder keeps."""
-    if config.run is not None:
-        return config.run
-    kept = journal_folder / RUN_FILE
-    try:
-        journal_folder.mkdir(parents=True, exist_ok=True)
-        if not kept.exists():
-            kept.write_text(secrets.token_hex(6) + "\n")
-        run = kept.read_text().strip()
-    except OSError as refused:
-        raise ProbeError(f"the journal folder {journal_folder} cannot be used: {refused.strerror}") from refused
-    if not re.fullmatch(r"[\w.:-]+", run) or len(run.encode()) > MAX_RUN_BYTES:
-        raise ProbeError(f"{kept} does not hold a run's id")
-    return run
-
-
-def specs(config: ProbesConfig, run: str) -> list[Spec]:
-    """The probes that the configuration asks for, apart from those per broker."""
+def specs(config: ProbesConfig, run: str, brokers: Sequence[Broker]) -> list[Spec]:
+    """The probes that the configuration asks for."""
     base = f"{config.topics.prefix}-{run}"
     made: list[Spec] = []
     for i in range(config.writer.count):
@@ -90,6 +70,8 @@ def specs(config: ProbesConfig, run: str) -> list[Spec]:
             ("group", f"{base}-transactions-{i + 1}"),
         )
         made.append(Spec(f"transactions-{i + 1}", Transactions, options))
+    if config.reader.per_broker:
+        made += [broker_spec(config, run, broker) for broker in brokers]
     groups = sorted({str(value) for spec in made for key, value in spec.options if key == "group"})
     made.append(Spec("observer", Observer, (("groups", tuple(groups)),)))
     return made
@@ -150,9 +132,8 @@ class Fleet:
             self._start_committer(str(self._history))
         else:
             recover(self._folder, self._clock)
-        brokers = self._layout.brokers if self._config.reader.per_broker else ()
-        self._brokers = {broker.id for broker in brokers}
-        wanted = specs(self._config, self._run) + [broker_spec(self._config, self._run, b) for b in brokers]
+        self._brokers = {broker.id for broker in self._layout.brokers}
+        wanted = specs(self._config, self._run, self._layout.brokers)
         if self._config.supervision.host == "processes":
             self._processes = ProcessSupervisor([self._errand(spec) for spec in wanted], self._look_now.set)
             self._processes.start()

@@ -3,7 +3,8 @@
 One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, so that
 a silent broker delays only its own. Where nothing came back there is a row all the same, `info` with the error.
-What the probes' groups have committed is read back in rows of its own, absent where nothing is committed.
+What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
+are written when something changed, and every ten seconds: most groups commit seldom.
 
 It also watches the topics' ids: a topic that was deleted and created again is another log.
 """
@@ -25,6 +26,8 @@ from probes.probe import Probe
 from probes.record import Instant
 from rules.history import Slice
 
+TELL_AGAIN: Final = 10_000_000_000
+"""Nanoseconds after which committed offsets are written again although nothing changed."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
 
 
@@ -41,6 +44,7 @@ class Observer(Probe):
         self._admin: AdminClient | None = None
         self._leaders: dict[Partition, int | None] = {}
         self._due = 0
+        self._told: dict[str, tuple[int, list[tuple[Partition, int | None, str | None]]]] = {}
 
     @property
     def admin(self) -> AdminClient:
@@ -143,24 +147,30 @@ class Observer(Probe):
         self._wait(list(futures.values()))
         answer = _result(futures.get(group))
         completed = self.log.now()
-        rows = []
+        found: list[tuple[Partition, int | None, str | None]]
         if isinstance(answer, str):
             self.counters.errors += 1
             self.counters.last_error = answer
-            rows = [
-                self.log.row(where, "offsets", "info", op, invoked, completed, error=answer, group=group)
-                for where in self._all
-            ]
+            found = [(where, None, answer) for where in self._all]
         else:
-            for tp in answer.topic_partitions:
-                problem = translate(tp.error).code if tp.error is not None else None
-                rows.append(
-                    self.log.row(
-                        (tp.topic, tp.partition), "offsets", "info" if problem else "ok", op, invoked, completed,
-                        error=problem, committed=tp.offset if tp.offset >= 0 else None, group=group,
-                    )
-                )  # fmt: skip
-        self.log.append(rows)
+            found = [
+                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _code(tp.error))
+                for tp in answer.topic_partitions
+            ]
+        told_at, told = self._told.get(group, (0, []))
+        if invoked.mono - told_at < TELL_AGAIN:
+            found_now, found = found, [one for one in found if one not in told]
+        else:
+            found_now, told_at = found, invoked.mono
+        self._told[group] = (told_at, found_now)
+        rows = [
+            self.log.row(
+                where, "offsets", "info" if problem else "ok", op, invoked, completed, error=problem, committed=at,
+                group=group,
+            )
+            for where, at, problem in found
+        ]  # fmt: skip
+        self.log.append(rows) if rows else self.log.idle()
 
     def _wait(self, futures: Sequence[Future[Any]]) -> bool:
         """Until all are done, or the time is over; says meanwhile that we live. Tells whether all are done."""
@@ -184,6 +194,10 @@ class Observer(Probe):
             if waited > self._config.request_timeout + 0.5:
                 return False
         return True
+
+
+def _code(error: Any) -> str | None:
+    return translate(error).code if error is not None else None
 
 
 def _result(future: Future[Any] | None) -> Any:

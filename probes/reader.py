@@ -23,7 +23,7 @@ from probes.beginnings import beginnings, committed
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.errors import ClientError, Crash, classify, translate
 from probes.layout import Partition
-from probes.polls import Problem, positions, sort_out
+from probes.polls import Polled, Problem, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant
 from rules.history import Function, Isolation, Mode, Slice
@@ -161,9 +161,13 @@ class Reader(Probe):
         for where, part in polled.items():
             self.position[where] = after.get(where, part.next)
             self.carried.positions[self.topic_place(where)] = self.position[where]
+            self.saw(where, part)
             self.counters.polled += part.count
             self.counters.irregular += len(part.decoded.irregular)
         return len(messages) - len(more)
+
+    def saw(self, where: Partition, part: Polled) -> None:
+        """For readers that remember; called once the rows are in the journal."""
 
     def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
         rows = []
@@ -175,8 +179,8 @@ class Reader(Probe):
                 code = problem.error.code
                 rows.append(
                     self.log.row(
-                        problem.where, "poll", classify(code, "poll"), self.log.next_op(), invoked, completed, error=code,
-                        isolation=self.isolation, mode=self._mode,
+                        problem.where, "poll", classify(code, "poll"), self.log.next_op(), invoked, completed,
+                        error=code, isolation=self.isolation, mode=self._mode,
                     )
                 )  # fmt: skip
         return rows

@@ -203,10 +203,15 @@ class _Attempt:
 
 
 def _bury(probe: Probe) -> None:
-    """Let go of a crashed probe's clients without closing them; the library's clean-up may take its time."""
+    """Let go of a crashed probe's clients without closing them. The library's clean-up may take its time: it is left
+    to a thread that holds them for longer than anybody else does."""
     grave = [probe]
-    del probe
-    threading.Thread(target=grave.clear, name="grave", daemon=True).start()
+
+    def lower() -> None:
+        time.sleep(1.0)
+        grave.clear()
+
+    threading.Thread(target=lower, name="grave", daemon=True).start()
 
 
 class Supervisor:

@@ -3,8 +3,9 @@
 A probe topic has at least one partition per broker and one whose preferred leader each broker is, replication 3 and
 min.insync.replicas 2 where there are three brokers (less where there are fewer, and that is said), and deletes by
 time. Brokers that are added get a new partition of their own. Nothing is ever reassigned: a monitor that moves
-partitions about disturbs the cluster it watches. Leadership is judged by the *preferred* leader, the first replica:
-while a broker restarts, others lead its partitions, and that is no reason to change anything.
+partitions about disturbs the cluster it watches. Leadership is judged by the *preferred* leader, the first replica, and
+what a topic can promise by its own replicas: while a broker restarts, others lead its partitions and the cluster names
+fewer brokers, and that is no reason to change anything.
 
 Where the cluster does not allow creating or altering, that is said once, and the probes go on with what is there.
 """
@@ -92,28 +93,23 @@ def plan(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Plan:
     brokers = sorted(broker.id for broker in view.brokers)
     if not brokers:
         return Plan((), ("the cluster names no broker",))
-    replication = min(config.replication, len(brokers))
-    settings = _settings(config, replication)
     changes: list[Change] = []
     remarks: list[str] = []
-    if replication < config.replication:
-        remarks.append(
-            f"{len(brokers)} broker(s): probe topics have {replication} replica(s), not {config.replication}"
-        )
     for name in names:
         topic = view.topics.get(name)
         if topic is None:
+            replication = min(config.replication, len(brokers))
             count = max(config.partitions, len(brokers))
-            changes.append(Create(name, _spread(brokers, range(count), replication), settings))
-            continue
-        changes.extend(_grow(name, topic, brokers, replication, config.partitions))
-        if topic.config is not None:
-            differing = {key: value for key, value in settings.items() if topic.config.get(key) != value}
+            changes.append(Create(name, _spread(brokers, range(count), replication), _settings(config, replication)))
+        else:
+            replication = min(config.replication, *(len(replicas) for replicas in topic.replicas))
+            changes.extend(_grow(name, topic, brokers, min(replication, len(brokers)), config.partitions))
+            settings = _settings(config, replication)
+            differing = {key: to for key, to in settings.items() if (topic.config or settings).get(key) != to}
             if differing:
                 changes.append(Alter(name, differing))
-        fewest = min(len(replicas) for replicas in topic.replicas)
-        if fewest < replication:
-            remarks.append(f"topic {name} has a partition with {fewest} replica(s), {replication} were asked for")
+        if replication < config.replication:
+            remarks.append(f"topic {name} has {replication} replica(s), {config.replication} were asked for")
     return Plan(tuple(changes), tuple(remarks))
 
 

@@ -1,7 +1,7 @@
 """The writer: batches of tagged records to a few partitions each, idempotent, acks=all.
 
-One batch is one operation. Its sequence numbers are reserved and the operation is in the journal before its first record
-is handed to the client; the next batch is not begun before every record of the last has been reported, timed out
+One batch is one operation. Its sequence numbers are reserved and the operation is in the journal before its first
+record is handed to the client; the next batch is not begun before every record of the last has been reported, timed out
 or been given up. What a report says about the record decides the row: the acknowledged part of a partition's batch is
 one `ok` row with offsets, what timed out is a row of an `info` operation of its own, and so on.
 

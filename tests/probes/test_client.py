@@ -1,0 +1,82 @@
+"""Client settings: safe, accepted by the library, and never a secret in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from probes.client import (
+    Connection,
+    admin_settings,
+    consumer_settings,
+    loggable,
+    open_admin,
+    open_consumer,
+    open_producer,
+    producer_settings,
+)
+from probes.errors import ClientError, ProbeError
+
+SECRETS = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "user-hush",
+    "sasl.password": "hush",
+    "ssl.key.password": "hush",
+    "ssl.key.pem": "hush",
+    "sasl.oauthbearer.client.secret": "hush",
+}
+CONNECTION = Connection("127.0.0.1:1", SECRETS)
+
+
+def test_the_producer_is_safe():
+    settings = producer_settings(CONNECTION, client="c")
+    assert settings["acks"] == "all"
+    assert settings["enable.idempotence"] == "true"
+    assert settings["max.in.flight.requests.per.connection"] == "1"
+    assert settings["allow.auto.create.topics"] == "false"
+    assert producer_settings(CONNECTION, client="c", in_flight=5)["max.in.flight.requests.per.connection"] == "5"
+
+
+def test_the_consumer_is_safe():
+    settings = consumer_settings(CONNECTION, client="c", group="g")
+    assert settings["enable.auto.commit"] == "false"
+    assert settings["isolation.level"] == "read_committed"
+    assert settings["auto.offset.reset"] == "earliest"
+    assert settings["allow.auto.create.topics"] == "false"
+
+
+def test_a_message_never_outlives_its_transaction():
+    short = producer_settings(CONNECTION, client="c", transactional_id="t", transaction_timeout=1.0)
+    assert (short["transaction.timeout.ms"], short["message.timeout.ms"]) == ("1000", "1000")
+
+
+def test_security_settings_reach_the_client_and_nothing_of_them_the_log():
+    for settings in (
+        producer_settings(CONNECTION, client="c", transactional_id="t", transaction_timeout=60),
+        consumer_settings(CONNECTION, client="c", group="g"),
+        admin_settings(CONNECTION, client="c"),
+    ):
+        assert settings.items() >= SECRETS.items()
+        logged = loggable(settings)
+        assert "hush" not in str(logged)
+        assert logged["security.protocol"] == "SASL_SSL"
+    assert "hush" not in repr(CONNECTION)
+
+
+def test_what_is_no_security_setting_is_refused_by_name():
+    with pytest.raises(ProbeError, match="acks is not a security"):
+        Connection("127.0.0.1:1", {"acks": "0"})
+
+
+def test_the_library_accepts_the_settings():
+    plain = Connection("127.0.0.1:1")
+    ignore = [].append
+    open_producer(producer_settings(plain, client="c"), ignore)
+    open_producer(producer_settings(plain, client="c", transactional_id="t", transaction_timeout=1.0), ignore)
+    open_consumer(consumer_settings(plain, client="c", group="g"), ignore, lambda error, partitions: None).close()
+    open_admin(admin_settings(plain, client="c"))
+
+
+def test_a_refused_setting_is_named():
+    with pytest.raises(ClientError, match=r"sasl\.typo"):
+        open_admin(admin_settings(Connection("127.0.0.1:1", {"sasl.typo": "x"}), client="c"))

@@ -1,0 +1,79 @@
+"""The table of error codes: complete for the installed library, and never more certain than it may be."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from probes.errors import CERTAIN_FAILURES, CODES, CONTEXTS, HARMLESS, classify, name_of, transaction_outcome, translate
+
+LIBRARY = {name: value for name in dir(KafkaError) if isinstance(value := getattr(KafkaError, name), int)}
+IN_DOUBT = (
+    "_MSG_TIMED_OUT _TIMED_OUT _TIMED_OUT_QUEUE _PURGE_QUEUE _PURGE_INFLIGHT _TRANSPORT _FATAL _GAPLESS_GUARANTEE "
+    "REQUEST_TIMED_OUT NOT_LEADER_FOR_PARTITION NOT_ENOUGH_REPLICAS_AFTER_APPEND NETWORK_EXCEPTION INVALID_TXN_STATE "
+    "PRODUCER_FENCED INVALID_PRODUCER_EPOCH OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID KAFKA_STORAGE_ERROR "
+    "TOPIC_AUTHORIZATION_FAILED UNKNOWN"
+)
+
+
+def test_every_code_of_the_library_stands_in_the_table_and_no_other():
+    assert set(LIBRARY) == CODES
+
+
+def test_every_code_has_the_name_that_the_library_prints():
+    for name, code in LIBRARY.items():
+        assert name_of(code) == name
+        assert KafkaError(code).name() == name
+
+
+def test_exceptions_to_info_are_codes_of_the_table():
+    for table in (CERTAIN_FAILURES, HARMLESS):
+        for context, names in table.items():
+            assert context in CONTEXTS
+            assert names <= CODES
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_code_has_a_class_and_no_error_is_ok(context):
+    assert classify(KafkaError.NO_ERROR, context) == "ok"
+    fail_or_info = {classify(code, context) for name, code in LIBRARY.items() if name != "NO_ERROR"}
+    assert fail_or_info <= ({"ok", "info"} if context == "poll" else {"fail", "info"})
+
+
+@pytest.mark.parametrize("context", ["send", "poll", "commit", "init", "other"])
+@pytest.mark.parametrize("name", IN_DOUBT.split())
+def test_what_may_have_happened_is_never_a_failure(context, name):
+    assert classify(LIBRARY[name], context) == "info"
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_codes_that_nobody_knows_are_info(context):
+    assert classify(9999, context) == "info"
+    assert name_of(9999) == "CODE_9999"
+
+
+def test_what_the_client_refused_and_what_is_too_large_failed():
+    assert classify(KafkaError._QUEUE_FULL, "enqueue") == "fail"
+    assert classify(KafkaError.MSG_SIZE_TOO_LARGE, "send") == "fail"
+    assert classify(KafkaError._PARTITION_EOF, "poll") == "ok"
+
+
+@pytest.mark.parametrize(
+    ("commit_invoked", "committed", "aborted", "outcome"),
+    [
+        (True, True, False, "ok"),
+        (True, False, True, "info"),
+        (True, False, False, "info"),
+        (False, False, True, "fail"),
+        (False, False, False, "info"),
+    ],
+)
+def test_a_transaction_whose_commit_was_invoked_never_failed(commit_invoked, committed, aborted, outcome):
+    assert transaction_outcome(commit_invoked=commit_invoked, committed=committed, aborted=aborted) == outcome
+
+
+def test_translation_keeps_code_and_nature():
+    told = translate(KafkaException(KafkaError(KafkaError._FENCED, "gone", fatal=True, txn_requires_abort=True)))
+    assert (told.code, told.fatal, told.abortable, str(told)) == ("_FENCED", True, True, "gone (_FENCED)")
+    assert translate(BufferError("full")).code == "_QUEUE_FULL"
+    assert translate(RuntimeError("odd")).code == "_APPLICATION"

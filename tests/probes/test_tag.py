@@ -1,0 +1,139 @@
+"""The tag: what is written is read back, and whatever is not ours or not whole is told apart."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probes.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
+from rules.history import Irregular, Run
+
+INT63 = st.integers(0, 2**63 - 1)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+TOPIC = "canary-records"
+
+
+def encoder(run: str = "run-a", writer: int = 7, topic: str = TOPIC, partition: int = 3, size: int = 128) -> Encoder:
+    return Encoder(run=run, writer=writer, topic=topic, partition=partition, size=size)
+
+
+def decoded(values: list[bytes | None], first: int = 0) -> tuple[list[Run], list[Irregular]]:
+    offsets = list(range(first, first + len(values)))
+    return decode(values, offsets, topic=TOPIC, partition=3, runs={"run-a", "run-b"})
+
+
+@given(
+    run=NAMES,
+    topic=NAMES,
+    writer=INT63,
+    partition=st.integers(0, 2**31 - 1),
+    first=st.integers(0, 2**62),
+    count=st.integers(1, 20),
+    sent=INT63,
+    txn=st.none() | INT63,
+    room=st.integers(0, 50),
+)
+def test_what_is_encoded_is_read_back(run, topic, writer, partition, first, count, sent, txn, room):
+    size = smallest(run, topic) + room
+    made = Encoder(run=run, writer=writer, topic=topic, partition=partition, size=size)
+    values = made.encode(first, count, sent=sent, txn=txn)
+    assert [len(value) for value in values] == [size] * count
+    expected = [Tag(run, writer, first + i, topic, partition, sent, txn) for i in range(count)]
+    assert [read(value) for value in values] == expected
+    assert sequence_numbers(values).tolist() == list(range(first, first + count))
+    assert decode(values, range(50, 50 + count), topic=topic, partition=partition, runs=[run]) == (
+        [Run(writer, first, 50, count)],
+        [],
+    )
+
+
+def test_a_change_of_any_bit_of_any_byte_is_found():
+    (value,) = encoder(size=120).encode(5, 1, sent=123456, txn=99)
+    for at in range(len(value)):
+        for bit in range(8):
+            broken = value[:at] + bytes([value[at] ^ 1 << bit]) + value[at + 1 :]
+            assert read(broken) is None, (at, bit)
+            assert decoded([broken])[1] == [Irregular(0, 0, "corrupted", crc32c(broken))], (at, bit)
+
+
+@given(st.data())
+def test_what_is_cut_or_made_up_is_corrupted_and_never_raises(data):
+    (value,) = encoder().encode(5, 1, sent=1)
+    junk = data.draw(st.binary(max_size=200) | st.integers(0, len(value) - 1).map(lambda n: value[:n]) | st.none())
+    assert read(junk) is None
+    assert decoded([junk]) == ([], [Irregular(0, 0, "corrupted", crc32c(junk or b""))])
+
+
+def test_a_whole_form_with_lengths_beyond_its_end_is_corrupted():
+    (value,) = encoder().encode(5, 1, sent=1)
+    lying = bytearray(value[:-4])
+    lying[5] = 255
+    lying += crc32c(bytes(lying)).to_bytes(4, "little")
+    assert decoded([bytes(lying)])[1][0].status == "corrupted"
+
+
+def test_a_relocated_record_names_its_intended_place():
+    elsewhere = encoder(partition=4).encode(10, 1, sent=1) + encoder(topic="canary-recorda").encode(11, 1, sent=1)
+    runs, irregular = decoded([*elsewhere], first=40)
+    assert runs == []
+    assert irregular == [
+        Irregular(0, 40, "relocated", crc32c(elsewhere[0]), 7, 10, TOPIC, 4, "run-a"),
+        Irregular(1, 41, "relocated", crc32c(elsewhere[1]), 7, 11, "canary-recorda", 3, "run-a"),
+    ]
+
+
+def test_another_run_is_foreign_and_so_is_another_version():
+    (foreign,) = encoder(run="run-c").encode(1, 1, sent=1)
+    newer = bytearray(foreign[:-4])
+    newer[3] = 2
+    newer += crc32c(bytes(newer)).to_bytes(4, "little")
+    _, irregular = decoded([foreign, bytes(newer)])
+    assert irregular == [
+        Irregular(0, 0, "foreign", crc32c(foreign), 7, 1, TOPIC, 3, "run-c"),
+        Irregular(1, 1, "foreign", crc32c(bytes(newer))),
+    ]
+
+
+def test_an_irregular_record_cuts_a_run_and_known_runs_do_not():
+    a = encoder().encode(0, 4, sent=1)
+    b = encoder(run="run-b", writer=8, size=200).encode(9, 2, sent=1)
+    runs, irregular = decoded([a[0], a[1], b"?", a[2], a[3], *b])
+    assert runs == [Run(7, 0, 0, 2), Run(7, 2, 3, 2), Run(8, 9, 5, 2)]
+    assert [(one.index, one.offset, one.status) for one in irregular] == [(2, 2, "corrupted")]
+
+
+RECORD = st.tuples(st.sampled_from([7, 8]), st.integers(0, 6), st.sampled_from([128, 160]), st.integers(1, 2))
+
+
+@settings(max_examples=300)
+@given(st.lists(RECORD, max_size=25))
+def test_runs_hold_the_same_records_in_the_same_order_and_are_as_long_as_can_be(records):
+    values, offsets, at = [], [], 0
+    for writer, seq, size, step in records:
+        at += step
+        offsets.append(at)
+        values += encoder(writer=writer, size=size).encode(seq, 1, sent=1)
+    runs, irregular = decode(values, offsets, topic=TOPIC, partition=3, runs={"run-a"})
+    unfolded = [(r.writer, r.seq + i, r.offset + i) for r in runs for i in range(r.length)]
+    assert unfolded == [(w, s, o) for (w, s, _, _), o in zip(records, offsets, strict=True)]
+    assert irregular == []
+    for one, two in pairwise(runs):
+        assert (one.writer, one.seq + one.length, one.offset + one.length) != (two.writer, two.seq, two.offset)
+
+
+def test_folding_what_was_sent():
+    seqs, offsets = np.array([3, 1, 2, 7]), np.array([13, 11, 12, 14])
+    assert fold(5, seqs, offsets) == [Run(5, 1, 11, 3), Run(5, 7, 14, 1)]
+    assert fold(5, seqs, None) == [Run(5, 1, None, 3), Run(5, 7, None, 1)]
+    assert fold(5, seqs[:0], None) == []
+
+
+@pytest.mark.parametrize(("size", "run", "told"), [(60, "run-a", "too small"), (500, "r" * 65, "1 to 64 bytes")])
+def test_what_does_not_fit_is_refused(size, run, told):
+    with pytest.raises(ValueError, match=told):
+        encoder(run=run, size=size)

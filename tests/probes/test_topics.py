@@ -1,0 +1,151 @@
+"""What the plan says for each state of the cluster, and what acting on it does to a real one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from deploy.local_kafka import LocalKafka
+from probes.client import Connection, admin_settings, open_admin
+from probes.config import TopicsConfig
+from probes.errors import ProbeError
+from probes.layout import Broker
+from probes.topics import Alter, ClusterView, Create, Grow, Plan, ProbeTopics, TopicView, plan
+
+CONFIG = TopicsConfig(prefix="p", partitions=4)
+SAFE = {"cleanup.policy": "delete", "min.insync.replicas": "2", "retention.ms": "86400000", "retention.bytes": "-1"}
+
+
+def view(brokers: int, *replicas: tuple[int, ...], config: dict[str, str] | None = None) -> ClusterView:
+    topic = TopicView("id", replicas, tuple(r[0] for r in replicas), config if config is not None else SAFE)
+    found = {"t": topic} if replicas else {}
+    return ClusterView("c", tuple(Broker(i, f"h{i}:1") for i in range(1, brokers + 1)), found)
+
+
+def planned(of: ClusterView, config: TopicsConfig = CONFIG) -> Plan:
+    return plan(of, ["t"], config)
+
+
+def test_a_topic_that_is_missing_is_spread_over_all_brokers():
+    assert planned(view(3)) == Plan(
+        (Create("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3)), SAFE),),
+        (),
+    )
+
+
+def test_there_are_never_fewer_partitions_than_brokers_and_each_leads_one():
+    (create,) = planned(view(6)).changes
+    assert isinstance(create, Create)
+    assert {replicas[0] for replicas in create.assignment} == {1, 2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
+def test_fewer_brokers_mean_fewer_replicas_and_that_is_said(brokers, replicas, in_sync):
+    made = planned(view(brokers))
+    (create,) = made.changes
+    assert isinstance(create, Create)
+    assert {len(r) for r in create.assignment} == {replicas}
+    assert create.config["min.insync.replicas"] == in_sync
+    assert len(made.remarks) == (brokers < 3)
+
+
+WHOLE = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3))
+
+
+def test_what_is_as_it_should_be_is_left_alone():
+    assert planned(view(3, *WHOLE)) == Plan((), ())
+
+
+def test_other_leaders_than_the_preferred_ones_are_no_reason_to_change_anything():
+    away = TopicView("id", WHOLE, (2, 2, 2, 2), SAFE)
+    assert planned(ClusterView("c", view(3).brokers, {"t": away})) == Plan((), ())
+    dead = TopicView("id", WHOLE, (2, 2, None, 2), SAFE)
+    assert planned(ClusterView("c", view(3).brokers, {"t": dead})) == Plan((), ())
+
+
+def test_a_broker_that_is_down_is_no_reason_either():
+    two = ClusterView("c", view(3).brokers[:2], view(3, *WHOLE).topics)
+    assert planned(two) == Plan((), ())
+
+
+def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves():
+    assert planned(view(4, *WHOLE)).changes == (Grow("t", 5, ((4, 1, 2),)),)
+
+
+def test_missing_partitions_are_added_without_leaving_a_broker_out():
+    assert planned(view(3, (1, 2, 3))).changes == (Grow("t", 4, ((2, 3, 1), (3, 1, 2), (1, 2, 3))),)
+
+
+def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read():
+    differing = SAFE | {"cleanup.policy": "compact", "other": "x"}
+    assert planned(view(3, *WHOLE, config=differing)).changes == (Alter("t", {"cleanup.policy": "delete"}),)
+    unread = TopicView("id", WHOLE, (1, 2, 3, 1), None)
+    assert planned(ClusterView("c", view(3).brokers, {"t": unread})) == Plan((), ())
+
+
+def test_too_few_replicas_are_said_and_not_changed():
+    made = planned(view(3, (1,), (2,), (3,), (1,), config=SAFE | {"min.insync.replicas": "1"}))
+    assert made == Plan((), ("topic t has 1 replica(s), 3 were asked for",))
+
+
+def probe_topics(kafka: LocalKafka, said: list[str], **config: object) -> ProbeTopics:
+    admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
+    return ProbeTopics(
+        admin, TopicsConfig.model_validate({"prefix": f"t-{uuid.uuid4().hex[:8]}", **config}), said.append
+    )
+
+
+def created(admin: AdminClient, topic: NewTopic) -> str:
+    """The new topic's id, once the cluster tells it."""
+    admin.create_topics([topic])[topic.topic].result()
+    for _ in range(100):
+        try:
+            return str(admin.describe_topics(TopicCollection([topic.topic]))[topic.topic].result().topic_id)
+        except KafkaException:
+            time.sleep(0.1)
+    raise AssertionError(f"{topic.topic} does not appear")
+
+
+@pytest.mark.kafka
+def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: LocalKafka):
+    said: list[str] = []
+    topics = probe_topics(kafka3, said, partitions=3)
+    layout = topics.ensure()
+    found = topics.view(with_config=True)
+    for topic in found.topics.values():
+        assert set(topic.leaders) == {1, 2, 3}
+        assert {len(r) for r in topic.replicas} == {3}
+        assert topic.config is not None
+        assert topic.config["min.insync.replicas"] == "2"
+    assert [topic.partitions for topic in layout.topics] == [3, 3]
+    assert topics.ensure() == layout
+    assert said == []
+
+
+@pytest.mark.kafka
+def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
+    said: list[str] = []
+    topics = probe_topics(kafka, said, partitions=3)
+    name = topics.names[0]
+    admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
+    before = created(admin, NewTopic(name, 1, 1, config={"cleanup.policy": "compact"}))
+    layout = topics.ensure()
+    assert (layout.topics[0].id, layout.topics[0].partitions) == (before, 3)
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    assert admin.describe_configs([resource])[resource].result()["cleanup.policy"].value == "delete"
+    topics.ensure()
+    assert said == [f"topic {one} has 1 replica(s), 3 were asked for" for one in topics.names], "and it was said once"
+
+
+@pytest.mark.kafka
+def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: LocalKafka):
+    topics = probe_topics(kafka, [], manage=False, ready_within=0.5)
+    with pytest.raises(ProbeError, match="there is no probe topic"):
+        topics.ensure()
+    admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
+    created(admin, NewTopic(topics.names[0], 1, 1))
+    assert [topic.partitions for topic in topics.ensure().topics] == [1]
