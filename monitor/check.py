@@ -28,6 +28,8 @@ def run(files: Sequence[Path], json_output: bool = False, strict: bool = False, 
 
     `json_output` prints one JSON object a line and file. `strict` allows nothing. `ww` is for the search of dependency
     cycles: whether it counts write-write edges."""
+    if ww:
+        print("offsetwatch: cycles are not searched for in files yet: --ww changes nothing", file=sys.stderr)
     codes = [_check(Path(path), json_output, strict, ww) for path in files]
     sys.stdout.flush()
     return max(codes, default=0)

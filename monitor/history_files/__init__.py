@@ -7,10 +7,12 @@ A history is a sequence of events, each a map:
 
 `type` is invoke, ok, fail or info; a process has one operation open at a time, and its invocation and completion make
 one operation. `f` is send, poll, txn, assign, subscribe or crash; events of anything else (the nemesis, debugging) are
-passed over. `time` counts nanoseconds. The value of a send, poll or txn is a list of *micro-operations*: `[:send key value]`,
-acknowledged as `[:send key [offset value]]`, and `[:poll]`, completed as `[:poll {key [[offset value] ...]}]`. The value
-of an assign or subscribe is the list of its keys. `:rebalance-log` lists the rebalances during an operation, each a map
-with the `:keys` that it took or gave.
+passed over. `time` counts nanoseconds.
+
+The value of a send, poll or txn is a list of *micro-operations*: `[:send key value]`, acknowledged as
+`[:send key [offset value]]`, and `[:poll]`, completed as `[:poll {key [[offset value] ...]}]`. Offsets may be nil. The
+value of an assign or subscribe is the list of its keys; with `:seek-to-beginning? true` it begins them anew.
+`:rebalance-log` lists the rebalances during an operation, each a map with the `:keys` that it took or gave.
 
 Files hold JSON, one map a line or one array of maps, or EDN, one map after the other or one vector of maps. In JSON the
 names are strings, with or without the keyword's colon.

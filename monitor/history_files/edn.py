@@ -64,7 +64,7 @@ _TOKEN: Final = re.compile(
     | "(?:[^"\\]++|\\.)*+(?:"|\\?\Z)   # string
     | ;[^\n]*
     | \\(?:[^\W_][\w']*|[\s\S]|\Z)   # character
-    | \#_ | \#\{ | \#\# [A-Za-z]* | \# [^\s,"()\[\]{};\\^\#]* | \^
+    | \#_ | \#\{ | \#\#-?[A-Za-z]* | \# [^\s,"()\[\]{};\\^\#]* | \^
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -76,7 +76,7 @@ LONGEST_STRING: Final = 16 * 2**20
 _INT: Final = re.compile(r"([+-]?)(?:(0|[1-9]\d*)N?|0[xX]([0-9a-fA-F]+)|(\d{1,2})[rR]([0-9a-zA-Z]+))")
 _FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 _RATIO: Final = re.compile(r"[+-]?\d+/\d+")
-_SYMBOL: Final = re.compile(r"(?![0-9]|[+-][0-9])[\w.*+!\-?$%&=<>/:#'|]+")
+_SYMBOL: Final = re.compile(r"(?![0-9:]|[+-][0-9])[\w.*+!\-?$%&=<>/:#'|]+")
 _NAMED: Final = {
     "nil": None, "true": True, "false": False,
     "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
@@ -88,7 +88,7 @@ _KEPT_ATOMS: Final = 4096
 
 
 def freeze(form: Any) -> Any:
-    """The form as something hashable that is equal exactly to what is equal in EDN: 1, 1.0 and true are three values."""
+    """The form as something hashable, and equal to exactly what is equal in EDN: 1, 1.0 and true are three values."""
     kind = type(form)
     if kind is list or kind is tuple:
         return ("list", *map(freeze, form))
@@ -162,7 +162,7 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
             elif first == '"':
                 items.append(_string(token, line))
                 line += token.count("\n")
-            elif first == "#" and token not in _NAMED:
+            elif first == "#" and token[1:2] != "#":
                 items.append(_DISCARD if token == "#_" else _Prefix(token, 1))
                 prefixed = True
             elif first == "^":
@@ -208,9 +208,7 @@ def _apply(items: list[Any]) -> list[Any]:
             own += 1
         if own < item.arity:
             done.append(item)
-        elif item is _DISCARD:
-            done.pop()
-        elif item is _META:
+        elif item is _DISCARD or item is _META:
             done.pop()
         elif type(done[-1]) is not dict:
             done.append(Tagged(item.text, freeze(done.pop())))
@@ -268,6 +266,6 @@ def _atom(token: str, line: int, atoms: dict[str, Any]) -> Any:
         return -number if sign == "-" else number
     if _FLOAT.fullmatch(token):
         return float(token.rstrip("M"))
-    if token[0] == "\\" and len(token) > 1 or _RATIO.fullmatch(token) or _SYMBOL.fullmatch(token):
+    if (token[0] == "\\" and len(token) > 1) or _RATIO.fullmatch(token) or _SYMBOL.fullmatch(token):
         return Literal(token)
     raise Malformed(f"{token[:40]!r} is not EDN", line)

@@ -16,7 +16,7 @@ from monitor.history_files.slices import slices
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """`slices` is a table of `rules.history.SLICE_SCHEMA`, sorted by partition; `names` lead back to the file's terms."""
+    """`slices` is a table of `SLICE_SCHEMA`, sorted by partition; `names` lead back from its numbers to the file."""
 
     path: Path
     slices: pa.Table

@@ -57,7 +57,7 @@ class Numbering:
         return self.codes[own]
 
     def numbers(self) -> NDArray[np.int64]:
-        """The number of each code: the name itself where it is an integer in [0, limit), else one above all of those."""
+        """The number of each code: the name itself where it is an integer in [0, limit), else one above those."""
         own = [name if type(name) is int and 0 <= name < self.limit else -1 for name in self.names]
         following = max(own, default=-1) + 1
         numbers = np.array(own, np.int64)

@@ -67,17 +67,42 @@ class Table:
 
 
 @dataclass(slots=True)
+class Records:
+    """Sent and polled records; those of one operation in its order. `op` is the number of the operation, `key` twice
+    the key's code, plus one for a polled record; `offset` is -1 where unknown; `value` is the value itself, or -1 less
+    its place in the table of interned values."""
+
+    op: Ints
+    key: Ints
+    offset: Ints
+    value: Ints
+
+
+@dataclass(slots=True)
+class Rows:
+    """What operations did to partitions without records: `assigned` is 1, 0, or -1 where they changed nothing."""
+
+    op: Ints
+    key: Ints
+    assigned: Ints
+
+
+@dataclass(slots=True)
+class Taken:
+    """Partitions that a rebalance during the operation named."""
+
+    op: Ints
+    key: Ints
+
+
+@dataclass(slots=True)
 class Operations:
-    """Operations in the order of their completions, and what they did.
+    """Operations in the order of their completions, numbered from 0, and what they did.
 
-    Of operation i: `ordinal` (its place in the file), `process` and the record's `key` are codes, `f` and `type` those
-    of `rules.columns`; times are nanoseconds from 0 on. `subscribed`: the process reads by subscription.
-    `rebalanced`: 1 if all of its partitions were rebalanced meanwhile.
-
-    Records: `record_op` is i, `record_key` twice the key's code, plus one for a polled record; `record_offset` is -1
-    where unknown; `record_value` is the value, or -1 - its place in the table of interned values. Records of one
-    operation are in its order. `row_*` are operations on partitions without records: assigned 1, 0, or -1 where it
-    is not told. `taken_*`: partitions that a rebalance named."""
+    `ordinal` is the place in the file of the event that completed it, from 0; `process` and the `key`s are codes, whose
+    final numbers are `processes` and `partitions`; `f` and `type` are codes of `rules.columns`; times are nanoseconds,
+    from 0 on. `subscribed`: 1 if the process reads by subscription. `rebalanced`: 1 if rebalances named no partition,
+    so that they concern all."""
 
     ordinal: Ints
     process: Ints
@@ -87,15 +112,9 @@ class Operations:
     completed: Ints
     subscribed: Ints
     rebalanced: Ints
-    record_op: Ints
-    record_key: Ints
-    record_offset: Ints
-    record_value: Ints
-    row_op: Ints
-    row_key: Ints
-    row_assigned: Ints
-    taken_op: Ints
-    taken_key: Ints
+    records: Records
+    rows: Rows
+    taken: Taken
     errors: dict[int, str]
     partitions: Ints
     processes: Ints
@@ -119,6 +138,7 @@ class Recorder:
         self._touched: defaultdict[int, set[int]] = defaultdict(set)  # partitions, by process
         self._subscribed: set[int] = set()
         self._crashed: dict[int, int] = {}  # the process that a crashed one becomes, or -1 until its id is used again
+        self._lives: dict[int, int] = {}
         self._count = 0
         self._clock: int | None = None
         self._earliest = self._latest = 0
@@ -187,8 +207,9 @@ class Recorder:
     def _next_life(self, own: int, process: Any) -> int:
         following = self._crashed[own]
         if following < 0:
-            life = 2 + sum(1 for code in self._crashed.values() if code >= 0)
-            following = self._crashed[own] = self._processes.code(f"{shown(process)} after crash {life - 1}")
+            life = self._lives.get(own, 1) + 1
+            following = self._crashed[own] = self._processes.code(f"{shown(process)}, life {life}")
+            self._lives[following] = life
         return following
 
     def _abandon(self, own: int, opened: tuple[int, int, int, int, Any], time: int) -> None:
@@ -209,7 +230,7 @@ class Recorder:
             self._crashed[own] = -1
             self._touched.pop(own, None)
             return
-        if f == ASSIGN or f == SUBSCRIBE:
+        if f in (ASSIGN, SUBSCRIBE):
             rewound = event.get("seek-to-beginning?") or event.get(":seek-to-beginning?")
             self._reassign(ordinal, own, f, outcome, invoked, completed, value, bool(rewound))
             return
@@ -319,22 +340,22 @@ class Recorder:
         partitions, processes = self._keys.numbers(), self._processes.numbers()
         indices = np.frombuffer(self._indices, np.int64)
         given = indices >= 0
+        names = Names(
+            keys=dict(zip(partitions.tolist(), map(jsonable, self._keys.names), strict=True)),
+            processes=dict(zip(processes.tolist(), map(jsonable, self._processes.names), strict=True)),
+            interned=self._interned.values,
+            indices=None if np.array_equal(indices[given], np.flatnonzero(given)) else indices,
+        )
         return Operations(
             ordinal, process, f, kind, invoked, np.maximum(invoked, completed), subscribed, rebalanced,
-            *self._records.columns(), *self._rows.columns(), *self._taken.columns(),
-            errors=self._errors, partitions=partitions, processes=processes,
-            names=Names(
-                keys=dict(zip(partitions.tolist(), map(jsonable, self._keys.names), strict=True)),
-                processes=dict(zip(processes.tolist(), map(jsonable, self._processes.names), strict=True)),
-                interned=self._interned.values,
-                indices=None if np.array_equal(indices[given], np.flatnonzero(given)) else indices,
-            ),
+            Records(*self._records.columns()), Rows(*self._rows.columns()), Taken(*self._taken.columns()),
+            self._errors, partitions, processes, names,
         )  # fmt: skip
 
 
 def _unknown(offset: Any) -> int:
     """An offset that is no place in the log: absent, or one of the numbers by which clients say so."""
-    if offset is None or type(offset) is int and offset in (-1, -1001):
+    if offset is None or (type(offset) is int and offset in (-1, -1001)):
         return -1
     raise Malformed(f"{shown(jsonable(offset))} is not an offset")
 

@@ -4,8 +4,9 @@ Rows are sorted by partition, within one by the order of completions. Each proce
 0 on. A process's position is moved only by partitions that it touched, so an assign has rows for those and for the ones
 it names, not for every partition of the file.
 
-Consecutive records of one list that carry consecutive values, at consecutive offsets or all without any, are one run.
-Order is kept: a list of runs, read from left to right, is the order in which the operation sent or polled.
+Consecutive records of one list that carry consecutive values at consecutive offsets are one run; so are sends whose
+offsets are all unknown. A record that was polled without its offset is a run of its own. Order is kept: a list of runs,
+read from left to right, is the order in which the operation sent or polled.
 """
 
 from __future__ import annotations
@@ -25,30 +26,32 @@ _MODES: Final = ("assign", "subscribe")
 
 
 def slices(operations: Operations, name: str) -> pa.Table:
-    """The operations as a table of `SLICE_SCHEMA`. `name` is the history's: its cluster, topic, topic id, run and boot."""
+    """The operations as a table of `SLICE_SCHEMA`. `name` is its cluster, topic, topic id, run and boot."""
     o = operations
     size = max(len(o.ordinal), 1)
     rank = np.argsort(np.argsort(o.partitions, kind="stable"), kind="stable")
-    records = rank[o.record_key >> 1] * size + o.record_op
-    explicit = rank[o.row_key] * size + o.row_op
+    records = rank[o.records.key >> 1] * size + o.records.op
+    explicit = rank[o.rows.key] * size + o.rows.op
     places = np.unique(np.concatenate((records, explicit)))
     op = places % size
     partition = np.sort(o.partitions)[places // size]
     columns = _of_operations(o, op)
     columns["partition"] = pa.array(partition.astype(np.int32))
     columns["slice"] = pa.array(_numbered(places // size, o.process[op]))
-    polled = (o.record_key & 1).astype(bool)
+    polled = (o.records.key & 1).astype(bool)
     for column, mask in (("sent", ~polled), ("polled", polled)):
-        columns[column] = _runs(places, records[mask], o.record_offset[mask], o.record_value[mask])
+        columns[column] = _runs(
+            places, records[mask], o.records.offset[mask], o.records.value[mask], join_unknown=column == "sent"
+        )
     if len(explicit):
         assigned = np.full(len(places), -1, np.int8)
-        assigned[np.searchsorted(places, explicit)] = o.row_assigned
+        assigned[np.searchsorted(places, explicit)] = o.rows.assigned
         columns["assigned"] = pa.array(assigned == 1, mask=assigned < 0)
-    taken = np.isin(places, rank[o.taken_key] * size + o.taken_op) | (o.rebalanced[op] == 1)
+    taken = np.isin(places, rank[o.taken.key] * size + o.taken.op) | (o.rebalanced[op] == 1)
     if taken.any():
         columns["rebalanced"] = pa.array(taken)
     told = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(places), np.int8)), [name]).cast(pa.string())
-    columns |= {field: told for field in ("cluster", "topic_id", "topic", "run", "boot")}
+    columns |= dict.fromkeys(("cluster", "topic_id", "topic", "run", "boot"), told)
     return pa.table([_filled(columns, field, len(places)) for field in SLICE_SCHEMA], schema=SLICE_SCHEMA)
 
 
@@ -98,7 +101,7 @@ def _numbered(place: Ints, process: Ints) -> Ints:
     return numbers
 
 
-def _runs(places: Ints, at: Ints, offset: Ints, value: Ints) -> pa.Array:
+def _runs(places: Ints, at: Ints, offset: Ints, value: Ints, *, join_unknown: bool) -> pa.Array:
     """The list column of records that stand `at` places. Records of one place are in the order of its operation."""
     kind = SLICE_SCHEMA.field("sent").type
     if not len(at):
@@ -108,7 +111,8 @@ def _runs(places: Ints, at: Ints, offset: Ints, value: Ints) -> pa.Array:
     writer = (value < 0).astype(np.int64)
     seq = np.where(value < 0, -1 - value, value)
     follows = (at[1:] == at[:-1]) & (writer[1:] == writer[:-1]) & (seq[1:] == seq[:-1] + 1)
-    follows &= np.where(offset[1:] < 0, offset[:-1] < 0, (offset[:-1] >= 0) & (offset[1:] == offset[:-1] + 1))
+    known = (offset[:-1] >= 0) & (offset[1:] == offset[:-1] + 1)
+    follows &= known | ((offset[1:] < 0) & (offset[:-1] < 0)) if join_unknown else known
     heads = np.flatnonzero(np.concatenate(([True], ~follows)))
     length = np.diff(np.append(heads, len(at)))
     first = offset[heads]

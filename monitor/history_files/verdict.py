@@ -48,7 +48,7 @@ def verdict(findings: Iterable[Finding], names: Names, *, strict: bool = False) 
         known = CATALOGUE.get(finding.anomaly)
         if grade == "allowed":
             group = judged.allowed
-        elif grade == "info" or known is not None and known.kind != "violation":
+        elif grade == "info" or (known is not None and known.kind != "violation"):
             group = judged.conditions
         else:
             group = judged.anomalies

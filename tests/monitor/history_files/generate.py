@@ -1,4 +1,4 @@
-"""A large healthy history, written as JSON lines or EDN: to measure reading and checking it, not to test what they find.
+"""A large healthy history as JSON lines or EDN: to measure how fast it is read and checked, not what is found.
 
     python -m tests.monitor.history_files.generate --transactions 1000000 history.jsonl
     python -m tests.monitor.history_files.generate --transactions 100000 --edn history.edn

@@ -1,0 +1,400 @@
+"""Small histories, each with everything that must be found in it, to the last finding.
+
+They cover the situations that the tests of Jepsen's Kafka workload cover (jepsen-io/jepsen, tests/kafka.clj), one after
+the other, in the notation of `shorthand`, and further twins of them. What is expected of each anomaly is a list of
+evidence, of which the parts that are given here must agree. Anomalies that the catalogue does not have yet are data
+that waits for their rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`anomalies` are violations, `allowed` what the policy lets pass. `open` are names that this case leaves open;
+    `waits` says what the rules do not do yet, so that the case fails."""
+
+    name: str
+    history: str
+    anomalies: Found = field(default_factory=dict)
+    allowed: Found = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+    ww: bool = False
+    waits: str = ""
+
+
+def one(key: Any, value: Any, **more: Any) -> dict[str, Any]:
+    return {"key": key, "value": value, **more}
+
+
+UNPLACED = "a record polled without its offset is taken to stand at -1 inside its operation, and nowhere else"
+
+INFO_CONFLICT = """
+    0 info send >x 1@0 >y 1
+    1 ok send >x 2@0
+"""
+
+ATOMIC = """
+    0 info send >x a >y b@0
+    1 info send >y c
+    3 ok poll <y c@1
+"""
+
+SKIPPING = """
+    0 ok poll <x a@1 b@2
+    1 ok poll <x c@3
+    {first}
+    0 ok poll <x d@4
+    {second}
+    2 ok send >x f@6
+    0 ok poll <x g@7
+    3 info send >x a b c d g
+"""
+SKIP_C = {"key": "x", "process": 0, "offset": 4, "previous_offset": 2, "skipped": [{"value": "c"}]}
+SKIP_F = {"key": "x", "process": 0, "offset": 7, "previous_offset": 4, "skipped": [{"value": "f"}]}
+F_LOST = [one("x", "f", offset=6)]
+
+SIX_SENT = "0 ok send >x 0@0 1@1 2@2 3@3 4@4 5@5\n1 ok txn <x 0@0\n1 fail txn <x 1@1 2@2\n"
+
+BACK = """
+    0 ok send >x a b c d
+    0 ok poll <x a@1 b@2 c@3
+    {between}
+    0 ok poll <x b@2 c@3 d@4
+"""
+WENT_BACK = {"key": "x", "process": 0, "previous_offset": 3, "offset": 2}
+
+SENT_BACK = """
+    0 ok send >x c@3 d@4
+    {between}
+    0 ok send >x a@1 b@2
+"""
+
+CASES: Final = (
+    Case(
+        "an offset with two values, and a value at two offsets",
+        """
+        0 ok txn <x a@0 b@1
+        1 info txn >x c@1 b@3 d@4
+        """,
+        {
+            "inconsistent-offsets": [{"key": "x", "offset": 1, "values": [{"value": "b"}, {"value": "c"}]}],
+            "duplicate": [one("x", "b", offsets=[1, 3])],
+            "lost-write": [one("x", "c", offset=1)],
+        },
+        open=frozenset({"int-poll-skip"}),
+        waits="the last place of a value is looked up by offset, so that c, at the first place of b, is taken for b",
+    ),
+    Case(
+        "two acknowledged sends at one offset",
+        """
+        379 ok send >11 641@537
+        363 ok send >11 645@537
+        """,
+        {"inconsistent-offsets": [{"key": 11, "offset": 537, "values": [{"value": 641}, {"value": 645}]}]},
+    ),
+    Case("an indefinite send may not have happened, so that it conflicts with nothing", INFO_CONFLICT),
+    Case(
+        "an indefinite send of which a value was polled elsewhere did happen",
+        INFO_CONFLICT + "2 ok poll <y 1@5",
+        {"inconsistent-offsets": [{"key": "x", "offset": 0, "values": [{"value": 1}, {"value": 2}]}]},
+    ),
+    Case("a failed send that was polled", "0 fail send >x 2 >y 3\n1 ok poll <x 2@0", {"G1a": [one("x", 2, offset=0)]}),
+    Case("a failed send that an aborted transaction polled", "0 fail send >x 2 >y 3\n1 fail txn <x 2@0"),
+    Case("an indefinite send that was polled", "0 info send >x 2 >y 3\n1 ok poll <x 2@0"),
+    Case(
+        "acknowledged values below the highest one polled",
+        """
+        0 ok send >x a@0
+        0 ok send >x b@1 d@3
+        1 info send >x c
+        0 ok poll <x c@2
+        """,
+        {"lost-write": [one("x", "a", offset=0), one("x", "b", offset=1)]},
+        {"int-send-skip": [{"key": "x"}]},
+    ),
+    Case("acknowledged values above the highest one polled", "0 ok send >x a@0 b@1 c@2\n1 ok poll <x a@0"),
+    Case(
+        "a value that another one overwrote",
+        """
+        0 ok send >x a@0
+        0 ok send >x b@0 c@2
+        0 ok poll <x b@0 c@2
+        """,
+        {
+            "lost-write": [one("x", "a", offset=0)],
+            "inconsistent-offsets": [{"key": "x", "offset": 0}],
+        },
+        open=frozenset({"nonmonotonic-send"}),
+    ),
+    Case("an indefinite transaction of which nothing was polled loses nothing", ATOMIC),
+    Case(
+        "an indefinite transaction of which a value was polled has lost the other",
+        ATOMIC + "2 ok poll <x a@0",
+        {"lost-write": [one("y", "b", offset=0)]},
+    ),
+    Case(
+        "a value polled without its offset is no place to have read to",
+        """
+        0 ok send >x a@0 b@1
+        1 ok poll <x b@
+        """,
+    ),
+    Case(
+        "values whose places nothing tells conclude nothing about order",
+        """
+        0 ok send >x 0 1 2 3 4 5
+        1 ok poll <x 0@0 1@ 2@ 3@3
+        1 ok poll <x 4@ 5@
+        2 ok poll <x 5@ 4@
+        2 ok poll <x 0@0
+        3 ok poll <x 4@ 2@
+        3 ok poll <x 3@3
+        3 ok poll <x 1@ <x 1@ 5@
+        """,
+        waits=UNPLACED,
+    ),
+    Case(
+        "values polled without their offsets, whose places the acknowledgements tell",
+        """
+        0 ok send >x 0@0 1@1 2@2 3@3
+        1 ok poll <x 0@ 1@
+        1 ok poll <x 3@ 2@
+        """,
+        {
+            "poll-skip": [{"key": "x", "process": 1}],
+            "int-nonmonotonic-poll": [{"key": "x", "process": 1}],
+        },
+        waits=UNPLACED,
+    ),
+    Case(
+        "a failed send that was polled without its offset",
+        "0 fail send >x 1 2\n1 ok poll <x 1@ 2@",
+        {"G1a": [one("x", 1), one("x", 2)]},
+        waits=UNPLACED,
+    ),
+    Case(
+        "a transaction that polled what it sent, without any offset",
+        "0 ok txn >x 1 2 3 <x 2@ 3@",
+        {"precommitted-read": [one("x", 2), one("x", 3)]},
+        open=frozenset({"G1c"}),
+        waits=UNPLACED,
+    ),
+    Case(
+        "polls that skip what others have seen, but no holes",
+        SKIPPING.format(first="", second=""),
+        {"poll-skip": [SKIP_C, SKIP_F], "lost-write": F_LOST},
+    ),
+    Case(
+        "a process that gave the partition up skips nothing",
+        SKIPPING.format(first="0 ok subscribe y", second="0 info assign y"),
+        {"lost-write": F_LOST},
+    ),
+    Case(
+        "a failed assignment gives nothing up",
+        SKIPPING.format(first="0 fail assign y", second="0 fail subscribe y"),
+        {"poll-skip": [SKIP_C, SKIP_F], "lost-write": F_LOST},
+    ),
+    Case(
+        "a process that keeps the partition skips; by subscription that is allowed",
+        SKIPPING.format(first="0 ok subscribe x y", second="0 ok assign x y"),
+        {"poll-skip": [SKIP_F], "lost-write": F_LOST},
+        {"poll-skip": [SKIP_C]},
+    ),
+    Case(
+        "aborted and indefinite transactions that rewind",
+        """
+        0 ok send >x 0@0 1@1 2@2
+        1 ok txn <x 0@0
+        1 fail txn <x 1@1 2@2
+        1 info txn <x 1@1 2@2
+        1 ok txn <x 1@1 2@2
+        """,
+    ),
+    Case(
+        "aborted transactions that do not rewind",
+        SIX_SENT + "1 fail txn <x 3@3 4@4\n1 ok txn <x 5@5",
+        {
+            "poll-skip": [
+                {"key": "x", "previous_offset": 0, "offset": 3, "skipped": [{"value": 1}, {"value": 2}]},
+                {"key": "x", "previous_offset": 0, "offset": 5, "skipped": [{"value": v} for v in (1, 2, 3, 4)]},
+            ],
+            "lost-write": [one("x", v) for v in (1, 2, 3, 4)],
+        },
+    ),
+    Case(
+        "an indefinite transaction after an aborted one, without rewinding",
+        SIX_SENT + "1 info txn <x 3@3 4@4",
+        {"poll-skip": [{"key": "x", "previous_offset": 0, "offset": 3, "skipped": [{"value": 1}, {"value": 2}]}]},
+    ),
+    Case("a poll that goes back", BACK.format(between=""), {"nonmonotonic-poll": [WENT_BACK]}),
+    Case("a poll that goes back after the partition was given up", BACK.format(between="0 ok subscribe y")),
+    Case("a poll that goes back after another assignment", BACK.format(between="0 ok assign y")),
+    Case("a poll that goes back after seeking to the beginning", BACK.format(between="0 ok assign x rewind")),
+    Case(
+        "a poll that goes back although the partition was kept",
+        BACK.format(between="0 ok assign x y"),
+        {"nonmonotonic-poll": [WENT_BACK]},
+    ),
+    Case(
+        "a poll that goes back in a subscription that kept the partition",
+        BACK.format(between="0 ok subscribe x y"),
+        {},
+        {"nonmonotonic-poll": [WENT_BACK]},
+    ),
+    Case("a process that starts over after a crash", BACK.format(between="0 info crash")),
+    Case("sends that go back", SENT_BACK.format(between=""), {"nonmonotonic-send": [{"key": "x"}]}),
+    Case(
+        "sends that go back after the partition was given up",
+        SENT_BACK.format(between="0 ok subscribe y"),
+        waits="an assignment that drops the partition does not forget where its sends were",
+    ),
+    Case(
+        "sends that go back after an indefinite assignment",
+        SENT_BACK.format(between="0 info assign y"),
+        waits="an assignment that drops the partition does not forget where its sends were",
+    ),
+    Case(
+        "sends that go back in a subscription that kept the partition",
+        SENT_BACK.format(between="0 ok subscribe x y"),
+        {"nonmonotonic-send": [{"key": "x"}]},
+    ),
+    Case(
+        "sends that go back although the partition was kept",
+        SENT_BACK.format(between="0 ok assign x y"),
+        {"nonmonotonic-send": [{"key": "x"}]},
+    ),
+    Case(
+        "skips within operations",
+        """
+        1 info send >x a b d
+        0 ok poll <x a@1 d@4
+        2 ok poll <x a@1 <x d@4
+        3 ok poll <x b@2
+        """,
+        {"int-poll-skip": [{"key": "x", "process": 0}, {"key": "x", "process": 2}]},
+        {"int-send-skip": []},
+    ),
+    Case(
+        "skips within operations whose partition was rebalanced",
+        """
+        1 info send >x a b d
+        0 ok poll <x a@1 d@4 rebalance x
+        3 ok poll <x b@2
+        """,
+    ),
+    Case(
+        "sends of one operation with another's between them",
+        """
+        0 ok send >x a@1 c
+        1 info send >x b
+        2 ok poll <x b@2 c@3
+        """,
+        {"lost-write": [one("x", "a", offset=1)]},
+        {"int-send-skip": [{"key": "x", "process": 0}]},
+        waits="the place of a send is taken from its acknowledgement alone, not from polls",
+    ),
+    Case(
+        "going back within operations",
+        """
+        0 info send >x a b c
+        1 ok poll <x c@3 a@1
+        2 ok poll <x b@2 c@3 <x c@3
+        """,
+        {"int-nonmonotonic-poll": [{"key": "x", "process": 1}, {"key": "x", "process": 2}]},
+    ),
+    Case(
+        "sends of one operation in the wrong order",
+        """
+        0 ok send >x c@3 a@1
+        0 info send >y d b
+        1 info send >y c
+        0 ok poll <y b@2 c@3 d@4
+        """,
+        {"int-nonmonotonic-send": [{"key": "x", "process": 0}, {"key": "y", "process": 0}]},
+        waits="the place of a send is taken from its acknowledgement alone, not from polls",
+    ),
+    Case(
+        "a value acknowledged at one offset and polled at another",
+        """
+        0 ok send >x a@1
+        1 info send >x b
+        2 ok poll <x b@2 a@3
+        """,
+        {"duplicate": [one("x", "a", offsets=[1, 3])]},
+    ),
+    Case(
+        "many values at the same two offsets",
+        "\n".join(f"0 ok send >x {v}@0\n{v + 1} ok poll <x {v}@1" for v in range(10)),
+        {
+            "duplicate": [one("x", v, offsets=[0, 1]) for v in range(10)],
+            "inconsistent-offsets": [
+                {"key": "x", "offset": offset, "values": [{"value": v} for v in range(10)]} for offset in (0, 1)
+            ],
+            "spurious-zero-offset": [one("x", v, known=1) for v in range(1, 10)],
+        },
+        open=frozenset({"nonmonotonic-send"}),
+    ),
+    Case(
+        "a duplicate that only an aborted poll saw, and a failed send at another offset",
+        """
+        0 ok send >x 0@1
+        0 fail send >x 1@2
+        1 fail poll <x 0@11 1@12
+        """,
+        {"duplicate": [one("x", 0, offsets=[1, 11])]},
+    ),
+    Case("the same offset polled by two processes", "0 ok send >x a@1\n1 ok poll <x a@1\n2 ok poll <x a@1"),
+    Case("everything was polled in the end", "0 ok poll <\n0 ok send >x a@0 b@1\n0 ok poll <x a@0\n0 ok poll <x b@1"),
+    Case(
+        "a transaction that polled what it sent",
+        "0 ok txn >x a@0 <x a@0",
+        {"precommitted-read": [one("x", "a", offset=0, process=0)]},
+        open=frozenset({"G1c"}),
+    ),
+    Case(
+        "a transaction of unknown outcome that polled what it sent",
+        "0 info txn >x a@0 <x a@0",
+        {"precommitted-read": [one("x", "a", offset=0, process=0)]},
+        open=frozenset({"G1c"}),
+    ),
+    Case(
+        "two sends that each key orders otherwise",
+        """
+        only 0 invoke send >x a >y a
+        only 1 invoke send >x b >y b
+        only 0 ok send >x a@0 >y a@1
+        only 1 ok send >x b@1 >y b@0
+        """,
+        {},
+        {"G0": [{}]},
+        ww=True,
+    ),
+    Case(
+        "two transactions that see each other",
+        """
+        only 0 invoke txn >x a <
+        only 1 invoke txn >y b <
+        only 0 ok txn >x a@0 <y b@0
+        only 1 ok txn >y b@0 <x a@0
+        """,
+        {"G1c": [{}]},
+    ),
+    Case(
+        "a transaction that sees another one, and wrote before it",
+        """
+        only 0 invoke txn >x a >y c
+        only 1 invoke txn < >y b
+        only 0 ok txn >x a@0 >y c@2
+        only 1 ok txn <x a@0 >y b@1
+        """,
+        {},
+        {"G1c": [{}]},
+        ww=True,
+    ),
+)

@@ -1,0 +1,349 @@
+"""From a file to slices: every form gives the same table, and the table is what the file says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.history_files.errors import UnreadableHistory
+from monitor.history_files.history import History, read
+from rules.history import SLICE_SCHEMA
+from tests.monitor.history_files.shorthand import Event, edn, events
+
+COLONS = {"type": str, "f": str}
+
+
+def keyword(event: Event, value: Any = None) -> Any:
+    """The event as a program that keeps the colons of keywords writes it into JSON."""
+    return {f":{k}": f":{v}" if k in COLONS else v for k, v in event.items()}
+
+
+FORMS = {
+    "JSON lines": lambda found: "".join(json.dumps(e) + "\n" for e in found),
+    "JSON lines, compact, no last newline": lambda found: "\n".join(
+        json.dumps(e, separators=(",", ":")) for e in found
+    ),
+    "JSON lines with colons": lambda found: "".join(json.dumps(keyword(e)) + "\n\n" for e in found),
+    "JSON array": json.dumps,
+    "JSON array, a map a line": lambda found: "[\n" + ",\n".join(json.dumps(e) for e in found) + "\n]\n",
+    "JSON array, indented": lambda found: json.dumps(found, indent=2),
+    "EDN lines": lambda found: "".join(edn(e) + "\n" for e in found),
+    "EDN vector": lambda found: "[" + "\n ".join(edn(e) for e in found) + "]",
+    "EDN list": lambda found: "(" + " ".join(edn(e) for e in found) + ")\n",
+    "EDN records": lambda found: "".join(f"#jepsen.history.Op{edn(e)}\n" for e in found),
+    "EDN of many lines": lambda found: "\n".join(edn(e).replace(",", "\n") + " ; one event" for e in found),
+}
+
+
+def write(path: Path, found: list[Event], form: str = "JSON lines") -> Path:
+    path.write_text(FORMS[form](found))
+    return path
+
+
+def rows(history: History, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[c] for c in columns) for row in history.slices.select(columns).to_pylist()]
+
+
+def runs(listed: list[dict[str, Any]] | None) -> list[tuple[Any, ...]] | None:
+    return None if listed is None else [(r["writer"], r["seq"], r["offset"], r["length"]) for r in listed]
+
+
+MIXED = """
+    0 ok assign 3 5
+    0 ok send >3 17@0 18@1 >5 17@0                        # event 3
+    1 ok subscribe 3
+    1 ok poll <3 17@0 18@1                                # event 7
+    0 info txn >3 19 >5 18 20@4 <5 17@0 <3 17@0 18@1 5 18@2 19@3 rebalance 5
+    1 fail txn >3 21@9 <
+    2 ok poll <
+    0 invoke send >5 30 31
+"""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_table(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "h"
+    expected = read(write(path, events(MIXED)))
+    history = read(write(path, events(MIXED), form))
+    assert history.slices.schema == SLICE_SCHEMA
+    assert history.slices.equals(expected.slices)
+    assert history.operations == 8
+
+
+def test_the_table_is_what_the_file_says(tmp_path: Path) -> None:
+    history = read(write(tmp_path / "h.jsonl", events(MIXED)))
+    history.slices.validate(full=True)
+    told = [
+        (*row[:-2], runs(row[-2]), runs(row[-1]))
+        for row in rows(
+            history,
+            "partition",
+            "process",
+            "op",
+            "slice",
+            "f",
+            "type",
+            "mode",
+            "assigned",
+            "rebalanced",
+            "sent",
+            "polled",
+        )
+    ]
+    assert told == [
+        (3, 0, 1, 0, "assign", "ok", "assign", True, False, None, None),
+        (3, 0, 3, 1, "send", "ok", "assign", None, False, [(0, 17, 0, 2)], None),
+        (3, 1, 5, 0, "subscribe", "ok", "subscribe", True, False, None, None),
+        (3, 1, 7, 1, "poll", "ok", "subscribe", None, False, None, [(0, 17, 0, 2)]),
+        (3, 0, 9, 2, "txn", "info", "assign", None, False, [(0, 19, None, 1)], [(0, 17, 0, 2)]),
+        (3, 1, 11, 2, "txn", "fail", "subscribe", None, False, [(0, 21, 9, 1)], None),
+        (5, 0, 1, 0, "assign", "ok", "assign", True, False, None, None),
+        (5, 0, 3, 1, "send", "ok", "assign", None, False, [(0, 17, 0, 1)], None),
+        (5, 0, 9, 2, "txn", "info", "assign", None, True, [(0, 18, None, 1), (0, 20, 4, 1)],
+         [(0, 17, 0, 1), (0, 18, 2, 2)]),
+        (5, 0, 14, 3, "send", "info", "assign", None, False, [(0, 30, None, 2)], None),
+    ]  # fmt: skip
+    names = {"cluster", "topic", "topic_id", "run", "boot"}
+    assert {tuple(row) for row in rows(history, *names)} == {("h.jsonl",) * 5}
+    assert rows(history, "txn")[4:6] == [(9,), (11,)]
+    assert [row for row in rows(history, "txn") if row[0] is not None] == [(9,), (11,), (9,)]
+    mono = rows(history, "mono_invoked", "mono_completed", "invoked", "completed")
+    assert mono[1][:2] == (2000, 3000)  # counted in events: taken for microseconds
+    assert [t.microsecond for t in mono[1][2:]] == [2, 3]
+    assert mono[-1][:2] == (14_000, 14_000)
+
+
+@pytest.mark.parametrize("f", ["assign", "subscribe"])
+@pytest.mark.parametrize(
+    ("outcome", "first", "second"),
+    [
+        ("ok", {"x": False, "y": True, "z": False}, {"z": True, "y": False}),
+        ("info", {"x": False, "y": True, "z": False}, {"z": True, "x": False, "y": False}),
+        ("fail", {"y": None}, {"z": True, "x": False}),
+    ],
+)
+def test_an_assignment_tells_the_partitions_that_were_touched(
+    tmp_path: Path, f: str, outcome: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    lines = f"0 ok send >x a@0\n0 ok poll <z b@0\n1 ok send >w c@0\n0 {outcome} {f} y\n0 ok {f} z"
+    history = read(write(tmp_path / "h", events(lines)))
+    told: dict[int, dict[str, Any]] = {7: {}, 9: {}}
+    for partition, op, kind, assigned, mode in rows(history, "partition", "op", "f", "assigned", "mode"):
+        if kind == f:
+            told[op][history.names.keys[partition]] = assigned
+            assert mode == f
+    assert told[7] == first
+    assert told[9] == second
+
+
+def test_seeking_to_the_beginning_gives_up_the_position(tmp_path: Path) -> None:
+    lines = "0 ok poll <x a@0\n0 ok assign x y rewind\n0 ok poll <x a@0\n1 ok assign x rewind"
+    history = read(write(tmp_path / "h", events(lines)))
+    told = rows(history, "partition", "process", "slice", "op", "f", "assigned")
+    assert told == [
+        (0, 0, 0, 1, "poll", None), (0, 0, 1, 3, "assign", False), (0, 0, 2, 3, "assign", True),
+        (0, 0, 3, 5, "poll", None), (0, 1, 0, 7, "assign", True), (1, 0, 0, 3, "assign", True),
+    ]  # fmt: skip
+
+
+def test_a_crashed_process_whose_id_is_used_again_is_another_process(tmp_path: Path) -> None:
+    lines = "0 ok poll <x 1@0\n0 info crash\n" * 2 + "0 ok poll <x 1@0\n0 info txn <x 2@1\n0 ok poll <x 2@1"
+    history = read(write(tmp_path / "h", events(lines)))
+    assert rows(history, "process", "slice") == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]
+    assert history.names.processes == {0: 0, 1: "0, life 2", 2: "0, life 3"}
+
+
+def test_rebalances_that_name_no_partition_concern_all(tmp_path: Path) -> None:
+    lines = "0 ok poll <x 1@0 y 1@0 rebalance y\n0 ok poll <x 2@1 y 2@1 rebalance"
+    history = read(write(tmp_path / "h", events(lines)))
+    assert rows(history, "partition", "op", "rebalanced") == [(0, 1, False), (0, 3, True), (1, 1, True), (1, 3, True)]
+
+
+def test_invocations_without_completion_are_indefinite(tmp_path: Path) -> None:
+    lines = "0 invoke send >x 1\n1 invoke send >x 2\n0 invoke send >x 3\n0 ok send >x 4@0"
+    found = events(lines)
+    found[3:5] = [found[4]]  # the completion belongs to the second invocation
+    history = read(write(tmp_path / "h", found))
+    told = rows(history, "process", "slice", "type", "op", "mono_invoked", "mono_completed")
+    assert told == [
+        (0, 0, "info", 0, 0, 2000), (0, 1, "ok", 3, 2000, 4000), (1, 0, "info", 1, 1000, 4000),
+    ]  # fmt: skip
+
+
+def test_a_completion_without_value_has_that_of_its_invocation(tmp_path: Path) -> None:
+    found = events("0 info send >x 1 2")
+    found[1]["value"] = None
+    [(kind, sent)] = rows(read(write(tmp_path / "h", found)), "type", "sent")
+    assert (kind, runs(sent)) == ("info", [(0, 1, None, 2)])
+
+
+def test_what_concerns_no_client_is_passed_over(tmp_path: Path) -> None:
+    plain = events("0 ok send >3 1@0")
+    other: list[Event] = [
+        {"type": "info", "process": "nemesis", "f": "kill", "value": {"n1": "x"}, "time": 1},
+        {"type": "invoke", "process": 1, "f": "debug-topic-partitions", "value": [3], "time": 1},
+        {"type": "ok", "process": 1, "f": "debug-topic-partitions", "value": {"3": {}}, "time": 1},
+        {"type": "info", "process": ":nemesis", "f": "send", "value": "x", "time": 1},
+    ]
+    history = read(write(tmp_path / "h", [*other[:2], *plain, *other[2:]]))
+    assert rows(history, "process", "op", "slice") == [(0, 3, 0)]
+
+
+def test_values_and_keys_of_any_kind_lead_back(tmp_path: Path) -> None:
+    path = tmp_path / "h.edn"
+    values = [
+        "1",
+        ":a",
+        '"1"',
+        "1.0",
+        "true",
+        "nil",
+        "-5",
+        str(2**40),
+        str(2**70),
+        "{:a [1]}",
+        "[7 #{1 2}]",
+        r"\c",
+        '#inst "x"',
+    ]
+    path.write_text(
+        "".join(
+            f"{{:type :ok, :process :p{i % 2}, :f :send, :value [[:send {k} [{i} {v}]]]}}\n"
+            for i, v in enumerate(values)
+            for k in (":x", '"y"', "7", "[:topic 1]", "-1")
+        )
+    )
+    history = read(path)
+    assert history.names.keys == {7: 7, 8: ":x", 9: "y", 10: [":topic", 1], 11: -1}
+    assert sorted(history.names.processes.values()) == [":p0", ":p1"]
+    for partition in range(7, 12):
+        mine = [runs(sent) for p, sent in rows(history, "partition", "sent") if p == partition]
+        identities = {(run[0], run[1]) for sent in mine for run in sent or ()}
+        assert len(identities) == len(values)
+        assert (0, 1) in identities
+        assert 2**70 in [history.names.value(*identity) for identity in identities]
+
+
+def test_offsets_may_be_absent(tmp_path: Path) -> None:
+    found = events("0 ok send >x 1@0 2 3 5\n1 ok poll <x 1@0 2@1")
+    found[1]["value"][1][2] = [None, 2]
+    found[1]["value"][2][2] = [-1001, 3]
+    found[3]["value"][0][1]["x"][1][0] = None
+    history = read(write(tmp_path / "h", found))
+    told = rows(history, "sent", "polled")
+    assert runs(told[0][0]) == [(0, 1, 0, 1), (0, 2, None, 2), (0, 5, None, 1)]
+    assert runs(told[1][1]) == [(0, 1, 0, 1), (0, 2, None, 1)]
+
+
+def test_order_within_an_operation_is_kept(tmp_path: Path) -> None:
+    history = read(write(tmp_path / "h", events("0 ok txn >x 3@7 2@6 <x 1@5 1@5 <x 9@3 y 1@1 <x 10@4")))
+    [sent, polled] = [runs(column) for column in rows(history, "sent", "polled")[0]]
+    assert sent == [(0, 3, 7, 1), (0, 2, 6, 1)]
+    assert polled == [(0, 1, 5, 1), (0, 1, 5, 1), (0, 9, 3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([None, None, None, None], [(0, 1000), (2000, 3000)]),
+        ([0, 1, 2, 3], [(0, 1000), (2000, 3000)]),
+        ([5_000_000, 6_000_000, 7_500_001, 8_000_000], [(5_000_000, 6_000_000), (7_500_001, 8_000_000)]),
+        ([-2_000_000, 6_000_000, None, 7_000_000], [(0, 8_000_000), (8_000_000, 9_000_000)]),
+        ([10_000_000, 9_000_000, 12_000_000, 12_000_000], [(10_000_000, 10_000_000), (12_000_000, 12_000_000)]),
+    ],
+)
+def test_times(tmp_path: Path, times: list[int | None], expected: list[tuple[int, int]]) -> None:
+    found = events("0 ok send >x 1@0\n0 ok send >x 2@1")
+    for event, time in zip(found, times, strict=True):
+        event["time"] = time
+    assert rows(read(write(tmp_path / "h", found)), "mono_invoked", "mono_completed") == expected
+
+
+def test_evidence_names_operations_by_their_index(tmp_path: Path) -> None:
+    found = events("0 ok send >x 1@0\n0 ok send >x 2@1")
+    assert read(write(tmp_path / "h", found)).names.index(3) == 3
+    for event in found:
+        event["index"] += 100
+    del found[1]["index"]
+    names = read(write(tmp_path / "h", found)).names
+    assert [names.index(op) for op in (1, 3)] == [1, 103]
+
+
+GOOD = '{"type": "ok", "process": 0, "f": "send", "value": [["send", 1, [0, 1]]]}\n'
+BROKEN = [
+    ("", None, "there is no send, poll or txn in it"),
+    ("[]", None, "there is no send, poll or txn in it"),
+    ('{"type": "ok", "process": 0, "f": "assign", "value": [1]}\n', None, "there is no send, poll or txn in it"),
+    (GOOD + GOOD[:40] + "\n" + GOOD, 2, "this is not JSON"),
+    (GOOD + "5\n", 2, "this is not an event of a Kafka workload: 5"),
+    (GOOD + '{"process": 0, "f": "send"}', 2, "the event's type is nil: it must be"),
+    (GOOD + GOOD.replace('"ok"', '"done"'), 2, "the event's type is done: it must be"),
+    (GOOD + GOOD.replace('"ok"', "[1]"), 2, "this is not an event"),
+    (GOOD + GOOD.replace('"process": 0', '"process": null'), 2, "the event has no process"),
+    (GOOD + GOOD.replace('"process": 0', '"process": 1.5'), 2, "1.5 cannot name a key or a process"),
+    (GOOD + GOOD.replace('"f"', '"time": 1.5, "f"'), 2, "the event's time is 1.5: it must be"),
+    (GOOD + GOOD.replace('"send", 1,', '"sned", 1,'), 2, "['sned', 1, [0, 1]] is neither [send, key, value]"),
+    (GOOD + GOOD.replace("[0, 1]", "[0, 1, 2]"), 2, "is neither"),
+    (GOOD + GOOD.replace("[0, 1]", "[-7, 1]"), 2, "-7 is not an offset"),
+    (GOOD + GOOD.replace("[0, 1]", "[1.0, 1]"), 2, "1.0 is not an offset"),
+    (GOOD + GOOD.replace("[0, 1]", '["0", 1]'), 2, "0 is not an offset"),
+    (GOOD + GOOD.replace('["send", 1, [0, 1]]', '["poll", [[0, 1]]]'), 2, "is neither"),
+    (GOOD + GOOD.replace('["send", 1, [0, 1]]', '["poll", {"1": [0, 1]}]'), 2, "is neither"),
+    (GOOD + GOOD.replace('[["send", 1, [0, 1]]]', '"x"'), 2, "is neither"),
+    (GOOD + GOOD.replace('[["send", 1, [0, 1]]]', "7"), 2, "this is not an event"),
+    (GOOD + '{"type": "ok", "process": 0, "f": "assign", "value": 3}', 2, "3 is not the list of keys"),
+    ('{"type": "invoke", "process": 0, "f": "poll", "value": [["poll"]]}\n' + GOOD, 2,
+     "completes a send, and had invoked"),
+    ('{"type": "invoke", "process": 0, "f": "poll", "value": [["pull"]]}\n\n' + GOOD.replace(": 0", ": 1"), 1,
+     "is neither"),
+    ("[" + GOOD + "," + GOOD.replace('"ok"', '"done"') + "]", 2, "the event's type is done"),
+    ("[\n" + GOOD + GOOD + "]", 3, "one comma stands between"),
+    ("[\n" + GOOD + ",\n]", 4, "this is not JSON"),
+    ("[\n" + GOOD + ",\n" + GOOD, 5, "this is not JSON"),
+    ("[\n" + GOOD + "]\n" + GOOD, 3, "follows the array"),
+    ("{:type :ok\n :process 0 :f :send :value [[:send 1 1]]}\n{:type :ok,\n:f 1]", 4,
+     "unexpected ]: the { of line 3 is open"),
+    ("{:type :ok :process 0 :f :send :value [[:send 1 1]]}\n\n{:type :ok, :process 0 :f :poll,\n:value [[:poll 1]]}", 3,
+     "is neither"),
+    ("hello\nworld\n", 1, "this is not an event of a Kafka workload: hello"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), BROKEN)
+def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str, line: int | None, reason: str) -> None:
+    path = tmp_path / "h"
+    path.write_text(text)
+    with pytest.raises(UnreadableHistory) as error:
+        read(path)
+    assert reason in error.value.reason
+    assert error.value.line == line
+    sentence = str(error.value)
+    assert sentence.startswith(f"{path}: " if line is None else f"{path}, line {line}: ")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("prefix", [b"", b"[", b"{:a 1}"])
+def test_text_in_another_encoding(tmp_path: Path, prefix: bytes) -> None:
+    path = tmp_path / "h"
+    path.write_bytes(prefix + b'{"type": "ok",\n"f": "\xff"}\n')
+    with pytest.raises(UnreadableHistory) as error:
+        read(path)
+    assert error.value.line == (1 if not prefix else 2)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableHistory, match="No such file"):
+        read(tmp_path / "none")
+    with pytest.raises(UnreadableHistory, match="Is a directory"):
+        read(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_matter(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    for form in FORMS:
+        write(path, events(MIXED), form)
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert read(path).operations == 8
