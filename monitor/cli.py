@@ -265,10 +265,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _refuse(error)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read us (head, a pager) has seen enough; Python must not complain when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as error:
         if _Asked.debug or not isinstance(error, known_errors()):
             raise

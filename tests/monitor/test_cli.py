@@ -1,0 +1,132 @@
+"""The command line: exit codes, one line for each error, and a quick start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from monitor.cli import main
+from monitor.versions import installed
+from tests.monitor.commands import COMMAND, environment, offsetwatch
+
+CASES = [
+    (["--version"], 0, f"offsetwatch {installed('offsetwatch')}"),
+    (["--help"], 0, "Commands"),
+    (["findings", "--help"], 0, "--severity"),
+    (["nonsense"], 2, "offsetwatch: No such command 'nonsense' (offsetwatch --help)"),
+    (["findings", "--nonsense"], 2, "offsetwatch: No such option: --nonsense"),
+    (["findings", "--kind", "x"], 2, "Invalid value for '--kind': 'x' is not one of"),
+    (["findings", "--anomaly", "x"], 2, "offsetwatch: --anomaly: there is no anomaly x; known are duplicate,"),
+    (["findings", "--data", "nowhere"], 2, "offsetwatch: there are no tables in nowhere/tables"),
+    (["findings", "--config", "missing.toml"], 2, "offsetwatch: missing.toml: cannot be read: No such file"),
+    (["check"], 2, "offsetwatch: Missing argument 'files'"),
+    (["check", "missing.edn"], 2, "missing.edn"),
+    (["kafka", "up", "--brokers", "9"], 2, "Invalid value for '--brokers'"),
+    (
+        ["probe", "run", "--config", "bad.toml"],
+        2,
+        "offsetwatch: bad.toml: probes.writr: unknown key; did you mean writer?",
+    ),
+    (["monitor", "--config", "bad.toml"], 2, "offsetwatch: bad.toml: probes.writr: unknown key; did you mean writer?"),
+    (["demo", "--seconds", "soon"], 2, "Invalid value for '--seconds'"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "bad.toml").write_text("[probes]\nwritr = 1\n")
+    return tmp_path
+
+
+def called(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """The command in this process: exit code, stdout, stderr."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), CASES, ids=[" ".join(arguments) for arguments, *_ in CASES])
+def test_exit_codes(
+    folder: Path,
+    arguments: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    returned, out, err = called(arguments, capsys)
+    assert returned == code
+    shown, other = (out, err) if code == 0 else (err, out)
+    assert said in shown
+    assert other == ""
+    assert code == 0 or len(shown.splitlines()) == 1, shown
+
+
+@pytest.mark.parametrize("command", ["probe run", "probe drain", "monitor --probes"])
+def test_a_cluster_that_does_not_answer_is_named(folder: Path, command: str) -> None:
+    changed = {"OFFSETWATCH_CLUSTER__BOOTSTRAP": "127.0.0.1:1", "OFFSETWATCH_CLUSTER__REACHABLE_WITHIN": "0.5"}
+    done = offsetwatch(*command.split(), cwd=folder, **changed)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "offsetwatch: OFFSETWATCH_CLUSTER__BOOTSTRAP: cluster.bootstrap: no broker answers at 127.0.0.1:1"
+    )
+
+
+def test_debug_shows_where_an_error_comes_from(folder: Path) -> None:
+    for arguments in (["--debug", "findings", "--data", "nowhere"], ["findings", "--data", "nowhere", "--debug"]):
+        done = offsetwatch(*arguments, cwd=folder)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr and "there are no tables in nowhere" in done.stderr
+
+
+def test_help_and_check_start_quickly(folder: Path) -> None:
+    """The best of three, in CPU time: the machine may be busy with other tests."""
+    (folder / "h.jsonl").write_text(
+        "\n".join(
+            json.dumps(event)
+            for event in (
+                {"type": "invoke", "process": 0, "f": "send", "value": [["send", "x", 1]], "time": 1, "index": 0},
+                {"type": "ok", "process": 0, "f": "send", "value": [["send", "x", [0, 1]]], "time": 2, "index": 1},
+            )
+        )
+    )
+
+    def cost(*arguments: str) -> float:
+        before = os.times()
+        done = subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment(), capture_output=True, check=False)
+        after = os.times()
+        assert done.returncode in (0, 1), done.stderr
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(cost("--help") for _ in range(3)) < 0.5
+    assert min(cost("check", "h.jsonl") for _ in range(3)) < 1.0
+
+
+def test_help_does_not_load_what_only_commands_need() -> None:
+    heavy = {"pyspark", "pandas", "pyarrow", "confluent_kafka", "deltalake", "prometheus_client", "rich.table"}
+    done = subprocess.run(
+        [COMMAND[0], "-c", f"import sys, monitor.cli; print({heavy} & set(sys.modules))"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+    piped = subprocess.Popen(
+        [*COMMAND, "--version"], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert piped.stdout is not None and piped.stderr is not None
+    piped.stdout.close()
+    piped.wait(timeout=30)
+    assert b"Traceback" not in piped.stderr.read()
+    piped.stderr.close()
