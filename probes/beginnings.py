@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from probes.calls import bounded
-from probes.errors import ClientStuck, translate
+from probes.errors import ClientError, ClientStuck, translate
 from probes.layout import Partition
 
 ASK_WITHIN = 5.0
 """Seconds that the cluster is given to answer where something begins."""
+COORDINATOR_WITHIN = 10.0
+"""Seconds that a group's coordinator is given to become ready."""
 
 
 def committed(
@@ -49,6 +52,21 @@ def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: floa
     return starts
 
 
+def _committed_at_last(
+    consumer: Consumer, partitions: list[Partition], beat: Callable[[], None]
+) -> dict[Partition, int | None]:
+    """`committed`, asked again for a while: a coordinator that has just moved or is loading refuses at first."""
+    limit = time.monotonic() + COORDINATOR_WITHIN
+    while True:
+        try:
+            return committed(consumer, partitions, beat)
+        except ClientError as error:
+            if error.fatal or time.monotonic() >= limit:
+                raise
+        time.sleep(0.2)
+        beat()
+
+
 def beginnings(
     consumer: Consumer,
     admin: AdminClient,
@@ -66,7 +84,7 @@ def beginnings(
     begin = {where: carried[where] for where in wanted if where in carried}
     rest = [where for where in wanted if where not in begin]
     if use_committed:
-        begin |= {where: at for where, at in committed(consumer, rest, beat).items() if at is not None}
+        begin |= {where: at for where, at in _committed_at_last(consumer, rest, beat).items() if at is not None}
     rest = [where for where in wanted if where not in begin]
     begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")
     return {where: begin.get(where, OFFSET_BEGINNING) for where in wanted}

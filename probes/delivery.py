@@ -21,6 +21,7 @@ from rules.history import Outcome, Run
 
 POLL: Final = 0.1
 """Seconds that one poll for delivery reports waits."""
+POLLS_AFTER_FATAL: Final = 10
 
 
 @dataclass(slots=True)
@@ -86,11 +87,19 @@ def hand_over(
 
 
 def collect(producer: Producer, batch: Batch, *, polls: int, beat: Callable[[], None]) -> None:
-    """Poll until every report is there, at most `polls` times a tenth of a second."""
-    for _ in range(polls):
-        if batch.complete:
-            return
-        producer.poll(POLL)
+    """Poll until every report is there, at most `polls` times a tenth of a second.
+
+    A fatal error of the client comes as an exception out of any poll: it is kept in the batch, and the reports that are
+    still to come get a moment."""
+    left = polls
+    while left > 0 and not batch.complete:
+        left -= 1
+        try:
+            producer.poll(POLL)
+        except Exception as error:
+            if batch.fatal is None:
+                left = min(left, POLLS_AFTER_FATAL)
+            batch.fatal = batch.fatal or translate(error)
         beat()
 
 

@@ -203,6 +203,8 @@ class Reader(Probe):
         self.consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in partitions])
         self.assigned = set(partitions)
         self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
+        # Where it merely begins is not committed: a group that committed nothing has no offset, which is not 0.
+        self._committed = dict(self.position)
         self.log.append(self._assignment_rows("assign", invoked))
 
     def _known_positions(self, partitions: Sequence[Partition]) -> dict[Partition, int]:

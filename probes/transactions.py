@@ -104,6 +104,7 @@ class Transactions(Probe):
         self._encoders: dict[Partition, Encoder] = {}
         self.position: dict[Partition, int] = {}
         self._due = 0
+        self._unusable = False
 
     @property
     def transactional_id(self) -> str | None:
@@ -188,7 +189,8 @@ class Transactions(Probe):
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
-        if self._producer is not None:
+        # A producer that is unusable cannot end its transaction; closing it would only try to.
+        if self._producer is not None and not self._unusable:
             self._producer.close()
 
     def _init(self) -> None:
@@ -222,6 +224,7 @@ class Transactions(Probe):
                 self.position[where] = self.carried.positions[self.topic_place(where)] = at
             return
         if course.error is not None and not course.aborted:
+            self._unusable = True
             raise course.error
         self._go_back(course)
 

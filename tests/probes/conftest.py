@@ -98,8 +98,9 @@ class Stage:
 
     def end(self) -> None:
         for probe in self.probes:
-            probe.close()
-            probe.log.end("ok")
+            if not probe.log.ended:
+                probe.close()
+                probe.log.end("ok")
 
 
 def witness(probe: Probe) -> Witness:

@@ -1,0 +1,248 @@
+"""The supervisor, with probes that misbehave in every way a client can: no cluster is needed to see what it does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from probes.client import Connection
+from probes.clock import SystemClock
+from probes.config import ProbesConfig
+from probes.errors import ClientError, Crash
+from probes.layout import Layout, Topic
+from probes.log.frames import frames
+from probes.log.progress import decode
+from probes.log.rows import AT
+from probes.log.segments import is_held, life_folders, segments
+from probes.probe import Probe, World
+from probes.supervisor import Keeper, Spec, Supervisor
+
+LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
+SLOW = 30.0
+
+
+class Scripted(Probe):
+    """Does what its script says, and notes what happened. `script` is by life: 1, 2, ..."""
+
+    kind: ClassVar[str] = "reader"
+
+    def __init__(self, *args: Any, diary: Diary, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.diary = diary
+        self.life_number = self.counters.lives
+
+    def settings(self) -> Mapping[str, str]:
+        return {"client.id": self.name, "sasl.password": "hush"}
+
+    def _do(self, what: str) -> None:
+        self.diary.note(self.name, self.life_number, what)
+        self.diary.script.get((self.life_number, what), lambda: None)()
+
+    def open(self) -> None:
+        self._do("open")
+
+    def turn(self) -> None:
+        self._do("turn")
+        self.pause(0.02)
+
+    def finish(self) -> None:
+        self._do("finish")
+
+    def close(self) -> None:
+        self._do("close")
+
+
+class Sender(Scripted):
+    kind: ClassVar[str] = "writer"
+
+
+class Watcher(Scripted):
+    kind: ClassVar[str] = "observer"
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.script: dict[tuple[int, str], Callable[[], None]] = {}
+        self.notes: list[tuple[str, int, str]] = []
+        self._lock = threading.Lock()
+
+    def note(self, name: str, life: int, what: str) -> None:
+        with self._lock:
+            if self.notes[-1:] != [(name, life, what)]:
+                self.notes.append((name, life, what))
+
+    def did(self, life: int, what: str) -> bool:
+        return any(note[1:] == (life, what) for note in self.notes)
+
+    def of(self, what: str) -> list[str]:
+        return [name for name, _, did in self.notes if did == what]
+
+
+class Running:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.diary, self.layout = folder, Diary(), LAYOUT
+        self.supervisor: Supervisor | None = None
+
+    def start(self, *kinds: type[Scripted], **supervision: Any) -> None:
+        config = ProbesConfig.model_validate(
+            {"supervision": {"backoff": 0.05, "close_within": 0.5, "stuck_after": 60, **supervision}}
+        )
+        world = World(config, Connection("x:1"), SystemClock(), "run-a", frozenset({"run-a"}), lambda: self.layout)
+        specs = [Spec(kind.__name__.lower(), kind, (("diary", self.diary),)) for kind in kinds or (Scripted,)]
+        self.supervisor = Supervisor(specs, world, self.folder)
+        self.supervisor.start()
+
+    def until(self, life: int, what: str) -> None:
+        end = time.monotonic() + 10
+        while not self.diary.did(life, what):
+            assert time.monotonic() < end, self.diary.notes
+            time.sleep(0.01)
+
+    def stop(self) -> float:
+        assert self.supervisor is not None
+        begun = time.monotonic()
+        self.supervisor.stop()
+        return time.monotonic() - begun
+
+    def endings(self) -> list[tuple[str, str | None]]:
+        """How each life's log ends: (type, error) of its close rows; every life must have one for each partition."""
+        found = []
+        for folder in sorted(life_folders(self.folder), key=lambda path: path.stat().st_ctime):
+            data = b"".join(path.read_bytes() for _, path in segments(folder))
+            messages = [decode(one.payload) for one in frames(data)[0]]
+            rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
+            closes = {(row[AT["type"]], row[AT["error"]]) for row in rows if row[AT["f"]] == "close"}
+            assert len([row for row in rows if row[AT["f"]] == "close"]) == 2
+            assert messages[-1][0] == "closed"
+            assert not is_held(folder)
+            found.extend(closes)
+        return found
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    one = Running(tmp_path / "journal")
+    yield one
+    one.stop()
+
+
+def fail(error: Exception) -> Callable[[], None]:
+    def run() -> None:
+        raise error
+
+    return run
+
+
+def test_a_quiet_life_opens_turns_finishes_and_closes(running):
+    running.start()
+    running.until(1, "turn")
+    running.stop()
+    assert [what for _, _, what in running.diary.notes] == ["open", "turn", "finish", "close"]
+    assert running.endings() == [("ok", None)]
+    assert running.supervisor.status()[0].state == "stopped"
+
+
+@pytest.mark.parametrize("where", ["open", "turn"])
+def test_a_failed_client_is_closed_and_opened_anew_as_a_new_life(running, where):
+    running.diary.script = {(1, where): fail(ClientError("_TRANSPORT", "gone"))}
+    running.start()
+    running.until(2, "turn")
+    assert running.diary.did(1, "close")
+    running.stop()
+    assert sorted(running.endings(), key=str) == [("info", "_TRANSPORT"), ("ok", None)]
+    counters = running.supervisor.status()[0]
+    assert (counters.lives, counters.errors, counters.last_error) == (2, 1, "gone (_TRANSPORT)")
+
+
+def test_even_an_error_of_our_own_does_not_end_a_probe(running):
+    running.diary.script = {(1, "turn"): fail(ZeroDivisionError("a mistake"))}
+    running.start()
+    running.until(2, "turn")
+
+
+def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running):
+    running.start(backoff=1.0, backoff_limit=8.0)
+    keeper: Keeper = running.supervisor.keepers[0]
+    for failures, least, most in [(0, 0, 0), (1, 0.5, 1.5), (2, 1, 3), (3, 2, 6), (4, 4, 12), (30, 4, 12)]:
+        waits = [keeper._wait_after(failures) for _ in range(50)]
+        assert least <= min(waits) <= max(waits) <= most
+        assert failures == 0 or len(set(waits)) > 1, "with jitter"
+
+
+def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
+    running.diary.script = {(1, "turn"): fail(Crash("on purpose"))}
+    running.start(backoff=SLOW)
+    running.until(2, "turn")
+    running.stop()
+    assert not running.diary.did(1, "close")
+    assert sorted(running.endings(), key=str) == [("info", "_CRASHED"), ("ok", None)]
+
+
+@pytest.mark.parametrize("where", ["open", "turn"])
+def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running, where):
+    wedge = threading.Event()
+    running.diary.script = {(1, where): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    running.start(stuck_after=0.5)
+    running.until(2, "turn")
+    running.stop()
+    assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)]
+    wedge.set()
+    time.sleep(0.2)
+    assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)], "the old life writes no more"
+    assert not running.diary.did(1, "close")
+
+
+def test_closing_that_does_not_return_is_left_behind(running):
+    running.diary.script = {(1, "close"): lambda: time.sleep(SLOW)}
+    running.start()
+    running.until(1, "turn")
+    assert running.stop() < 5
+    assert running.endings() == [("info", "_STUCK_CLOSE")]
+
+
+def test_writers_stop_first_then_readers_and_the_observer_last(running):
+    for what in ("finish", "close"):
+        running.diary.script[1, what] = lambda: time.sleep(0.1)
+    running.start(Watcher, Scripted, Sender)
+    running.until(1, "turn")
+    time.sleep(0.1)
+    running.stop()
+    assert running.diary.of("close") == ["sender", "scripted", "watcher"]
+    last_turn = max(i for i, (_, _, what) in enumerate(running.diary.notes) if what == "turn")
+    assert running.diary.notes.index(("sender", 1, "close")) < last_turn
+
+
+def test_other_places_mean_a_new_life(running):
+    running.start()
+    running.until(1, "turn")
+    running.layout = Layout("cluster", (Topic("t", "id-2", 2),))
+    running.until(2, "turn")
+    running.stop()
+    assert running.endings() == [("ok", None), ("ok", None)]
+
+
+def test_an_unusable_journal_folder_is_said_and_tried_again(running):
+    running.folder.write_text("a file")
+    running.start()
+    end = time.monotonic() + 5
+    while not running.supervisor.status()[0].errors and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "cannot begin a journal" in running.supervisor.status()[0].last_error
+    running.folder.unlink()
+    end = time.monotonic() + 5
+    while "running" not in running.supervisor.status()[0].state and time.monotonic() < end:
+        time.sleep(0.02)
+    assert running.supervisor.status()[0].state == "running"
+
+
+def test_no_secret_gets_into_the_journal(running):
+    running.start()
+    running.until(1, "turn")
+    running.stop()
+    for path in running.folder.rglob("*"):
+        assert path.is_dir() or b"hush" not in path.read_bytes()

@@ -1,0 +1,179 @@
+"""Transactions on a real broker: outcomes, going back, and lives that follow each other."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.errors import ClientError, Crash
+from probes.observer import Observer
+from probes.reader import Reader
+from probes.transactions import Outline, Transactions, outline
+from rules.history import Slice
+from tests.probes.conftest import Stage, witness
+from tests.probes.test_reader import polls, until
+
+PLACES = [("t", p) for p in range(5)]
+
+
+@given(st.integers(1, 10), st.integers(1, 5), st.floats(0, 1), st.integers())
+def test_an_outline_sends_something_and_stays_within_its_bounds(records, partitions, share, seed):
+    made = outline(PLACES, records=records, partitions=partitions, abort_share=share, rng=random.Random(seed))
+    counts = [count for batch in made.sends for count in batch.values()]
+    assert 1 <= sum(counts) <= max(records, partitions)
+    assert min(counts) >= 1
+    assert len({where for batch in made.sends for where in batch}) <= partitions
+
+
+def test_the_share_of_aborts_is_kept():
+    rng = random.Random(4)
+    aborts = [outline(PLACES, records=3, partitions=2, abort_share=0.25, rng=rng).intent for _ in range(2000)]
+    assert 0.2 < aborts.count("abort") / 2000 < 0.3
+
+
+def put(one: Stage, name: str, *, stable: bool = True, timeout: float = 10.0) -> Transactions:
+    return one.put(Transactions, name, timeout=timeout, stable=stable, group=f"{one.prefix}-{name}")
+
+
+def transact(probe: Transactions, intent: str = "commit", crash_at: str | None = None) -> list[Slice]:
+    """One transaction over all partitions; its rows."""
+    before = len(witness(probe).of("txn"))
+    half = dict.fromkeys(probe._targets, 2)
+    probe._transact(Outline((half, half), intent), crash_at=crash_at)  # type: ignore[arg-type]
+    return witness(probe).of("txn")[before:]
+
+
+def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
+    one = stage()
+    probe = put(one, "a")
+    rows = transact(probe)
+    targets = [(one.config.topics.transactions, p) for p in range(3)]
+    assert [(row.topic, row.partition) for row in rows] == targets
+    assert {row.type for row in rows} == {"ok"}
+    assert len({(row.op, row.txn, row.txn_intent) for row in rows}) == 1
+    assert all(row.txn_partitions == targets for row in rows)
+    assert all(sum(run.length for run in row.sent) == 4 for row in rows)
+    assert all(run.offset is not None for row in rows for run in row.sent)
+    assert {row.transactional_id for row in rows} == {probe.transactional_id}
+    assert [row.f for row in witness(probe).rows[:13:6]] == ["start", "init", "assign"]
+    assert {(row.assigned, row.topic) for row in witness(probe).of("assign")} == {
+        (True, one.config.topics.transactions),
+        (False, one.config.topics.records),
+    }
+
+
+def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transaction(stage):
+    one = stage()
+    other, probe = put(one, "other"), put(one, "probe")
+    transact(other)
+    rows: list[Slice] = []
+    until(
+        lambda: (
+            rows.extend(transact(probe))
+            or sum(r.length for row in rows for r in row.polled if r.writer == other.writer) == 12
+        )
+    )
+    assert not [run for row in rows for run in row.polled if run.writer == probe.writer and row.txn is None]
+    last = {row.partition: row.position_after for row in rows if row.polled}
+    assert {row.partition: row.committed for row in rows if row.committed is not None} == last
+    group = f"{one.prefix}-probe"
+    answer = one.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    assert {tp.partition: tp.offset for tp in answer.topic_partitions} == last
+
+
+def test_no_transaction_polls_what_it_sends_itself(stage):
+    one = stage()
+    probe = put(one, "a")
+    for _ in range(5):
+        for row in transact(probe):
+            sent = {(run.writer, run.seq + i) for run in row.sent for i in range(run.length)}
+            polled = {(run.writer, run.seq + i) for run in row.polled for i in range(run.length)}
+            assert not sent & polled
+
+
+def test_a_deliberate_abort_failed_and_nobody_sees_it_and_the_consumer_goes_back(stage):
+    one = stage()
+    other, probe = put(one, "other"), put(one, "probe")
+    transact(other)
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transact(probe, "abort")) or any(row.polled for row in rows))
+    assert {(row.type, row.txn_intent) for row in rows} == {("fail", "abort")}
+    again: list[Slice] = []
+    until(lambda: again.extend(transact(probe, "abort")) or any(row.polled for row in again))
+    first = next(row for row in rows if row.polled)
+    second = next(row for row in again if row.polled and row.partition == first.partition)
+    assert (second.position_before, second.polled[0]) == (first.position_before, first.polled[0])
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-reader")
+    transact(other)
+    until(lambda: reader.counters.polled >= 24, reader)
+    seen = {
+        run.writer for p in range(3) for row in polls(reader, (one.config.topics.transactions, p)) for run in row.polled
+    }
+    assert seen == {other.writer}
+
+
+def test_a_later_life_of_the_same_id_fences_the_earlier_one(stage):
+    one = stage()
+    first = put(one, "a")
+    transact(first)
+    second = put(one, "a")
+    assert second.transactional_id == first.transactional_id
+    with pytest.raises(ClientError):
+        transact(first)
+    assert {row.type for row in witness(first).of("txn")[3:]} == {"info"}
+    assert {row.type for row in transact(second)} == {"ok"}
+
+
+def test_fresh_ids_differ_from_life_to_life(stage):
+    one = stage()
+    assert put(one, "a", stable=False).transactional_id != put(one, "a", stable=False).transactional_id
+
+
+@pytest.mark.parametrize("point", ["sent", "offsets", "end"])
+def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage, point):
+    one = stage()
+    crashed = put(one, "a")
+    with pytest.raises(Crash):
+        transact(crashed, crash_at=point)
+    crashed.log.end("info", Crash.code)
+    rows = [row for row in one.read_journal(crashed) if row.f == "txn"]
+    assert {(row.type, row.error) for row in rows} == {("info", "_CRASHED")}
+    assert sum(run.length for row in rows for run in row.sent) == 12
+    follower = put(one, "a")
+    assert {row.type for row in witness(follower).of("init")} == {"ok"}
+    assert {row.type for row in transact(follower)} == {"ok"}
+
+
+def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage):
+    one = stage()
+    probe = put(one, "a", timeout=1.0)
+    abort = probe._abort
+    probe._abort = lambda course: time.sleep(4) or abort(course)  # type: ignore[method-assign, func-returns-value]
+    try:
+        rows = transact(probe, "abort")
+    except ClientError:
+        rows = witness(probe).of("txn")
+        assert {row.type for row in rows} == {"info"}
+        assert {row.error for row in rows} != {None}
+    else:
+        assert {row.type for row in rows} <= {"fail", "info"}
+
+
+def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage):
+    one = stage()
+    probe = put(one, "a", timeout=60.0)
+    transact(probe)
+    group = f"{one.prefix}-a"
+    observer = one.put(Observer, "observer", groups=[group])
+    with pytest.raises(Crash):
+        transact(probe, crash_at="offsets")
+    observer.observe()
+    rows = [r for r in witness(observer).of("offsets") if r.topic == one.config.topics.transactions and r.group is None]
+    assert {(r.type, r.log_start, r.log_end, r.last_stable) for r in rows} == {("ok", 0, 9, 5)}
+    idle = [r for r in witness(observer).of("offsets") if r.topic == one.config.topics.records and r.group is None]
+    assert {(r.type, r.log_start, r.log_end, r.last_stable) for r in idle} == {("ok", 0, 0, 0)}
