@@ -285,7 +285,7 @@ class Committer:
         now = max(micros(self._clock.now()), before.now)
         groups = self._read(readers, parts, now)
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
-        places, counters = _places(before, vouched)
+        places, counters = _places(before, readers)
         if not places:
             return None
         marks = mark_rows(
@@ -355,11 +355,11 @@ class Committer:
         return appended
 
 
-def _places(before: Plan, vouched: Sequence[LifeReader]) -> tuple[list[PlaceName], dict[PlaceName, int]]:
+def _places(before: Plan, readers: Sequence[LifeReader]) -> tuple[list[PlaceName], dict[PlaceName, int]]:
     """The partitions to mark, and how many mark rows each partition ever had."""
     counters = {PlaceName(c, topic_id, topic, p): n for c, topic_id, topic, p, n in before.counters}
     known = list(counters)
-    places = current_places(((one.life, one.progress) for one in vouched), [known[i] for i in before.current])
+    places = current_places(((one.life, one.progress) for one in readers), [known[i] for i in before.current])
     return places, counters
 
 

@@ -126,6 +126,16 @@ def test_a_closed_life_is_vouched_for_a_minute_and_then_its_journal_goes(folder,
         assert list((folder / "lives").iterdir()) == [staying.journal.folder]
 
 
+def test_a_life_that_was_over_long_before_the_committer_came_is_in_the_table_all_the_same(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    prober.close()
+    clock.tick(3600)
+    with committer(folder, history, clock) as one:
+        assert one.commit() == 2 + 2 + 2
+    rows = table_rows(history)
+    assert logged(rows, 1) == prober.must_be_logged() and marks_of(rows, 1) == {}
+
+
 def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder, history, clock):
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
