@@ -26,6 +26,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from deploy import class_archive
 from deploy.broker import AddressInUse, Broker
 from deploy.errors import KafkaFailed
 from deploy.home import Say, to_stderr
@@ -97,13 +98,14 @@ class LocalKafka:
         Fetches Kafka on first use; `timeout` (seconds) counts from after that. Raises `KafkaFailed`, `JarsMissing`
         or `JavaMissing`; nothing runs then."""
         program, jars = java(self._say), kafka_jars(self.version, self._say)
+        options = [*self._jvm_options, *class_archive.taking(class_archive.archive(program, self.version, jars))]
         class_path = ":".join(map(str, jars))
         deadline = time.monotonic() + timeout
         self._take_folder()
         try:
             for attempt in range(1, _PORT_ATTEMPTS + 1):
                 try:
-                    self._start(program, class_path, deadline, new_ports=attempt > 1)
+                    self._start(program, options, class_path, deadline, new_ports=attempt > 1)
                     return self
                 except AddressInUse:
                     # Free when they were chosen, and taken since: the others must learn of the new ones too.
@@ -147,14 +149,16 @@ class LocalKafka:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def _start(self, program: Path, class_path: str, deadline: float, *, new_ports: bool) -> None:
+    def _start(
+        self, program: Path, jvm_options: list[str], class_path: str, deadline: float, *, new_ports: bool
+    ) -> None:
         known = self._identity(new_ports)
         ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
         if self._watchdog is None and self._end_with_us:
             self._watchdog = Watchdog()
 
         def command(logs: Path, logging: Path) -> list[str]:
-            options = java_options(self._heap_mb, logs, logging, self._jvm_options)
+            options = java_options(self._heap_mb, logs, logging, jvm_options)
             return [str(program), *options, "-cp", class_path]
 
         for node, (port, _) in ports.items():

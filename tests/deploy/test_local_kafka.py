@@ -18,13 +18,15 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy import local_kafka
+from deploy import class_archive, local_kafka
 from deploy.broker import AddressInUse, Broker
 from deploy.errors import KafkaFailed
 from deploy.home import home
-from deploy.jars import KAFKA_OLD
+from deploy.jars import KAFKA_OLD, kafka_jars
+from deploy.java import java
 from deploy.local_kafka import LocalKafka
 from deploy.ports import HOST, free_ports
+from deploy.setup import prepare
 
 pytestmark = pytest.mark.kafka
 
@@ -81,8 +83,26 @@ def pid_of(broker: Broker) -> int:
 @pytest.fixture(scope="module")
 def own(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """One broker that the tests of this module may kill; each leaves it running."""
+    prepare()
     with LocalKafka(tmp_path_factory.mktemp("own"), brokers=1, overrides={"num.partitions": 7}) as cluster:
         yield cluster
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
+def test_a_broker_maps_the_class_archive(own: LocalKafka) -> None:
+    file = class_archive.archive(java(), own.version, kafka_jars(own.version))
+    assert str(file) in Path(f"/proc/{own.broker(1).pid}/maps").read_text()
+
+
+def test_a_class_archive_is_bound_to_the_java_and_the_jars(tmp_path: Path) -> None:
+    jar = tmp_path / "one.jar"
+    jar.touch()
+    file = class_archive.archive(java(), "4.3.1", [jar])
+    assert file == class_archive.archive(java(), "4.3.1", [jar])
+    assert class_archive.taking(file) == []
+    os.utime(jar, (1, 1))
+    assert file != class_archive.archive(java(), "4.3.1", [jar])
+    assert file != class_archive.archive(jar, "4.3.1", [])
 
 
 def test_a_record_comes_back(kafka: LocalKafka) -> None:
@@ -138,7 +158,7 @@ def test_topics_are_not_made_by_mistake(own: LocalKafka) -> None:
 
 def test_a_taken_port_is_named_and_waited_for(own: LocalKafka) -> None:
     broker = own.broker(1)
-    broker.kill()
+    broker.terminate()
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((HOST, broker.port))
