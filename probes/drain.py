@@ -41,6 +41,9 @@ from rules.history import Run
 IDLE_ENDS_ROUND: Final = 5.0
 """Seconds without a record after which a round is over, although it has not got to the highest acknowledged offset."""
 
+BETWEEN_ROUNDS: Final = 1.0
+"""Seconds between two rounds."""
+
 Seqs = dict[int, BitMap64]
 """Sequence numbers by writer."""
 
@@ -165,6 +168,7 @@ def drain(
             log.drain()
             if not left or time.monotonic() >= until:
                 break
+            time.sleep(BETWEEN_ROUNDS)
         starts = log_starts(admin, layout.partitions())
         for where, seqs in missing.items():
             for run_of in _located(wanted[where], seqs):

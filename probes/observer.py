@@ -4,7 +4,8 @@ One row per partition and second holds the log start, the end as read_uncommitte
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, so that
 a silent broker delays only its own. Where nothing came back there is a row all the same, `info` with the error.
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
-are written when something changed, and every ten seconds: most groups commit seldom.
+are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group that never
+joins it asks for them: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
 
 It also watches the topics' ids: a topic that was deleted and created again is another log.
 """
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from probes.client import admin_settings, open_admin
+from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.errors import translate
 from probes.layout import Partition
 from probes.probe import Probe
@@ -28,6 +29,8 @@ from rules.history import Slice
 
 TELL_AGAIN: Final = 10_000_000_000
 """Nanoseconds after which committed offsets are written again although nothing changed."""
+Committed = tuple[Partition, int | None, str | None]
+"""What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
 
 
@@ -44,7 +47,10 @@ class Observer(Probe):
         self._admin: AdminClient | None = None
         self._leaders: dict[Partition, int | None] = {}
         self._due = 0
-        self._told: dict[str, tuple[int, list[tuple[Partition, int | None, str | None]]]] = {}
+        self._consumers: dict[str, Consumer] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._asked: dict[str, Future[Any]] = {}
+        self._told: dict[str, tuple[int, list[Committed]]] = {}
 
     @property
     def admin(self) -> AdminClient:
@@ -56,6 +62,11 @@ class Observer(Probe):
 
     def open(self) -> None:
         self._admin = open_admin(self.settings(), self.on_error)
+        for group in self._groups:
+            settings = consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=group)
+            self._consumers[group] = open_consumer(settings, self.on_error)
+        if self._groups:
+            self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
         self._due = self.world.clock.monotonic_ns()
 
     def turn(self) -> None:
@@ -70,6 +81,10 @@ class Observer(Probe):
         self.observe()
 
     def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        for consumer in self._consumers.values():
+            consumer.close()
         self._admin = None
 
     def observe(self) -> None:
@@ -77,8 +92,8 @@ class Observer(Probe):
         self._look_at_topics()
         op, invoked = self.log.next_op(), self.log.begin()
         self.log.append(self._offset_rows(op, invoked))
-        for group in self._groups:
-            self._committed(group)
+        if self._groups:
+            self._log_committed()
 
     def _look_at_topics(self) -> None:
         names = [topic.name for topic in self.layout.topics]
@@ -140,37 +155,41 @@ class Observer(Probe):
         )
         return {(tp.topic, tp.partition): future for tp, future in futures.items()}
 
-    def _committed(self, group: str) -> None:
+    def _log_committed(self) -> None:
+        """What each group has committed, as its coordinator tells. Who has not answered yet is not asked again."""
         op, invoked = self.log.next_op(), self.log.begin()
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for topic, p in self._all])
-        futures = self.admin.list_consumer_group_offsets([asked], request_timeout=self._config.request_timeout)
-        self._wait(list(futures.values()))
-        answer = _result(futures.get(group))
+        assert self._pool is not None
+        for group, consumer in self._consumers.items():
+            if (last := self._asked.get(group)) is None or last.done():
+                asked = [TopicPartition(topic, p) for topic, p in self._all]
+                self._asked[group] = self._pool.submit(consumer.committed, asked, self._config.request_timeout)
+        self._wait(list(self._asked.values()))
         completed = self.log.now()
-        found: list[tuple[Partition, int | None, str | None]]
+        rows = [row for group in self._consumers for row in self._committed_rows(group, op, invoked, completed)]
+        self.log.append(rows) if rows else self.log.idle()
+
+    def _committed_rows(self, group: str, op: int, invoked: Instant, completed: Instant) -> list[Slice]:
+        answer = _result(self._asked.get(group))
+        found: list[Committed]
         if isinstance(answer, str):
             self.counters.errors += 1
             self.counters.last_error = answer
             found = [(where, None, answer) for where in self._all]
         else:
             found = [
-                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _code(tp.error))
-                for tp in answer.topic_partitions
+                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _code(tp.error)) for tp in answer
             ]
         told_at, told = self._told.get(group, (0, []))
-        if invoked.mono - told_at < TELL_AGAIN:
-            found_now, found = found, [one for one in found if one not in told]
-        else:
-            found_now, told_at = found, invoked.mono
-        self._told[group] = (told_at, found_now)
-        rows = [
+        again = invoked.mono - told_at >= TELL_AGAIN
+        self._told[group] = (invoked.mono if again else told_at, found)
+        return [
             self.log.row(
                 where, "offsets", "info" if problem else "ok", op, invoked, completed, error=problem, committed=at,
                 group=group,
             )
             for where, at, problem in found
+            if again or (where, at, problem) not in told
         ]  # fmt: skip
-        self.log.append(rows) if rows else self.log.idle()
 
     def _wait(self, futures: Sequence[Future[Any]]) -> bool:
         """Until all are done, or the time is over; says meanwhile that we live. Tells whether all are done."""

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from probes.beginnings import beginnings, committed
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
@@ -56,7 +55,6 @@ class Reader(Probe):
         self._connection = self.world.connection.through(bootstrap) if bootstrap else self.world.connection
         self._bootstrap_alone = bootstrap is not None
         self._consumer: Consumer | None = None
-        self._admin: AdminClient | None = None
         self._all = list(self.layout.partitions())
         self._topic_partitions = frozenset(self._all)
         self.assigned: set[Partition] = set()
@@ -89,7 +87,6 @@ class Reader(Probe):
 
     def open(self) -> None:
         self._consumer = open_consumer(self.settings(), self.on_error, self._on_commit)
-        self._admin = open_admin(admin_settings(self._connection, client=f"offsetwatch-{self.name}-admin"))
         if self._mode == "assign":
             self._assign(self._all)
         else:
@@ -194,12 +191,10 @@ class Reader(Probe):
         )  # fmt: skip
 
     def _assign(self, partitions: Sequence[Partition]) -> None:
-        assert self._admin is not None
         invoked = self.log.begin()
+        admin = open_admin(admin_settings(self._connection, client=f"offsetwatch-{self.name}-admin"))
         known = {} if self._from_start else self._known_positions(partitions)
-        begin = beginnings(
-            self.consumer, self._admin, partitions, known, self.log.alive, use_committed=not self._from_start
-        )
+        begin = beginnings(self.consumer, admin, partitions, known, self.log.alive, use_committed=not self._from_start)
         self.consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in partitions])
         self.assigned = set(partitions)
         self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}

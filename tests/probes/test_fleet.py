@@ -1,0 +1,273 @@
+"""The whole fleet on a real cluster, with its log in a Delta table: whatever happens, the log agrees with itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from deploy.local_kafka import LocalKafka
+from probes.clock import SystemClock
+from probes.config import ProbesConfig
+from probes.drain import drain
+from probes.errors import ProbeError, Unreachable
+from probes.fleet import Fleet, specs
+from probes.layout import Broker
+from probes.run import run_id
+from rules.history import SLICE_SCHEMA
+
+Row = dict[str, Any]
+
+
+def config(**changes: Any) -> ProbesConfig:
+    base: dict[str, Any] = {
+        "topics": {"prefix": f"fleet-{uuid.uuid4().hex[:8]}", "partitions": 3},
+        "writer": {"rate": 400},
+        "reader": {"commit_interval": 1.0, "position_interval": 1.0},
+        "transaction": {"count": 3, "timeouts": [10, 1, 10], "rate": 4},
+        "unrest": {"enabled": False},
+    }
+    return ProbesConfig.model_validate(base | changes)
+
+
+def read(history: Path) -> list[Row]:
+    rows = QueryBuilder().register("history", DeltaTable(str(history))).execute("select * from history")
+    return [row for batch in rows for row in pa.record_batch(batch).to_pylist()]
+
+
+def unfold(runs: list[Row] | None) -> list[tuple[int, int, int | None]]:
+    return [
+        (run["writer"], run["seq"] + i, None if run["offset"] is None else run["offset"] + i)
+        for run in runs or ()
+        for i in range(run["length"])
+    ]
+
+
+class History:
+    """What a log says, record by record."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.invoked: set[tuple[Any, ...]] = set()
+        self.acknowledged: set[tuple[Any, ...]] = set()
+        self.failed: set[tuple[Any, ...]] = set()
+        self.polled: dict[int, Counter[tuple[Any, ...]]] = defaultdict(Counter)
+        self.values: dict[tuple[Any, ...], set[tuple[int, int]]] = defaultdict(set)
+        for row in rows:
+            place = (row["topic_id"], row["partition"])
+            for writer, seq, offset in unfold(row["sent"]):
+                self.invoked.add((*place, writer, seq))
+                if row["type"] == "ok":
+                    self.acknowledged.add((*place, writer, seq))
+                elif row["type"] == "fail":
+                    self.failed.add((*place, writer, seq))
+                if offset is not None:
+                    self.values[*place, offset].add((writer, seq))
+            for writer, seq, offset in unfold(row["polled"]):
+                self.polled[row["process"]][*place, writer, seq] += 1
+                self.values[*place, offset].add((writer, seq))
+
+    @property
+    def seen(self) -> set[tuple[Any, ...]]:
+        return set().union(*self.polled.values())
+
+    def check(self) -> None:
+        """What must hold of any log that honest probes write of an honest cluster."""
+        slices: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for row in self.rows:
+            slices[row["topic_id"], row["partition"], row["process"]].append(row["slice"])
+        assert all(sorted(numbers) == list(range(len(numbers))) for numbers in slices.values())
+        assert all(len(values) == 1 for values in self.values.values()), "one value an offset"
+        places = Counter((*at[:2], *value) for at, values in self.values.items() for value in values)
+        assert set(places.values()) == {1}, "one offset a value"
+        assert self.seen <= self.invoked
+        assert not self.seen & self.failed
+        assert not [one for row in self.rows for one in row["irregular"] or ()]
+        ends: dict[int, set[str]] = defaultdict(set)
+        for row in self.rows:
+            ends[row["process"]].add(row["f"])
+        assert all({"start", "close"} <= functions or functions == {"mark"} for functions in ends.values())
+
+
+def until(condition: Callable[[], object], within: float = 40.0) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_the_fleet_is_what_was_asked_for():
+    asked = config(reader={"assign": 2, "group": 2, "restless": 1}, transaction={"count": 4})
+    made = {spec.name: dict(spec.options) for spec in specs(asked, "r", [Broker(1, "h:1"), Broker(2, "h:2")])}
+    assert Counter(name.rstrip("0123456789-") for name in made) == {
+        "writer": 1, "writer-five": 1, "reader": 2, "reader-group": 2, "reader-restless": 1, "reader-broker": 2,
+        "transactions": 4, "observer": 1,
+    }  # fmt: skip
+    assert [made[f"transactions-{i}"]["stable"] for i in (1, 2, 3, 4)] == [True, False, True, False]
+    assert [made[f"transactions-{i}"]["timeout"] for i in (1, 2, 3, 4)] == [60, 10, 1, 60]
+    assert made["reader-broker-2"]["bootstrap"] == "h:2"
+    assert made["reader-group-1"]["group"] == made["reader-group-2"]["group"]
+    assert set(made["observer"]["groups"]) == {o["group"] for o in made.values() if "group" in o}
+
+
+def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
+    first = run_id(config(), tmp_path / "a")
+    assert run_id(config(), tmp_path / "a") == first != run_id(config(), tmp_path / "b")
+    assert run_id(config(run="mine"), tmp_path / "a") == "mine"
+    (tmp_path / "a" / "run").write_text("no id at all")
+    with pytest.raises(ProbeError, match="does not hold"):
+        run_id(config(), tmp_path / "a")
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("probes.topics.REQUEST_TIMEOUT", 1.0)
+    fleet = Fleet(config(), "127.0.0.1:9", {}, tmp_path / "journal", SystemClock())
+    with pytest.raises(Unreachable, match="no broker"):
+        fleet.start()
+    fleet.stop()
+
+
+@pytest.mark.kafka
+def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path):
+    asked = config(unrest={"mean_interval": 2.0, "seed": 7})
+    where = (tmp_path / "journal", SystemClock())
+    fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    fleet.start()
+    time.sleep(8)
+    running = fleet.status()
+    fleet.stop()
+    assert running.committer is not None
+    assert running.committer.rows > 100
+    assert sum(probe.lives for probe in fleet.status().probes) > 2 * len(running.probes), "there was unrest"
+    assert {probe.state for probe in fleet.status().probes} == {"stopped"}
+    drained = drain(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history", limit=30)
+    history = History(read(tmp_path / "history"))
+    history.check()
+    assert drained.acknowledged == len(history.acknowledged) > 1000
+    assert (drained.missing, drained.expired, drained.complete) == ({}, {}, True)
+    assert history.acknowledged <= history.seen
+    happened = {(row["f"], row["type"]) for row in history.rows}
+    assert happened >= {
+        ("send", "ok"), ("send", "info"), ("poll", "ok"), ("txn", "ok"), ("txn", "fail"), ("commit", "ok"),
+        ("init", "ok"), ("assign", "ok"), ("subscribe", "ok"), ("position", "ok"), ("offsets", "ok"), ("start", "ok"),
+        ("close", "ok"), ("close", "info"), ("mark", "ok"),
+    }  # fmt: skip
+    again = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    again.start()
+    until(lambda: sum(probe.acknowledged for probe in again.status().probes) > 200)
+    again.stop()
+    history = History(read(tmp_path / "history"))
+    history.check()
+    assert [
+        thread for thread in threading.enumerate() if thread.name.startswith(("writer", "reader-", "observer"))
+    ] == []
+
+
+@pytest.mark.kafka
+def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
+    asked = config(transaction={"count": 0}, writer={"rate": 200, "with_five_in_flight": 0})
+    where = (tmp_path / "journal", SystemClock())
+    fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    fleet.start()
+    until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 200)
+    fleet.stop()
+    # What nobody sees any more because it was deleted has expired; what the log never held is lost.
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    first = TopicPartition(asked.topics.records, 0, 20)
+    admin.delete_records([first])[first].result()
+    history = tmp_path / "history"
+    sent = [row for row in read(history) if row["f"] == "send" and row["partition"] == 1]
+    lost = max(sent, key=lambda row: row["sent"][-1]["offset"])
+    end = lost["sent"][-1]["offset"] + lost["sent"][-1]["length"]
+    phantom = lost | {"sent": [lost["sent"][-1] | {"seq": 10**6, "offset": end, "length": 3}]}
+    write_deltalake(str(history), pa.Table.from_pylist([phantom], schema=SLICE_SCHEMA), mode="append")
+    drained = drain(asked, kafka.bootstrap, {}, *where, history=history, limit=4)
+    (missing,) = drained.missing[asked.topics.records, 1]
+    assert (missing.seq, missing.offset, missing.length) == (10**6, end, 3)
+    assert not drained.complete
+    assert sum(run.length for run in drained.expired[asked.topics.records, 0]) == 20
+    assert set(drained.missing) | set(drained.expired) == {(asked.topics.records, 0), (asked.topics.records, 1)}
+
+
+@pytest.mark.kafka
+def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: Path):
+    asked = config(
+        reader={"assign": 1, "group": 0, "restless": 0, "per_broker": False},
+        writer={"rate": 400, "with_five_in_flight": 0},
+        transaction={"count": 0},
+        supervision={"host": "processes"},
+    )
+    fleet = Fleet(asked, kafka.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+    fleet.start()
+    until(lambda: {p.kind: p.polled for p in fleet.status().probes}["reader"] > 200)
+    fleet.stop()
+    history = History(read(tmp_path / "history"))
+    history.check()
+    assert history.acknowledged == history.seen
+    assert {row["type"] for row in history.rows if row["f"] == "close"} == {"ok"}
+
+
+@pytest.mark.kafka
+def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path):
+    asked = config(
+        writer={"rate": 100, "delivery_timeout": 3},
+        transaction={"count": 1, "timeouts": [10]},
+        reader={"group": 1, "restless": 0},
+    )
+    with LocalKafka(tmp_path / "kafka", brokers=1) as cluster:
+        fleet = Fleet(asked, cluster.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+        fleet.start()
+        until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 100)
+        cluster.broker(1).kill()
+        until(lambda: any(p.kind == "writer" and p.indefinite for p in fleet.status().probes))
+        cluster.broker(1).start()
+        before = {p.name: p.acknowledged for p in fleet.status().probes}
+        until(lambda: all(p.acknowledged > before[p.name] + 20 for p in fleet.status().probes if p.kind == "writer"))
+        until(lambda: all(p.polled > 50 for p in fleet.status().probes if p.name in ("reader-1", "reader-broker-1")))
+        fleet.stop()
+    history = History(read(tmp_path / "history"))
+    history.check()
+    sends = Counter((row["type"], row["error"]) for row in history.rows if row["f"] == "send")
+    assert sends["info", "_MSG_TIMED_OUT"] > 0
+    assert not [key for key in sends if key[0] == "fail"]
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, tmp_path: Path):
+    asked = config(transaction={"count": 0}, reader={"group": 0, "restless": 0, "per_broker": False})
+    said: list[str] = []
+    fleet = Fleet(
+        asked, kafka.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "h", say=said.append
+    )
+    fleet.start()
+    until(lambda: sum(probe.polled for probe in fleet.status().probes) > 100)
+    before = fleet.status().layout
+    assert before is not None
+    fleet.stop_sending()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_topics([asked.topics.records])[asked.topics.records].result()
+    until(lambda: fleet.status().layout.topic_id(asked.topics.records) != before.topic_id(asked.topics.records))
+    assert "the partitions of the probe topics are not what they were: the probes start anew" in said
+    until(lambda: {p.kind: p.lives for p in fleet.status().probes}["reader"] == 2)
+    polled = sum(probe.polled for probe in fleet.status().probes)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap})
+    foreign.produce(asked.topics.records, b"not ours", partition=0)
+    foreign.flush(10)
+    until(lambda: sum(probe.polled for probe in fleet.status().probes) > polled)
+    fleet.stop()
+    rows = read(tmp_path / "h")
+    after = fleet.status().layout
+    assert after is not None
+    (odd,) = [row for row in rows if row["irregular"]]
+    assert odd["topic_id"] == after.topic_id(asked.topics.records)
+    assert odd["irregular"][0]["status"] == "corrupted"
