@@ -130,7 +130,7 @@ def memory() -> Answer:
 
 def cluster(reached: Reached) -> Answer:
     brokers = ", ".join(f"{node} at {address}" for node, address in sorted(reached.brokers.items()))
-    return Answer("cluster", "ok", f"{reached.cluster}: {len(reached.brokers)} brokers ({brokers})")
+    return Answer("cluster", "ok", f"{reached.cluster}: broker{'s' * (len(reached.brokers) != 1)} {brokers}")
 
 
 def clients(to: Connection) -> Iterator[Answer]:
@@ -140,7 +140,7 @@ def clients(to: Connection) -> Iterator[Answer]:
     yield _settings("producer settings", producer, SAFE_PRODUCER)
     yield _settings("consumer settings", consumer, SAFE_CONSUMER)
     protocol = to.security.get("security.protocol", "plaintext").lower()
-    yield Answer("connection", "ok" if protocol != "plaintext" else "warning", f"security.protocol {protocol}")
+    yield Answer("connection", "ok", f"security.protocol {protocol}")
 
 
 def _settings(about: str, given: Mapping[str, str], safe: Mapping[str, str]) -> Answer:

@@ -1,0 +1,111 @@
+"""`offsetwatch doctor`: against a real broker, against nobody, and its judgements case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.local_kafka import LocalKafka
+from monitor import doctor
+from monitor.doctor import Answer
+from probes.client import Connection
+from probes.config import TopicsConfig
+from probes.layout import Broker
+from probes.topics import ClusterView, TopicView
+from tests.monitor.commands import offsetwatch
+
+SAFE = {
+    "cleanup.policy": "delete", "min.insync.replicas": "2", "retention.ms": "86400000", "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}  # fmt: skip
+TOPIC = TopicView("id", ((1, 2, 3), (2, 3, 1), (3, 1, 2)) * 2, (1, 2, 3) * 2, SAFE)
+BROKERS = tuple(Broker(node, f"b{node}:9092") for node in (1, 2, 3))
+CONFIG = TopicsConfig()
+
+
+def judged(
+    topic: TopicView | None, config: TopicsConfig = CONFIG, brokers: tuple[Broker, ...] = BROKERS
+) -> list[Answer]:
+    view = ClusterView("c", brokers, {"t": topic} if topic is not None else {})
+    return list(doctor.probe_topics(view, ["t"], config))
+
+
+def with_config(**changed: str) -> TopicView:
+    return replace(TOPIC, config=SAFE | {name.replace("_", "."): value for name, value in changed.items()})
+
+
+TOPICS = [
+    (judged(TOPIC), [("ok", "6 partitions, 3 replicas")]),
+    (judged(None), [("ok", "will be created")]),
+    (judged(None, TopicsConfig(manage=False)), [("bad", "is not there, and manage is off")]),
+    (judged(with_config(unclean_leader_election_enable="true")), [("bad", "unclean.leader.election.enable is true")]),
+    (judged(with_config(cleanup_policy="compact,delete")), [("bad", "cleanup.policy holds compact")]),
+    (judged(with_config(min_insync_replicas="1")), [("bad", "min.insync.replicas is 1 with 3 replicas")]),
+    (judged(with_config(retention_ms="1")), [("warning", "will be changed at the next start: retention.ms=86400000")]),
+    (
+        judged(with_config(retention_ms="1"), TopicsConfig(manage=False)),
+        [("warning", "differs from what was asked: retention.ms=86400000")],
+    ),
+    (judged(replace(TOPIC, config=None)), [("ok", "6 partitions, 3 replicas")]),
+    (judged(replace(TOPIC, leaders=(1, None, 3, 1, 2, None))), [("bad", "2 partitions have no leader")]),
+    (
+        judged(replace(TOPIC, replicas=((1,),) * 6, leaders=(1,) * 6, config=SAFE | {"min.insync.replicas": "1"})),
+        [("warning", "will be changed at the next start"), ("warning", "1 replica(s), 3 were asked for")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("answers", "expected"), TOPICS)
+def test_topics(answers: list[Answer], expected: list[tuple[str, str]]) -> None:
+    assert len(answers) == len(expected), answers
+    for answer, (state, detail) in zip(answers, expected, strict=True):
+        assert answer.state == state, answer
+        assert detail in answer.detail
+
+
+def test_an_absent_package_and_an_old_python_are_bad() -> None:
+    answers = {a.about: a for a in doctor.software({"python": "3.10.1", "version": "1", "pyspark": "absent"}, (3, 10))}
+    assert {name: answer.state for name, answer in answers.items()} == {
+        "python": "bad",
+        "offsetwatch": "ok",
+        "pyspark": "bad",
+    }
+
+
+def test_client_settings_are_held_against_what_verdicts_assume(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {a.state for a in doctor.clients(Connection("b:1"))} == {"ok"}
+    monkeypatch.setattr(doctor, "producer_settings", lambda *a, **k: {"acks": "1", "enable.idempotence": "true"})
+    (producer, *_) = doctor.clients(Connection("b:1"))
+    assert producer == Answer(
+        "producer settings", "bad", "acks is 1, not all; allow.auto.create.topics is not set, not false"
+    )
+
+
+def test_a_folder_that_cannot_be_used_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert doctor.folder(tmp_path / "file" / "data").state == "bad"
+    assert doctor.folder(tmp_path / "not" / "yet").state in ("ok", "warning")
+
+
+@pytest.mark.kafka
+def test_a_real_cluster(kafka: LocalKafka, tmp_path: Path) -> None:
+    asked = {"OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap, "OFFSETWATCH_PROBES__TOPICS__PREFIX": "doctor"}
+    done = offsetwatch("doctor", cwd=tmp_path, COLUMNS="150", **asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = {" ".join(line.split()[:2]): line for line in done.stdout.splitlines()[1:]}
+    assert kafka.bootstrap in lines["ok cluster"]
+    assert "will be created" in lines["ok topic"]
+    assert "acks=all; enable.idempotence=true" in lines["ok producer"]
+    assert "bad" not in {name.split()[0] for name in lines}
+
+
+def test_a_dead_port(tmp_path: Path) -> None:
+    asked = {"OFFSETWATCH_CLUSTER__BOOTSTRAP": "127.0.0.1:1", "OFFSETWATCH_CLUSTER__REACHABLE_WITHIN": "1"}
+    done = offsetwatch("doctor", cwd=tmp_path, COLUMNS="250", **asked)
+    assert done.returncode == 1
+    (bad,) = [line for line in done.stdout.splitlines() if line.startswith("bad")]
+    assert "OFFSETWATCH_CLUSTER__BOOTSTRAP: cluster.bootstrap: no broker answers at 127.0.0.1:1 within 1 s: " in bad
+    assert "Connection refused" in bad
+    assert done.stderr == ""

@@ -1,0 +1,135 @@
+"""SIGTERM to the real commands, with a real broker and real Spark: everything ends in order and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.local_kafka import LocalKafka
+from tests.monitor.commands import started
+
+pytestmark = pytest.mark.kafka
+
+SMALL = {
+    "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "2",
+    "OFFSETWATCH_PROBES__TRANSACTION__COUNT": "1",
+    "OFFSETWATCH_PROBES__READER__GROUP": "1",
+    "OFFSETWATCH_PROBES__READER__RESTLESS": "0",
+    "OFFSETWATCH_PROBES__UNREST__ENABLED": "false",
+    "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
+    "OFFSETWATCH_JOB__SHUFFLE_PARTITIONS": "2",
+}
+
+
+@contextmanager
+def running(*arguments: str, folder: Path, kafka: LocalKafka) -> Iterator[subprocess.Popen[str]]:
+    asked = SMALL | {
+        "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+        "OFFSETWATCH_PROBES__TOPICS__PREFIX": f"stop-{folder.name}"[:100],
+        "OFFSETWATCH_DATA": str(folder / "data"),
+    }
+    child = started(*arguments, cwd=folder, **asked)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+
+
+def until(holds: Callable[[], object], child: subprocess.Popen[str], folder: Path, seconds: float) -> None:
+    limit = time.monotonic() + seconds
+    while not holds():
+        said = (folder / "err.txt").read_text()
+        assert child.poll() is None, f"ended with {child.returncode}: {said}"
+        assert time.monotonic() < limit, said
+        time.sleep(0.2)
+
+
+def terminated(child: subprocess.Popen[str], folder: Path, seconds: float) -> str:
+    """Send SIGTERM; what it said on stderr, once it has ended with exit code 0."""
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=seconds) == 0, (folder / "err.txt").read_text()
+    said = (folder / "err.txt").read_text()
+    assert "Traceback" not in said
+    return said
+
+
+def check_that_the_log_is_whole(folder: Path) -> None:
+    """Every process that began has ended in each partition, its slices have no gap, and no journal holds more."""
+    log = DeltaTable(str(folder / "data" / "tables" / "history")).to_pyarrow_table(
+        columns=["topic_id", "partition", "process", "slice", "f", "type", "kind", "sent"]
+    )
+    log = log.filter(pc.not_equal(log["f"], "mark"))
+    slices: dict[tuple[str, int, int], list[int]] = {}
+    ended = set()
+    for row in log.to_pylist():
+        key = (row["topic_id"], row["partition"], row["process"])
+        slices.setdefault(key, []).append(row["slice"])
+        if row["f"] == "close":
+            ended.add(key)
+    assert ended == set(slices)
+    assert all(sorted(numbers) == list(range(len(numbers))) for numbers in slices.values())
+    assert {"writer", "reader", "transactions", "observer"} <= set(log["kind"].to_pylist())
+    for journal in (folder / "data" / "journals" / "lives").iterdir():
+        assert (journal / "over").exists(), journal
+
+
+def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
+    with running("probe", "run", folder=tmp_path, kafka=kafka) as child:
+        until(lambda: "probes of run" in (tmp_path / "err.txt").read_text(), child, tmp_path, 60)
+        time.sleep(3)
+        said = terminated(child, tmp_path, 45)
+    told = re.search(r"stopped: ([\d,]+) sent, ([\d,]+) acknowledged, ([\d,]+) polled", said)
+    assert told is not None, said
+    sent, acknowledged, polled = (int(number.replace(",", "")) for number in told.groups())
+    assert 0 < acknowledged <= sent and polled > 0
+    assert "0 bytes of journals not yet" in said
+    check_that_the_log_is_whole(tmp_path)
+
+
+@pytest.mark.spark
+def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
+    def scraped() -> dict[str, float]:
+        found = re.search(r"metrics are served at (\S+)", (tmp_path / "err.txt").read_text())
+        if found is None:
+            return {}
+        with urllib.request.urlopen(found[1], timeout=5) as response:
+            families = text_string_to_metric_families(response.read().decode())
+            samples: dict[str, float] = {}
+            for family in families:
+                for sample in family.samples:
+                    samples[sample.name] = samples.get(sample.name, 0) + sample.value
+            return samples
+
+    with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
+        until(lambda: scraped().get("offsetwatch_batches_total", 0) >= 2, child, tmp_path, 150)
+        seen = scraped()
+        assert seen["offsetwatch_records_checked_total"] > 0
+        assert seen["offsetwatch_probe_records_acknowledged_total"] > 0
+        assert seen["offsetwatch_partition_log_end_offset"] > 0
+        assert 0 <= seen["offsetwatch_evidence_age_seconds"] < 120
+        terminated(child, tmp_path, 60)
+    check_that_the_log_is_whole(tmp_path)
+    (checkpoint,) = (tmp_path / "data" / "checkpoints").iterdir()
+    begun, committed = (
+        sorted(int(file.name) for file in (checkpoint / kind).iterdir() if file.name.isdigit())
+        for kind in ("offsets", "commits")
+    )
+    states = DeltaTable(str(tmp_path / "data" / "tables" / "partition_state")).to_pyarrow_table(columns=["batch"])
+    assert set(states["batch"].to_pylist()) <= set(committed), "a batch that was written was not committed"
+    assert begun[: len(committed)] == committed and len(begun) <= len(committed) + 1
+    for line in (tmp_path / "out.txt").read_text().splitlines():
+        assert json.loads(line)["severity"] != "critical", line
