@@ -45,7 +45,8 @@ _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSt
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     """`jars`: Delta's jars, which PySpark does not bring. `driver_memory` is the JVM's heap; Python workers come on
-    top. `shuffle_partitions` is fixed for a query by its first run. `java_home`: None takes the environment's."""
+    top. `shuffle_partitions` is fixed for a query by its first run. `java_home`: None takes the environment's.
+    `java_options` come after ours, `extra` replaces Spark settings of ours."""
 
     jars: Sequence[Path]
     logs: Path
@@ -55,6 +56,7 @@ class SessionSettings:
     java_home: Path | None = None
     ui: bool = False
     scratch: Path | None = None
+    java_options: Sequence[str] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,9 +66,9 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
     java_options = [
         f"-Dlog4j2.configurationFile=file:{logs / 'log4j2.properties'}",
         "-Xss16m",  # stopping a query serialises a deep plan; 1 MiB overflows
-        "-XX:+UseG1GC",
         "-Djava.net.preferIPv4Stack=true",
         "-Duser.timezone=UTC",
+        *settings.java_options,
     ]
     conf = {
         "spark.master": f"local[{settings.cores}]",
@@ -95,6 +97,8 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # With any bound in bytes Spark adds up the size of all columns after each row: ten times the time of the rest.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.python.worker.reuse": "true",
         "spark.cleaner.periodicGC.interval": "10min",
     }

@@ -1,0 +1,57 @@
+"""The checks alone, in this process on one core, fed as the job feeds them: one partition's batch at a time."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from rules.columns import by_place
+from rules.history import Place
+from rules.objectives import Objectives
+from rules.step import Stored, chunks_needed, step
+from tests.bench.histories import Plan, commits
+from tests.bench.report import rate, show
+
+
+def run(plan: Plan, batches: int) -> None:
+    """Raises SystemExit where a healthy history has findings."""
+    tables = list(commits(plan, 10))
+    per_batch = max(1, len(tables) // batches)
+    stored: dict[Place, Stored] = {}
+    findings = polled = slices = 0
+    seconds = 0.0
+    written: list[int] = []
+    for first in range(0, len(tables), per_batch):
+        parts = by_place(pa.concat_tables(tables[first : first + per_batch]))
+        began = time.perf_counter()
+        for place, rows in parts.items():
+            kept = stored.setdefault(place, Stored())
+            names = chunks_needed(kept.hot, rows)
+            chunks = {name: kept.chunks[name] for name in names if name in kept.chunks}
+            stepped = step({place: Stored(kept.hot, chunks)}, rows, Objectives())[place]
+            kept.hot = stepped.hot
+            kept.chunks.update({name: chunk for name, chunk in stepped.chunks.items() if chunk is not None})
+            findings += len(stepped.findings)
+            written.append(len(stepped.hot) + sum(len(chunk or b"") for chunk in stepped.chunks.values()))
+        if first:  # the first batch left out
+            seconds += time.perf_counter() - began
+            slices += sum(rows.num_rows for rows in parts.values())
+            polled += sum(_polled(rows) for rows in parts.values())
+    show(
+        f"rules alone, {plan.shape}: {polled:,} polled records in {slices:,} slices, one core",
+        {
+            "polled records": rate(polled, seconds),
+            "slices": f"{slices / seconds:,.0f} /s",
+            "state written per partition and batch": f"{sum(written) / len(written):,.0f} B mean, {max(written):,} B max",
+            "findings": findings,
+        },
+    )
+    if findings:
+        raise SystemExit("a healthy history has findings")
+
+
+def _polled(rows: pa.Table) -> int:
+    lists = rows["polled"].combine_chunks()
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    return int(pa.compute.sum(pa.compute.list_flatten(lists).field("length")).as_py() or 0)

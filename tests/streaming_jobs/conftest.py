@@ -1,0 +1,43 @@
+"""One Spark session for all of these tests: starting one costs seconds, and a process can hold no second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming_jobs.config import JobConfig
+from streaming_jobs.session import SessionSettings, start
+
+CHECKOUT = Path(__file__).parents[2]
+
+QUICK_START = ("-XX:TieredStopAtLevel=1",)
+"""Compile fast rather than well: a short run spends most of its time in compiling, and half of it so."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from deploy.jars import spark_jars
+
+    root = tmp_path_factory.mktemp("spark")
+    # Spark's Python workers import the tests' own checks, from wherever the session's folder is.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+    session = start(
+        SessionSettings(
+            jars=spark_jars(),
+            logs=root / "logs",
+            scratch=root / "scratch",
+            driver_memory="1g",
+            java_options=QUICK_START,
+        )
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> JobConfig:
+    return JobConfig.model_validate({"root": tmp_path / "data", "history_wait": 0, "upkeep": {"enabled": False}})

@@ -1,0 +1,59 @@
+"""`evidence-stalled`, told the time and never sleeping."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from rules.finding import Finding
+from streaming_jobs.stall import EvidenceWatch
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def events(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(f.cluster, f.event) for f in findings]
+
+
+def watch(*clusters: str, open_clusters: tuple[str, ...] = ()) -> EvidenceWatch:
+    return EvidenceWatch(timedelta(seconds=30), START, clusters=clusters, open_clusters=open_clusters)
+
+
+def test_it_opens_once_after_the_objective_and_closes_with_the_next_row() -> None:
+    seen = watch("a")
+    assert events(seen.tick(at(29.9))) == []
+    (opened,) = seen.tick(at(30))
+    assert (opened.anomaly, opened.event, opened.cluster, opened.partition) == ("evidence-stalled", "opened", "a", -1)
+    assert seen.tick(at(31)) == []
+    (closed,) = seen.rows(["a"], at(40))
+    assert (closed.id, closed.event) == (opened.id, "closed")
+    assert seen.rows(["a"], at(41)) == []
+    assert events(seen.tick(at(71))) == [("a", "opened")]
+
+
+def test_one_silent_cluster_beside_a_live_one() -> None:
+    seen = watch("a", "b")
+    seen.rows(["b"], at(20))
+    assert events(seen.tick(at(35))) == [("a", "opened")]
+
+
+def test_a_log_that_never_had_a_row_is_stalled_too() -> None:
+    seen = watch()
+    assert events(seen.tick(at(30))) == [("", "opened")]
+    assert events(seen.rows(["a"], at(50))) == [("", "closed")]
+    assert events(seen.tick(at(79))) == []
+    assert events(seen.tick(at(80))) == [("a", "opened")]
+
+
+def test_a_condition_that_was_open_before_a_restart_is_closed_and_not_opened_again() -> None:
+    seen = watch("a", open_clusters=("a",))
+    assert seen.tick(at(100)) == []
+    assert events(seen.rows(["a"], at(101))) == [("a", "closed")]
+
+
+def test_a_batch_without_rows_says_nothing() -> None:
+    seen = watch("a", open_clusters=("a",))
+    assert seen.rows([], at(10)) == []

@@ -1,0 +1,30 @@
+"""A process that runs the integrity job over a probe log and is killed: `python -m tests.streaming_jobs.victim ROOT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from deploy.jars import spark_jars
+from streaming_jobs.config import JobConfig
+from streaming_jobs.job import IntegrityJob, session_settings
+from streaming_jobs.session import start
+from tests.streaming_jobs.conftest import QUICK_START
+
+
+def config(root: Path) -> JobConfig:
+    """One commit a batch, so that there are moments between batches."""
+    return JobConfig.model_validate(
+        {"root": root, "max_files": 2, "shuffle_partitions": 2, "upkeep": {"enabled": False}, "history_wait": 0}
+    )
+
+
+def main(root: Path) -> None:
+    settings = config(root)
+    spark = start(session_settings(settings, spark_jars(), driver_memory="1g", java_options=QUICK_START))
+    IntegrityJob(settings, spark).run_available_now()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
