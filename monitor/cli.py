@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _refuse(error: TyperException) -> None:
     """A command line that cannot be understood, as one line; a command that is missing altogether, as its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
+        getattr(error, "show", print)()
     else:
         context = getattr(error, "ctx", None)
         of = f" ({context.command_path} --help)" if context is not None else ""

@@ -29,7 +29,6 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
 from alerts.config import AlertsConfig

@@ -29,6 +29,7 @@ from monitor import demo_view
 from monitor.config import Config, from_environment
 from monitor.demo_verdict import JUDGING, Verdict, is_provoked, summary, verdict
 from monitor.demo_view import Snapshot
+from monitor.machine import available_memory
 from monitor.probing import open_fleet
 from monitor.program_log import configure
 from monitor.provocation import Provoked, send_twice
@@ -76,9 +77,7 @@ def run(*, seconds: float, keep: bool, brokers: int, debug: bool = False) -> int
 
 def affordable_brokers() -> int:
     """Three brokers, or one where memory is short."""
-    import psutil
-
-    return 3 if psutil.virtual_memory().available >= THREE_BROKERS_NEED else 1
+    return 3 if available_memory() >= THREE_BROKERS_NEED else 1
 
 
 def remove_earlier(root: Path) -> None:

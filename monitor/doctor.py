@@ -20,6 +20,7 @@ from rich.text import Text
 
 from monitor.config import Config
 from monitor.errors import ConfigError
+from monitor.machine import available_memory
 from monitor.reach import Reached, connection, reach
 from monitor.versions import versions
 from probes.client import Connection, consumer_settings, producer_settings
@@ -121,9 +122,7 @@ def folder(data: Path) -> Answer:
 
 
 def memory() -> Answer:
-    import psutil
-
-    available = psutil.virtual_memory().available / 1e9
+    available = available_memory() / 1e9
     enough = available >= _MEMORY_GB
     return Answer("memory", "ok" if enough else "warning", f"{available:.1f} GB available")
 

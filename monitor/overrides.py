@@ -50,7 +50,8 @@ def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:
 
 def section(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a field that is a table, else None."""
-    return field.annotation if _is_model(field.annotation) else None
+    annotation: Any = field.annotation
+    return annotation if _is_model(annotation) else None
 
 
 def _is_model(annotation: Any) -> bool:
@@ -88,7 +89,7 @@ def _value(field: FieldInfo, raw: str) -> Any:
 
 
 def _fits(field: FieldInfo, value: Any) -> bool:
-    annotated = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    annotated: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     try:
         TypeAdapter(annotated).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError:

@@ -86,7 +86,7 @@ class Watch:
             self._say(f"metrics are served at {exposition.url}")
         recorded = read_table(self._config.job.tables_path, "findings")
         begin(self.metrics, recorded)
-        channels = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
+        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
             self._start_probes(self._fleet)

@@ -82,7 +82,8 @@ def snapshot(duplicates: int = 1) -> Snapshot:
     return Snapshot(
         step="provoked", elapsed=31, remaining=59, cluster="Kafka, 3 brokers", url="http://127.0.0.1:1/metrics",
         sent=4_321, sent_rate=399.6, states=[STATE | {"partition": p} for p in range(6)],
-        checked_until=1.26, batch_seconds=0.61, rows_rate=399, batches=12, events=finding_events(rows, NOON, 10.0), allowed=17,
+        checked_until=1.26, batch_seconds=0.61, rows_rate=399, batches=12, allowed=17,
+        events=finding_events(rows, NOON, 10.0),
     )  # fmt: skip
 
 
