@@ -52,7 +52,12 @@ def slices(operations: Operations, name: str) -> pa.Table:
         columns["rebalanced"] = pa.array(taken)
     told = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(places), np.int8)), [name]).cast(pa.string())
     columns |= dict.fromkeys(("cluster", "topic_id", "topic", "run", "boot"), told)
-    return pa.table([_filled(columns, field, len(places)) for field in SLICE_SCHEMA], schema=SLICE_SCHEMA)
+    zeros = pa.py_buffer(bytes(8 * (len(places) + 1)))
+    arrays = [
+        columns[field.name].view(field.type) if field.name in columns else _absent(len(places), field.type, zeros)
+        for field in SLICE_SCHEMA
+    ]
+    return pa.table(arrays, schema=SLICE_SCHEMA)
 
 
 def _of_operations(o: Operations, op: Ints) -> dict[str, Any]:
@@ -83,11 +88,14 @@ def _named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names)).cast(pa.string())
 
 
-def _filled(columns: dict[str, Any], field: pa.Field, rows: int) -> pa.Array:
-    if field.name not in columns:
-        return pa.nulls(rows, field.type)
-    column = columns[field.name]
-    return column.view(field.type) if pa.types.is_temporal(field.type) else column
+def _absent(rows: int, kind: pa.DataType, zeros: pa.Buffer) -> pa.Array:
+    """A column of nulls. All of them share one buffer, as most columns of a file are absent."""
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        inner = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
+        children = [pa.array([], inner)]
+        return pa.Array.from_buffers(kind, rows, [zeros, zeros], null_count=rows, children=children)
+    buffers = [zeros, zeros, zeros] if pa.types.is_string(kind) else [zeros, zeros]
+    return pa.Array.from_buffers(kind, rows, buffers, null_count=rows)
 
 
 def _numbered(place: Ints, process: Ints) -> Ints:

@@ -11,6 +11,9 @@ import pytest
 from monitor.history_files.errors import UnreadableHistory
 from monitor.history_files.history import History, read
 from rules.history import SLICE_SCHEMA
+from rules.objectives import Objectives
+from rules.step import step
+from tests.monitor.history_files import generate
 from tests.monitor.history_files.shorthand import Event, edn, events
 
 COLONS = {"type": str, "f": str}
@@ -347,3 +350,35 @@ def test_a_byte_order_mark_is_no_matter(tmp_path: Path) -> None:
         write(path, events(MIXED), form)
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert read(path).operations == 8
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_it_is_no_matter_where_a_file_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, size: int
+) -> None:
+    found = events(MIXED)
+    found[3]["error"] = 'the {first\n of [many \\ "errors'
+    expected = read(write(tmp_path / "h", found))
+    path = write(tmp_path / "h", events(MIXED), form)
+    if form.startswith("EDN"):  # whose strings may go over many lines
+        path.write_text(path.read_text().replace("}", ', :error "the {first\n of [many \\\\ \\"errors"}', 1))
+    monkeypatch.setattr("monitor.history_files.events.CHUNK", size)
+    assert read(path).slices.equals(expected.slices)
+
+
+def test_a_large_healthy_history(tmp_path: Path) -> None:
+    found = list(generate.history(400, processes=5, keys=12))
+    path = tmp_path / "h"
+    path.write_text("".join(json.dumps(event) + "\n" for event in found))
+    history = read(path)
+    path.write_text("".join(generate.edn(event) + "\n" for event in found))
+    assert read(path).slices.equals(history.slices)
+    assert history.operations == 5 + 400 + 5
+    counts = {
+        column: sum(run["length"] for listed in history.slices[column].to_pylist() for run in listed or ())
+        for column in ("sent", "polled")
+    }
+    assert counts == {"sent": 800, "polled": 800}
+    [stepped] = [step({}, history.slices, Objectives(), finished=True)]
+    assert {finding.anomaly for one in stepped.values() for finding in one.findings} <= {"int-send-skip"}
