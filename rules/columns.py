@@ -191,6 +191,12 @@ def from_table(table: pa.Table) -> Columns:
     )
 
 
+def _grouped(codes: Ints) -> bool:
+    """Does each code fill one stretch?"""
+    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    return len(np.unique(codes[heads])) == len(heads)
+
+
 def by_place(table: pa.Table) -> dict[Place, pa.Table]:
     """The rows of each partition, in their order."""
     if not table.num_rows:
@@ -202,9 +208,11 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
     for key in keys:
         encoded = key.combine_chunks().dictionary_encode()
         codes = codes * (len(encoded.dictionary) + 1) + _ints(encoded.indices)
-    order = np.argsort(codes, kind="stable")
-    ordered = table.take(pa.array(order)).combine_chunks()
-    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ordered = table
+    if not _grouped(codes):  # a table that comes in order is sliced, and not copied
+        order = np.argsort(codes, kind="stable")
+        ordered, codes = table.take(pa.array(order)).combine_chunks(), codes[order]
+    heads = np.flatnonzero(np.diff(codes, prepend=-1))
     ends = np.append(heads[1:], table.num_rows)
     parts = {}
     for head, end in zip(heads.tolist(), ends.tolist(), strict=True):

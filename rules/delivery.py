@@ -257,9 +257,10 @@ def settle_finished(state: State, at: int, report: Report) -> None:
     """A finished history: lost is what lies at or below the highest index polled; unseen is all that was not polled."""
     out = state.outstanding
     last_places = out.offset.copy()
-    for start, length, last in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True):
-        inside = (out.offset >= start) & (out.offset < start + length)
-        last_places[inside] = np.maximum(last_places[inside], last + out.offset[inside] - start)
+    moved = state.moved
+    for writer, seq, length, last in zip(moved.writer, moved.seq, moved.length, moved.last, strict=True):
+        inside = (out.writer == writer) & (out.seq >= seq) & (out.seq < seq + length)
+        last_places[inside] = np.maximum(last_places[inside], last + out.seq[inside] - seq)
     lost = (last_places >= 0) & (last_places <= state.highest_polled)
     for i in np.flatnonzero(lost).tolist():
         for step in range(int(min(out.length[i], state.highest_polled - last_places[i] + 1))):

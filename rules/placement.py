@@ -16,7 +16,7 @@ from rules import intervals
 from rules.chunks import Chunks, Values, values
 from rules.intervals import EMPTY, Ints
 from rules.report import Report
-from rules.state import Moved, Places, Spans, State, concat
+from rules.state import Moved, Places, Spans, State, concat, take
 
 
 def merged(places: Places) -> tuple[Places, bool]:
@@ -140,7 +140,7 @@ def _twice(places: Places, order: Ints) -> Values:
 
 def _note_moved(state: State, both: Places, again: Values) -> None:
     """Remember the earlier places of duplicated values in the window: their index is that of the last place."""
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int, int]] = []
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
         own = np.flatnonzero((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
         for i in own.tolist():
@@ -151,7 +151,7 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
                 if both.offset[j] - both.seq[j] > shift and both.seq[j] <= low and high <= both.seq[j] + both.length[j]
             ]  # fmt: skip
             if later:
-                rows.append((low + shift, high - low, low + max(later)))
+                rows.append((writer, low, low + shift, high - low, low + max(later)))
     if rows:
         state.moved = concat(state.moved, Moved(*np.array(rows, np.int64).T))
 
@@ -168,4 +168,4 @@ def forget_below(state: State, frontier: int) -> None:
             setattr(state, name, Spans(np.maximum(spans.start[keep], frontier), spans.end[keep]))
     if len(state.moved.offset):
         keep = state.moved.last >= frontier
-        state.moved = Moved(state.moved.offset[keep], state.moved.length[keep], state.moved.last[keep])
+        state.moved = take(state.moved, keep)

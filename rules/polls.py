@@ -69,6 +69,7 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     end = polled.offset + polled.length
     steps = (polled.row[before] == polled.row[after]) & (end[before] != polled.offset[after])
     steps &= ~columns.rebalanced[polled.row[before]]
+    steps &= (polled.offset[before] >= 0) & (polled.offset[after] >= 0)
     at = np.flatnonzero(steps)
     for row, record in irregulars(columns):  # its index is unknown: nothing is concluded from the records around it
         between = (polled.row[at] == row) & (end[at] <= record["offset"]) & (record["offset"] < polled.offset[at + 1])

@@ -207,6 +207,8 @@ class Spans:
 class Moved:
     """Earlier places of values that stand again further on: offset .. offset+length-1 stand at `last` .. too."""
 
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
     offset: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     last: Ints = field(default_factory=lambda: EMPTY)
