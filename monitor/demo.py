@@ -351,6 +351,5 @@ def configuration(data: Path, bootstrap: str) -> Config:
 
 
 def _command() -> str:
-    """How this program was called, for the reader to call it again."""
-    called = Path(sys.argv[0])
-    return str(called.relative_to(Path.cwd())) if called.is_relative_to(Path.cwd()) else "offsetwatch"
+    """How this program can be called again: by its name where the shell finds it, else as it was called now."""
+    return "offsetwatch" if shutil.which("offsetwatch") else sys.argv[0]

@@ -34,7 +34,7 @@ CASES: list[tuple[str, tuple[Finding, ...], Provoked | None, int]] = [
     ("half of it was found", BOTH[:1], PROVOKED, 1),
     ("nothing was provoked", (), None, 1),
     ("something else was found, too", (*BOTH, finding("lost-write")), PROVOKED, 1),
-    ("another writer's duplicate", (*BOTH, duplicate(0, evidence={"writer": 5, "seq": 0})), PROVOKED, 1),
+    ("another writer's duplicate", (*BOTH, duplicate(5, evidence={"writer": 5, "seq": 0})), PROVOKED, 1),
     ("the same writer's, elsewhere", (*BOTH, duplicate(0, partition=4)), PROVOKED, 1),
     ("a value that was not sent twice", (*BOTH, duplicate(2)), PROVOKED, 1),
     ("what follows from it", (*BOTH, finding("nonmonotonic-poll", implied_by=BOTH[0].id)), PROVOKED, 0),
