@@ -1,11 +1,13 @@
 """The observer: where each partition begins and ends, asked of its leader once a second; the probe log's heartbeat.
 
 One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
-(the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, so that
-a silent broker delays only its own. Where nothing came back there is a row all the same, `info` with the error.
+(the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
+whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
+time there is a row all the same, `info` with the error.
+
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
-are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group that never
-joins it asks for them: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
+are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
+never joins it, does the asking: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
 
 It also watches the topics' ids: a topic that was deleted and created again is another log.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
@@ -27,11 +30,34 @@ from probes.probe import Probe
 from probes.record import Instant
 from rules.history import Slice
 
-TELL_AGAIN: Final = 10_000_000_000
+SECOND: Final = 1_000_000_000
+TELL_AGAIN: Final = 10 * SECOND
 """Nanoseconds after which committed offsets are written again although nothing changed."""
+ANSWER_WITHIN: Final = 0.4
+"""Seconds that everybody is given to answer before the observer goes on; who is later is heard later."""
+LATE: Final = 0.5
+"""Seconds beyond its own timeout after which a request is given up."""
+FIELDS: Final = ("log_start", "log_end", "last_stable")
 Committed = tuple[Partition, int | None, str | None]
 """What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
-FIELDS: Final = ("log_start", "log_end", "last_stable")
+
+
+@dataclass(slots=True)
+class Question:
+    """One operation on its way: about the partitions that one broker leads, or (`group`) about what a group committed.
+
+    `futures`: by (partition, field) for the former, one by None for the latter."""
+
+    op: int
+    invoked: Instant
+    partitions: Sequence[Partition]
+    group: str | None = None
+    futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
+    opened: bool = False
+
+    @property
+    def answered(self) -> bool:
+        return all(future.done() for future in self.futures.values())
 
 
 class Observer(Probe):
@@ -45,12 +71,15 @@ class Observer(Probe):
         self._groups = tuple(groups)
         self._all = list(self.layout.partitions())
         self._admin: AdminClient | None = None
-        self._leaders: dict[Partition, int | None] = {}
-        self._due = 0
         self._consumers: dict[str, Consumer] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._asked: dict[str, Future[Any]] = {}
+        self._leaders: dict[Partition, int | None] = {}
+        self._descriptions: dict[str, Future[Any]] = {}
+        self._pending: dict[int | str | None, Question] = {}
+        """By leader, or by group."""
+        self._news = threading.Event()
         self._told: dict[str, tuple[int, list[Committed]]] = {}
+        self._due = 0
 
     @property
     def admin(self) -> AdminClient:
@@ -67,18 +96,26 @@ class Observer(Probe):
             self._consumers[group] = open_consumer(settings, self.on_error)
         if self._groups:
             self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
+        self._describe()
+        self._wait_until(lambda: all(future.done() for future in self._descriptions.values()), 2 * ANSWER_WITHIN)
         self._due = self.world.clock.monotonic_ns()
 
     def turn(self) -> None:
+        self._hear()
         wait = self._due - self.world.clock.monotonic_ns()
         if wait > 0:
-            self.pause(min(wait / 1e9, 0.5))
+            self.pause(min(wait / SECOND, 0.1 if self._pending else 0.5))
             return
-        self._due = max(self._due + int(self._config.interval * 1e9), self.world.clock.monotonic_ns())
+        self._due = max(self._due + int(self._config.interval * SECOND), self.world.clock.monotonic_ns())
         self.observe()
 
     def finish(self) -> None:
+        """Observe once more, and hear everybody out."""
         self.observe()
+        limit = self.world.clock.monotonic_ns() + int((self._config.request_timeout + 2 * LATE) * SECOND)
+        while self._pending and self.world.clock.monotonic_ns() < limit:
+            self.pause_even_when_stopping(0.1)
+            self._hear()
 
     def close(self) -> None:
         if self._pool is not None:
@@ -88,131 +125,154 @@ class Observer(Probe):
         self._admin = None
 
     def observe(self) -> None:
-        """One observation of everything: offsets first, so that they are not delayed by what follows."""
-        self._look_at_topics()
-        op, invoked = self.log.next_op(), self.log.begin()
-        self.log.append(self._offset_rows(op, invoked))
-        if self._groups:
-            self._log_committed()
+        """Ask everybody who is not still to answer, and log the answers that come at once."""
+        self._look_at_descriptions()
+        self._describe()
+        # One moment for all: what the journal promises by the rows of some holds for the others too.
+        invoked = self.log.begin()
+        asked = [self._ask_leader(leader, invoked) for leader in self._leaders_now() if leader not in self._pending]
+        asked += [self._ask_group(group, invoked) for group in self._groups if group not in self._pending]
+        self._wait_until(lambda: all(question.answered for question in asked), ANSWER_WITHIN)
+        self._hear(alive=False)
+        for question in self._pending.values():
+            if not question.opened:
+                question.opened = True
+                self.log.opened(question.op, self._rows(question, invoked))
+        self.log.idle()
 
-    def _look_at_topics(self) -> None:
-        names = [topic.name for topic in self.layout.topics]
-        try:
-            futures = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
-            found = {name: self._wait([future]) and future.result() for name, future in futures.items()}
-        except Exception as error:
-            problem = translate(error)
-            self.on_error(problem)
-            if problem.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-                self.world.places_changed()
-            return
-        for name, topic in found.items():
-            if not topic:
-                continue
-            self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
-            known = [t for t in self.layout.topics if t.name == name]
-            if known and (str(topic.topic_id), len(topic.partitions)) != (known[0].id, known[0].partitions):
-                self.world.places_changed()
+    def pause_even_when_stopping(self, seconds: float) -> None:
+        """Wait, whether the fleet is stopping or not."""
+        self._news.wait(seconds)
+        self.log.alive()
 
-    def _offset_rows(self, op: int, invoked: Instant) -> list[Slice]:
-        by_leader: dict[int | None, list[Partition]] = {}
-        for where in self._all:
-            by_leader.setdefault(self._leaders.get(where), []).append(where)
-        asked: dict[tuple[Partition, str], Future[Any]] = {}
-        for partitions in by_leader.values():
-            for name in FIELDS:
-                asked |= {(where, name): future for where, future in self._ask(partitions, name).items()}
-        self._wait(list(asked.values()))
-        completed = self.log.now()
+    # Asking
+
+    def _leaders_now(self) -> list[int | None]:
+        return sorted({self._leaders.get(where) for where in self._all}, key=lambda leader: (leader is None, leader))
+
+    def _ask_leader(self, leader: int | None, invoked: Instant) -> Question:
+        partitions = [where for where in self._all if self._leaders.get(where) == leader]
+        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions)
+        for name in FIELDS:
+            spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
+            level = IsolationLevel.READ_COMMITTED if name == "last_stable" else IsolationLevel.READ_UNCOMMITTED
+            futures = self.admin.list_offsets(
+                {TopicPartition(topic, p): spec for topic, p in partitions},
+                isolation_level=level,
+                request_timeout=self._config.request_timeout,
+            )
+            for tp, future in futures.items():
+                question.futures[(tp.topic, tp.partition), name] = self._watched(future)
+        return question
+
+    def _ask_group(self, group: str, invoked: Instant) -> Question:
+        assert self._pool is not None
+        question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, group)
+        asked = [TopicPartition(topic, p) for topic, p in self._all]
+        future = self._pool.submit(self._consumers[group].committed, asked, self._config.request_timeout)
+        question.futures[None] = self._watched(future)
+        return question
+
+    def _describe(self) -> None:
+        if not self._descriptions:
+            names = [topic.name for topic in self.layout.topics]
+            found = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
+            self._descriptions = {name: self._watched(future) for name, future in found.items()}
+
+    def _watched(self, future: Future[Any]) -> Future[Any]:
+        future.add_done_callback(lambda _: self._news.set())
+        return future
+
+    def _wait_until(self, condition: Any, seconds: float) -> None:
+        """Wait for news until the condition holds, at most this long. Says no sign of life: see `observe`."""
+        limit = self.world.clock.monotonic_ns() + int(seconds * SECOND)
+        while not condition() and (left := limit - self.world.clock.monotonic_ns()) > 0:
+            self._news.wait(left / SECOND)
+            self._news.clear()
+
+    # Hearing
+
+    def _hear(self, *, alive: bool = True) -> None:
+        """Log what has been answered, and what is given up."""
+        now = self.log.now()
+        limit = int((self._config.request_timeout + LATE) * SECOND)
+        for key, question in list(self._pending.items()):
+            if question.answered or now.mono - question.invoked.mono > limit:
+                del self._pending[key]
+                rows = self._rows(question, now)
+                if question.opened and not rows:
+                    rows = self._rows(question, now, whole=True)
+                self.log.append(rows)
+                for error in {row.error for row in rows if row.error is not None}:
+                    self.counters.errors += 1
+                    self.counters.last_error = error
+        if alive:
+            self.log.alive()
+
+    def _rows(self, question: Question, completed: Instant, *, whole: bool = False) -> list[Slice]:
+        if question.group is None:
+            return self._offset_rows(question, completed)
+        return self._committed_rows(question, question.group, completed, whole=whole)
+
+    def _offset_rows(self, question: Question, completed: Instant) -> list[Slice]:
         rows = []
-        for where in self._all:
+        for where in question.partitions:
             values: dict[str, int] = {}
             errors = []
             for name in FIELDS:
-                value = _result(asked.get((where, name)))
+                value = _result(question.futures.get((where, name)))
                 if isinstance(value, str):
                     errors.append(value)
                 else:
                     values[name] = value.offset
-            if errors:
-                self.counters.errors += 1
-                self.counters.last_error = errors[0]
             rows.append(
                 self.log.row(
-                    where, "offsets", "info" if errors else "ok", op, invoked, completed,
+                    where, "offsets", "info" if errors else "ok", question.op, question.invoked, completed,
                     error=errors[0] if errors else None, **values,
                 )
             )  # fmt: skip
         return rows
 
-    def _ask(self, partitions: Sequence[Partition], name: str) -> dict[Partition, Future[Any]]:
-        spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
-        level = IsolationLevel.READ_COMMITTED if name == "last_stable" else IsolationLevel.READ_UNCOMMITTED
-        futures = self.admin.list_offsets(
-            {TopicPartition(topic, p): spec for topic, p in partitions},
-            isolation_level=level,
-            request_timeout=self._config.request_timeout,
-        )
-        return {(tp.topic, tp.partition): future for tp, future in futures.items()}
-
-    def _log_committed(self) -> None:
-        """What each group has committed, as its coordinator tells. Who has not answered yet is not asked again."""
-        op, invoked = self.log.next_op(), self.log.begin()
-        assert self._pool is not None
-        for group, consumer in self._consumers.items():
-            if (last := self._asked.get(group)) is None or last.done():
-                asked = [TopicPartition(topic, p) for topic, p in self._all]
-                self._asked[group] = self._pool.submit(consumer.committed, asked, self._config.request_timeout)
-        self._wait(list(self._asked.values()))
-        completed = self.log.now()
-        rows = [row for group in self._consumers for row in self._committed_rows(group, op, invoked, completed)]
-        self.log.append(rows) if rows else self.log.idle()
-
-    def _committed_rows(self, group: str, op: int, invoked: Instant, completed: Instant) -> list[Slice]:
-        answer = _result(self._asked.get(group))
+    def _committed_rows(self, question: Question, group: str, completed: Instant, *, whole: bool) -> list[Slice]:
+        answer = _result(question.futures[None])
         found: list[Committed]
         if isinstance(answer, str):
-            self.counters.errors += 1
-            self.counters.last_error = answer
-            found = [(where, None, answer) for where in self._all]
+            found = [(where, None, answer) for where in question.partitions]
         else:
             found = [
                 ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _code(tp.error)) for tp in answer
             ]
         told_at, told = self._told.get(group, (0, []))
-        again = invoked.mono - told_at >= TELL_AGAIN
-        self._told[group] = (invoked.mono if again else told_at, found)
+        again = whole or question.invoked.mono - told_at >= TELL_AGAIN
+        if question.answered:
+            self._told[group] = (question.invoked.mono if again else told_at, found)
         return [
             self.log.row(
-                where, "offsets", "info" if problem else "ok", op, invoked, completed, error=problem, committed=at,
-                group=group,
+                where, "offsets", "info" if problem else "ok", question.op, question.invoked, completed, error=problem,
+                committed=at, group=group,
             )
             for where, at, problem in found
             if again or (where, at, problem) not in told
         ]  # fmt: skip
 
-    def _wait(self, futures: Sequence[Future[Any]]) -> bool:
-        """Until all are done, or the time is over; says meanwhile that we live. Tells whether all are done."""
-        left = threading.Event()
-        missing = len(futures)
-        lock = threading.Lock()
-
-        def one_less(_: Future[Any]) -> None:
-            nonlocal missing
-            with lock:
-                missing -= 1
-                if not missing:
-                    left.set()
-
-        for future in futures:
-            future.add_done_callback(one_less)
-        waited = 0.0
-        while futures and not left.wait(0.25):
-            waited += 0.25
-            self.log.alive()
-            if waited > self._config.request_timeout + 0.5:
-                return False
-        return True
+    def _look_at_descriptions(self) -> None:
+        """Who leads what now, and whether the topics are still those of the layout."""
+        if not all(future.done() for future in self._descriptions.values()):
+            return
+        descriptions, self._descriptions = self._descriptions, {}
+        known = {topic.name: (topic.id, topic.partitions) for topic in self.layout.topics}
+        for name, future in descriptions.items():
+            error = future.exception()
+            if error is not None:
+                problem = translate(error)
+                self.on_error(problem)
+                if problem.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                    self.world.places_changed()
+                continue
+            topic = future.result()
+            self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
+            if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
+                self.world.places_changed()
 
 
 def _code(error: Any) -> str | None:

@@ -66,7 +66,7 @@ def test_where_nobody_answers_there_is_a_row_all_the_same(stage):
     one = stage(observer={"request_timeout": 0.5})
     one.connection = Connection("127.0.0.1:9")
     observer = one.put(Observer, "observer", groups=["g"])
-    observer.observe()
+    observer.finish()
     rows = witness(observer).of("offsets")
     assert {(row.type, row.group) for row in rows} == {("info", None), ("info", "g")}
     assert len(rows) == 12
