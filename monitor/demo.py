@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from alerts.event import FindingEvent
@@ -206,7 +206,11 @@ class _Demo:
             yield _Lines(self._snapshot)
             return
         with Live(console=self._console, auto_refresh=False, screen=True) as live:
-            yield lambda: live.update(demo_view.screen(self._snapshot(), height=self._console.height), refresh=True)
+            yield lambda: live.update(self._screen(), refresh=True)
+
+    def _screen(self) -> RenderableType:
+        size = self._console.size
+        return demo_view.screen(self._snapshot(), width=size.width, height=size.height)
 
     def _over(self) -> bool:
         """Whether to stop; what is due is done here."""
@@ -263,7 +267,7 @@ class _Demo:
         return Snapshot(
             step=self._step,
             elapsed=now - self._began,
-            remaining=self._limit - (now - self._began) if self._limit else None,
+            limit=self._limit or None,
             cluster=self._cluster,
             url=self._watch.url if self._watch is not None else None,
             sent=totals["sent"],

@@ -24,6 +24,11 @@ EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 12
 """Of each topic: with more, the screen would overflow; all are in the metrics and tables."""
 
+WIDE: Final = {"log_end": "log end", "last_stable": "stable", "frontier": "settled"}
+NARROW: Final = {"last_stable": "stable", "frontier": "settled"}
+WIDE_FROM: Final = 100
+"""Columns of the terminal from which two topics' tables with all of their columns stand side by side."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -35,7 +40,7 @@ class Snapshot:
 
     step: str
     elapsed: float
-    remaining: float | None = None
+    limit: float | None = None
     cluster: str = ""
     url: str | None = None
     sent: int = 0
@@ -71,11 +76,11 @@ def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def screen(now: Snapshot, *, height: int) -> RenderableType:
-    """The whole live screen, not higher than `height` lines where that is possible."""
-    left = "" if now.remaining is None else f", stops by itself in {max(0, round(now.remaining))} s"
+def screen(now: Snapshot, *, width: int, height: int) -> RenderableType:
+    """The whole live screen, not larger than the terminal from 80 x 24 on, with the usual number of partitions."""
+    limit = "" if now.limit is None else f" of {now.limit:.0f} s"
     head = Text.assemble(
-        ("Offsetwatch demo", "bold"), f"  {now.cluster}" if now.cluster else "", f"  {now.elapsed:.0f} s{left}  ",
+        ("Offsetwatch demo", "bold"), f"  {now.cluster}" if now.cluster else "", f"  {now.elapsed:.0f} s{limit}  ",
         ("Ctrl-C stops it", "dim"),
     )  # fmt: skip
     served = Text.assemble("metrics  ", (now.url or "-", "underline" if now.url else "dim"))
@@ -86,7 +91,7 @@ def screen(now: Snapshot, *, height: int) -> RenderableType:
         Text(),
         _figures(now),
     ]
-    tables = list(_partitions(now.states))
+    tables = list(_partitions(now.states, WIDE if width >= WIDE_FROM else NARROW))
     used = len(parts) + 3 + _lines(tables)
     if tables:
         parts += [Text(), Columns(tables, padding=(0, 4))]
@@ -108,8 +113,8 @@ def _figures(now: Snapshot) -> Table:
     )
     shown.add_row(
         Text("", style="dim"),
-        f"transactions {now.committed:,} committed",
-        f"{now.aborted:,} aborted",
+        f"transactions {now.committed:,} + {now.aborted:,} aborted",
+        f"client errors {now.errors:,}",
         f"readers' lag {_count(now.readers_lag)} records",
     )
     shown.add_row(
@@ -121,19 +126,27 @@ def _figures(now: Snapshot) -> Table:
     return shown
 
 
-def _partitions(states: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
+def _partitions(states: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Iterator[Table]:
     """One compact table for each topic."""
     for topic in sorted({state["topic"] for state in states}):
-        shown = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-        shown.add_column(topic, justify="left")
-        for name in ("log end", "stable", "settled", "lag", "unseen"):
-            shown.add_column(name, justify="right")
+        shown = Table(
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+            padding=(0, 1),
+            title=topic,
+            title_justify="left",
+            title_style="",
+        )
+        shown.add_column("part.")
+        for heading in (*columns.values(), "lag", "unseen"):
+            shown.add_column(heading, justify="right")
         mine = sorted((state for state in states if state["topic"] == topic), key=lambda state: state["partition"])
         for state in mine[:PARTITIONS_SHOWN]:
             lag = max(readers_lag(state).values(), default=None)
             shown.add_row(
                 str(state["partition"]),
-                *(_count(state[name]) for name in ("log_end", "last_stable", "frontier")),
+                *(_count(state[name]) for name in columns),
                 _count(lag),
                 Text(_count(state["unseen"]), style="yellow" if state["unseen"] else ""),
             )
@@ -141,7 +154,7 @@ def _partitions(states: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
 
 
 def _lines(tables: Sequence[Table]) -> int:
-    return max((table.row_count + 2 for table in tables), default=0)
+    return max((table.row_count + 3 for table in tables), default=0)
 
 
 def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Iterator[RenderableType]:

@@ -64,6 +64,7 @@ def test_the_summary_says_what_was_provoked_and_found() -> None:
     ]
 
 
+TOPICS = ("offsetwatch-records", "offsetwatch-transactions")
 STATE = {
     "topic": "t", "partition": 3, "log_end": 1_234, "last_stable": 1_230, "frontier": 1_100, "unseen": 0, "now": NOON,
     "readers": [{"process": 1, "position": 1_200, "mode": "assign"}],
@@ -72,7 +73,7 @@ STATE = {
 
 def shown(now: Snapshot, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height)
-    console.print(demo_view.screen(now, height=height))
+    console.print(demo_view.screen(now, width=width, height=height))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -80,8 +81,8 @@ def shown(now: Snapshot, width: int, height: int) -> list[str]:
 def snapshot(duplicates: int = 1) -> Snapshot:
     rows = events(*[duplicate(seq) for seq in range(duplicates)]).to_pylist() if duplicates else []
     return Snapshot(
-        step="provoked", elapsed=31, remaining=59, cluster="Kafka, 3 brokers", url="http://127.0.0.1:1/metrics",
-        sent=4_321, sent_rate=399.6, states=[STATE | {"partition": p} for p in range(6)],
+        step="provoked", elapsed=31, limit=90, cluster="Kafka, 3 brokers", url="http://127.0.0.1:1/metrics",
+        sent=4_321, sent_rate=399.6, states=[STATE | {"topic": t, "partition": p} for t in TOPICS for p in range(6)],
         checked_until=1.26, batch_seconds=0.61, rows_rate=399, batches=12, allowed=17,
         events=finding_events(rows, NOON, 10.0),
     )  # fmt: skip
@@ -96,7 +97,7 @@ def test_the_screen_shows_figures_partitions_and_findings_with_evidence() -> Non
     text = "\n".join(shown(snapshot(), 120, 40))
     parts = [
         "sent 4,321 (400/s)", "log time 1.3 s behind", "batch 0.6 s", "399 rows/s, 12 batches", "1,234", "1,100",
-        "readers' lag 30 records", "http://127.0.0.1:1/metrics", "stops by itself in 59 s",
+        "readers' lag 30 records", "http://127.0.0.1:1/metrics", "31 s of 90 s",
         "warning duplicate raised in t/3", '"offsets": [4, 9]', "17 more are allowed by the policy",
     ]  # fmt: skip
     for part in parts:
@@ -107,6 +108,7 @@ def test_the_screen_shows_figures_partitions_and_findings_with_evidence() -> Non
 def test_the_screen_fits_the_terminal(width: int, height: int) -> None:
     lines = shown(snapshot(duplicates=50), width, height)
     assert len(lines) <= height
+    assert any('"seq": 49' in line for line in lines), "the newest finding is on the screen"
     assert max(map(len, lines)) <= width
 
 
