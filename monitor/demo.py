@@ -101,6 +101,7 @@ class _Demo:
         self._data, self._stop, self._limit, self._brokers = data, stop, seconds, brokers
         self._began = time.monotonic()
         self._step = "starting"
+        self._closing = False
         self._cluster = ""
         self._lock = threading.Lock()
         self._states: dict[tuple[str, int], Mapping[str, Any]] = {}
@@ -128,6 +129,7 @@ class _Demo:
                     show()
                     self._stop.wait(_TICK)
                 self._say("stopping: the probes, then the checks of what they did, then the brokers")
+                self._closing = True
                 closer = threading.Thread(target=self._end, args=(starter, ending), name="end-demo", daemon=True)
                 closer.start()
                 while closer.is_alive():
@@ -290,7 +292,8 @@ class _Demo:
         )
 
     def _say(self, step: str) -> None:
-        self._step = step
+        if not self._closing:
+            self._step = step
 
     # The job's threads
 

@@ -84,13 +84,8 @@ def screen(now: Snapshot, *, width: int, height: int) -> RenderableType:
         ("Ctrl-C stops it", "dim"),
     )  # fmt: skip
     served = Text.assemble("metrics  ", (now.url or "-", "underline" if now.url else "dim"))
-    parts: list[RenderableType] = [
-        head,
-        served,
-        Text.assemble("now      ", (now.step, "bold cyan")),
-        Text(),
-        _figures(now),
-    ]
+    step = Text.assemble("now      ", (now.step, "bold cyan"), overflow="ellipsis", no_wrap=True)
+    parts: list[RenderableType] = [head, served, step, Text(), _figures(now)]
     tables = list(_partitions(now.states, WIDE if width >= WIDE_FROM else NARROW))
     used = len(parts) + 3 + _lines(tables)
     if tables:
@@ -113,7 +108,7 @@ def _figures(now: Snapshot) -> Table:
     )
     shown.add_row(
         Text("", style="dim"),
-        f"transactions {now.committed:,} + {now.aborted:,} aborted",
+        f"txns {now.committed:,} + {now.aborted:,} aborted",
         f"client errors {now.errors:,}",
         f"readers' lag {_count(now.readers_lag)} records",
     )
