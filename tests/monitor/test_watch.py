@@ -1,0 +1,76 @@
+"""What a monitor knows when it starts, and how it refuses to."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from alerts.dispatch import Dispatcher
+from alerts.event import events as finding_events
+from alerts.metrics import Metrics
+from monitor.watch import begin, recorded_identities
+from tests.monitor.commands import offsetwatch
+from tests.monitor.rows import NOON, events, finding
+
+PAST = events(
+    finding("duplicate", (7, 1), at=1),
+    finding("duplicate", (7, 2), at=2),
+    finding("duplicate", (7, 2), at=2),
+    finding("poll-skip", (1,), at=3, context={"mode": "subscribe"}),
+    finding("unseen", (), "opened", at=4),
+    finding("unseen", (), "closed", at=5),
+    finding("suspected", (), "opened", at=6),
+)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"offsetwatch_{name}", labels)
+
+
+def test_counts_go_on_where_the_table_stands() -> None:
+    metrics = Metrics(build={})
+    begin(metrics, PAST)
+    assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 2, "one was written twice"
+    assert value(metrics, "findings_total", anomaly="poll-skip", severity="allowed") == 1
+    assert value(metrics, "findings_total", anomaly="unseen", severity="critical") == 1
+    assert value(metrics, "conditions_open", anomaly="unseen") == 0
+    assert value(metrics, "conditions_open", anomaly="suspected") == 1
+    assert value(metrics, "last_finding_timestamp_seconds", severity="allowed") == NOON.timestamp() + 3.5
+
+
+def test_a_batch_that_runs_again_after_a_crash_counts_once() -> None:
+    """The table held the batch; the process died before or after it told anyone; the next one is given it again."""
+    metrics = Metrics(build={})
+    begin(metrics, PAST)
+    dispatcher = Dispatcher([metrics], metrics.channel_failed, recorded_identities(PAST))
+    again = finding_events(PAST.to_pylist(), NOON, 10.0)
+    assert {event.replayed for event in dispatcher.dispatch(again)} == {True}
+    assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 2
+    assert value(metrics, "conditions_open", anomaly="suspected") == 1
+    new = finding_events(
+        events(finding("duplicate", (7, 3)), finding("suspected", (), "closed", at=7)).to_pylist(), NOON, 10
+    )
+    assert {event.replayed for event in dispatcher.dispatch(new)} == {False}
+    assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 3
+    assert value(metrics, "conditions_open", anomaly="suspected") == 0
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = offsetwatch("monitor", cwd=tmp_path, OFFSETWATCH_ALERTS__METRICS_PORT=port)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"offsetwatch: metrics cannot be served on 127.0.0.1:{port}: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    asked = {"OFFSETWATCH_ALERTS__LOG": "no/such/folder/log.jsonl", "OFFSETWATCH_ALERTS__METRICS": "false"}
+    done = offsetwatch("monitor", cwd=tmp_path, **asked)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "offsetwatch: OFFSETWATCH_ALERTS__LOG: alerts.log: no/such/folder/log.jsonl: No such file or directory\n"
+    )
