@@ -11,13 +11,14 @@ Rows that cannot be understood (`validation`) are bundled apart, in the form of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jobs import files
 from streaming_jobs.schemas import REJECTED
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
 
@@ -124,19 +125,28 @@ def bundles_of(slices: pa.Table) -> pa.RecordBatch:
     )
 
 
-def bundle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def bundle_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `DataFrame.mapInArrow`: the rows of the probe log in, bundles out."""
-    gathered: list[pa.RecordBatch] = []
+    return _bundle(pa.Table.from_batches([batch]) for batch in batches)
+
+
+def bundle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `DataFrame.mapInArrow`: blocks of the log's files in (`files.COLUMNS`), bundles of their rows out."""
+    return _bundle(files.tables(batches))
+
+
+def _bundle(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.Table] = []
     rows = size = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
+    for table in tables:
+        gathered.append(table)
+        rows += table.num_rows
+        size += table.nbytes
         if rows >= _GATHER_ROWS or size >= _GATHER_BYTES:
-            yield bundles_of(pa.Table.from_batches(gathered))
+            yield bundles_of(pa.concat_tables(gathered))
             gathered, rows, size = [], 0, 0
     if rows:
-        yield bundles_of(pa.Table.from_batches(gathered))
+        yield bundles_of(pa.concat_tables(gathered))
 
 
 def slices_in(payloads: list[bytes]) -> pa.Table:

@@ -35,7 +35,8 @@ from rules.history import Place, micros
 from rules.objectives import Objectives
 from rules.policy import severity
 from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
-from streaming_jobs.bundles import BUNDLE_DDL, bundle, pack, records_in, slices_in, unpack
+from streaming_jobs import files
+from streaming_jobs.bundles import BUNDLE_DDL, bundle_files, bundle_rows, pack, records_in, slices_in, unpack
 from streaming_jobs.validation import KEYS
 
 OUTPUT_DDL: Final = (
@@ -203,7 +204,9 @@ _DTYPES: Final[dict[str, str]] = {
 
 
 def verdicts(history: DataFrame, objectives: Objectives, check: Check | None = None) -> DataFrame:
-    """The stream of verdicts, columns as in `OUTPUT_DDL`, over a stream of the probe log's rows."""
+    """The stream of verdicts, columns as in `OUTPUT_DDL`, over `source.stream`: the probe log's rows, or
+    its files' blocks."""
+    bundle = bundle_files if tuple(history.columns) == files.COLUMNS else bundle_rows
     bundles = history.mapInArrow(cast(Any, bundle), BUNDLE_DDL)
     return bundles.groupBy(*KEYS).transformWithStateInPandas(
         statefulProcessor=Partition(objectives, check or Check()),

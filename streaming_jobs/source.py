@@ -11,8 +11,10 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from rules.history import SLICE_SCHEMA
+from streaming_jobs import files
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
 
@@ -44,8 +46,17 @@ def first_version(path: Path) -> int | None:
     return 0 if (path / "_delta_log" / f"{0:020d}.json").is_file() else None
 
 
+def plain(table: DeltaTable) -> bool:
+    """Do the table's files hold its rows and nothing else, under their own names?"""
+    features = table.protocol().reader_features or []
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
+
+
 def stream(spark: SparkSession, config: JobConfig) -> DataFrame:
-    """The rows of `history` as they are committed. Ageing and compaction of the table do not disturb it."""
+    """`history` as it is committed: the files' blocks (`files.COLUMNS`) where its files are plain, else its rows.
+
+    Ageing and compaction of the table do not disturb it."""
     path = config.history_path
     reader = (
         spark.readStream.format("delta")
@@ -56,7 +67,11 @@ def stream(spark: SparkSession, config: JobConfig) -> DataFrame:
     version = config.starting_version if config.starting_version is not None else first_version(path)
     if version is not None:
         reader = reader.option("startingVersion", str(version))
-    return reader.load(str(path.absolute())).select(*SLICE_SCHEMA.names)
+    frame = reader.load(str(path.absolute()))
+    if plain(DeltaTable(str(path))):
+        told = (sql.input_file_name(), sql.input_file_block_start(), sql.input_file_block_length())
+        return frame.select(*(column.alias(name) for column, name in zip(told, files.COLUMNS, strict=True)))
+    return frame.select(*SLICE_SCHEMA.names)
 
 
 def versions_behind(latest: int, offset: str | Mapping[str, Any] | None) -> int:

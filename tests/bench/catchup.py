@@ -41,9 +41,12 @@ def run(plan: Plan, root: Path, spark: SparkSession, batches: int) -> float:
     config = JobConfig(root=state, history=history, max_files=max(1, -(-count // batches)), max_bytes=1 << 40)
     done: list[Batch] = []
     told: list[Progress] = []
-    job = IntegrityJob(config, spark, Listeners(on_batch=[done.append], on_progress=[told.append]))
+    used: list[tuple[float, float]] = []
+    listeners = Listeners(on_batch=[done.append, lambda _: used.append(Peak.cpu())], on_progress=[told.append])
+    job = IntegrityJob(config, spark, listeners)
     with Peak() as peak:
         job.run_available_now()
+    jvm, workers = (last - first for last, first in zip(used[-1], used[0], strict=True))
     warm = [b for b in done if b.number]
     seconds = {p.batch: p.duration for p in told}
     spent = sum(seconds[b.number] for b in warm if b.number is not None)
@@ -59,6 +62,7 @@ def run(plan: Plan, root: Path, spark: SparkSession, batches: int) -> float:
             "polled records": rate(polled, spent),
             "slices": f"{sum(b.stats.slices for b in warm) / spent:,.0f} /s",
             "seconds (first batch / others)": f"{seconds.get(0, 0):.1f} / {spent:.1f}",
+            "processor seconds (JVM / workers)": f"{jvm:.1f} / {workers:.1f}, {rate(polled, (jvm + workers))} a core",
             "in the rules, core seconds": f"{sum(b.stats.check_seconds for b in warm):.1f}",
             "in the state store, core seconds": f"{sum(b.stats.state_seconds for b in warm):.1f}",
             "writing our tables, seconds": f"{sum(b.stats.write_seconds for b in warm):.2f}",

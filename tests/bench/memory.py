@@ -1,4 +1,4 @@
-"""Peak memory of this process's children: the driver's JVM and the Python workers it forks."""
+"""Memory and processor time of this process's children: the driver's JVM and the Python workers it forks."""
 
 from __future__ import annotations
 
@@ -25,6 +25,21 @@ class Peak:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._done.set()
         self._thread.join()
+
+    @staticmethod
+    def cpu() -> tuple[float, float]:
+        """Processor seconds spent so far by the JVM and by the workers that are alive."""
+        jvm = workers = 0.0
+        for child in psutil.Process().children(recursive=True):
+            try:
+                spent = child.cpu_times()
+                if "java" in child.name():
+                    jvm += spent.user + spent.system
+                else:
+                    workers += spent.user + spent.system
+            except psutil.Error:
+                continue
+        return jvm, workers
 
     def _sample(self) -> None:
         me = psutil.Process()
