@@ -15,7 +15,7 @@ It also watches the topics' ids: a topic that was deleted and created again is a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -183,7 +183,7 @@ class Observer(Probe):
         future.add_done_callback(lambda _: self._news.set())
         return future
 
-    def _wait_until(self, condition: Any, seconds: float) -> None:
+    def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait for news until the condition holds, at most this long. Says no sign of life: see `observe`."""
         limit = self.world.clock.monotonic_ns() + int(seconds * SECOND)
         while not condition() and (left := limit - self.world.clock.monotonic_ns()) > 0:

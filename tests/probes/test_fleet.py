@@ -139,11 +139,11 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypa
 
 @pytest.mark.kafka
 def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path):
-    asked = config(unrest={"mean_interval": 2.0, "seed": 7})
+    asked = config(unrest={"mean_interval": 1.5, "seed": 7})
     where = (tmp_path / "journal", SystemClock())
     fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
     fleet.start()
-    time.sleep(8)
+    time.sleep(5)
     running = fleet.status()
     fleet.stop()
     assert running.committer is not None
@@ -191,7 +191,7 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
     end = lost["sent"][-1]["offset"] + lost["sent"][-1]["length"]
     phantom = lost | {"sent": [lost["sent"][-1] | {"seq": 10**6, "offset": end, "length": 3}]}
     write_deltalake(str(history), pa.Table.from_pylist([phantom], schema=SLICE_SCHEMA), mode="append")
-    drained = drain(asked, kafka.bootstrap, {}, *where, history=history, limit=4)
+    drained = drain(asked, kafka.bootstrap, {}, *where, history=history, limit=2)
     (missing,) = drained.missing[asked.topics.records, 1]
     assert (missing.seq, missing.offset, missing.length) == (10**6, end, 3)
     assert not drained.complete

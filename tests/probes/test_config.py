@@ -1,0 +1,47 @@
+"""The probes' section of the configuration refuses what it does not know, and says what it wants instead."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from probes.config import ProbesConfig
+
+
+def test_every_field_is_described_and_has_a_default():
+    def check(section: type[BaseModel]) -> None:
+        for name, field in section.model_fields.items():
+            assert not field.is_required(), name
+            if isinstance(field.default, BaseModel):
+                check(type(field.default))
+            else:
+                assert field.description, name
+
+    check(ProbesConfig)
+    assert ProbesConfig().topics.records == "offsetwatch-records"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"writers": {}}, "writers"),
+        ({"writer": {"ratio": 1}}, "writer.ratio"),
+        ({"writer": {"rate": "fast"}}, "writer.rate"),
+        ({"writer": {"rate": 0}}, "writer.rate"),
+        ({"reader": {"poll_wait": 2}}, "reader.poll_wait"),
+        ({"transaction": {"abort_share": 1.5}}, "transaction.abort_share"),
+        ({"transaction": {"timeouts": [0.5]}}, "transaction.timeouts"),
+        ({"topics": {"prefix": "no spaces"}}, "topics.prefix"),
+        ({"supervision": {"host": "fibers"}}, "supervision.host"),
+        ({"run": "x" * 65}, "run"),
+    ],
+)
+def test_what_is_wrong_is_named(given, named):
+    with pytest.raises(ValidationError) as refused:
+        ProbesConfig.model_validate(given)
+    assert ".".join(str(part) for part in refused.value.errors()[0]["loc"]) == named
+
+
+def test_records_must_have_room_for_their_tag():
+    with pytest.raises(ValidationError, match="record_bytes 80 is too small for a tag in topic offsetwatch-records"):
+        ProbesConfig.model_validate({"writer": {"record_bytes": 80}})
