@@ -11,8 +11,8 @@ their journal, the committer goes on trying, and the backlog is appended in piec
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
+import logging
 import os
 import random
 import threading
@@ -43,6 +43,8 @@ from probes.log.plan import Part, Plan, load, save
 from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.rows import Row, Shared, table
 from rules.history import from_micros, micros
+
+log = logging.getLogger("offsetwatch.committer")
 
 LOCK: Final = "committer.lock"
 CONFLICTS: Final = 20
@@ -165,9 +167,17 @@ class Committer:
                 raise
             except ProbeLogError:
                 failures = min(failures + 1, 16)
+            except Exception as unexpected:
+                # Nobody foresaw it, and the log must go on: begin again from what is on disk.
+                log.exception("the committer of %s failed", self.folder)
+                self._forget()
+                self._failed(ProbeLogError(f"the committer failed: {type(unexpected).__name__}: {unexpected}"))
+                failures = min(failures + 1, 16)
             due = begun + max(self._pace.every, min(self._pace.every * 2**failures, self._pace.longest_wait))
-        with contextlib.suppress(HistoryUnavailable, JournalUnwritable):
+        try:
             self.drain()
+        except (HistoryUnavailable, JournalUnwritable) as error:
+            log.warning("what is left in %s is appended by the next committer: %s", self.folder, error)
 
     def drain(self) -> None:
         """Append all that the journals hold at the time of the call. Raises as `commit` does."""

@@ -1,6 +1,7 @@
 """A committer in front of a real Delta table: what it appends, keeps, deletes and refuses."""
 
 import json
+import os
 import threading
 import time
 from datetime import timedelta
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import probes.log.history
 from probes.log.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryMismatch, HistoryUnavailable, JournalUnwritable
 from probes.log.history import TableProperties
@@ -263,6 +265,81 @@ def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
     assert status.rows == len(table_rows(history)) and status.last_commit == clock.now()
     assert logged(table_rows(history), 2) == probers[1].must_be_logged()
     check_marks(history)
+
+
+def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder, history, clock):
+    prober = Prober.start(folder, 1, clock, segment_bytes=900)
+    for _ in range(700):
+        prober.send(0)
+    turns = 0
+    while True:
+        with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+            one.commit()
+            turns += 1
+            if one.status().backlog == 0:
+                break
+    assert turns > 2 and logged(table_rows(history), 1) == prober.must_be_logged()
+    check_slices(table_rows(history))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["read first", "read last"])
+def test_a_journal_taken_away_while_nobody_committed_takes_only_its_own_rows_with_it(folder, history, clock, first):
+    """The plan that was on disk cannot be carried out any more: another is made, and the marks count on."""
+    gone, other = Prober.start(folder, 2 - first, clock), Prober.start(folder, 1 + first, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        gone.send(0)
+        other.send(0)
+        aside = history.with_name("aside")
+        history.rename(aside)
+        history.write_text("in the way")
+        with pytest.raises(HistoryUnavailable):
+            one.commit()
+    history.unlink()
+    aside.rename(history)
+    gone.journal.folder.rename(folder / "elsewhere")
+    with committer(folder, history, clock) as one:
+        one.commit()
+        other.send(1)
+        one.commit()
+    rows = table_rows(history)
+    check_slices(rows)
+    process = gone.journal.life.process
+    assert logged(rows, other.journal.life.process) == other.must_be_logged()
+    assert {len(told) for told in logged(rows, process).values()} == {1}
+    assert check_marks(history) > 0 and process not in marks_of(rows, 3)
+
+
+def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, monkeypatch):
+    """Else the loss of the host could take back what the table has, and the next life of the host would count anew."""
+    prober = Prober.start(folder, 1, clock)
+    order = []
+    for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.history, "write_deltalake")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, _real=real, _name=name, **k: order.append(_name) or _real(*a, **k))
+    with committer(folder, history, clock) as one:
+        one.commit()
+        assert order == ["fdatasync", "fsync", "fsync", "write_deltalake"]
+        prober.send(0)
+        one.commit()
+        assert order[4:] == ["fdatasync", "fsync", "fsync", "write_deltalake"]
+
+
+def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, history, clock, monkeypatch):
+    prober = Prober.start(folder, 1, clock)
+    stop = threading.Event()
+    with committer(folder, history, clock, Pace(every=0.02)) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr("probes.log.committer.mark_rows", lambda *_: 1 / 0)
+            running = threading.Thread(target=one.run, args=(stop,))
+            running.start()
+            wait_for(lambda: one.status().error is not None)
+            assert "ZeroDivisionError" in (one.status().error or "")
+        wait_for(lambda: one.status().version > 0)
+        stop.set()
+        running.join()
+        assert one.status().error is None
+    assert logged(table_rows(history), 1) == prober.must_be_logged()
 
 
 def test_a_second_committer_of_the_folder_is_refused(folder, history, clock):
