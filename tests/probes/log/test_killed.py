@@ -1,0 +1,194 @@
+"""Real probes, their committer and a real cluster: killed with SIGKILL in mid-flight, again and again.
+
+What must hold in the end is asked of three witnesses: what the probes' process had told its journal, what stands in
+Kafka, and the rules."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+import probes
+from deploy.local_kafka import LocalKafka
+from probes.log.recovery import DIED
+from probes.log.segments import OVER, life_folders
+from probes.tag import read
+from rules.catalogue import CATALOGUE
+from rules.finding import Finding
+from rules.history import SLICE_SCHEMA, Place
+from rules.objectives import Objectives
+from rules.step import Stored, step
+from tests.probes.log.lives import appends, check_marks, check_slices, table_rows
+
+KILLS = 7
+Row = dict[str, Any]
+Value = tuple[str, int, int, int]
+"""(topic, partition, writer, seq)"""
+
+
+@contextmanager
+def victim(root: Path, bootstrap: str, prefix: str) -> Iterator[subprocess.Popen[str]]:
+    environment = os.environ | {"PYTHONPATH": str(Path(probes.__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.probes.log.victim", str(root), bootstrap, prefix],
+        stdout=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "started\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.kafka
+def test_killed_again_and_again_the_log_loses_nothing_and_accuses_nobody(kafka: LocalKafka, tmp_path: Path):
+    prefix = f"killed-{uuid.uuid4().hex[:8]}"
+    moments = random.Random(11)
+    for _ in range(KILLS):
+        with victim(tmp_path, kafka.bootstrap, prefix) as process:
+            time.sleep(moments.uniform(0.2, 4.0))
+            process.send_signal(signal.SIGKILL)
+    with victim(tmp_path, kafka.bootstrap, prefix) as process:
+        time.sleep(5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 0
+
+    rows = table_rows(tmp_path / "history")
+    check_slices(rows)
+    assert check_marks(tmp_path / "history") > 100
+    told, opened = lines(tmp_path / "told"), lines(tmp_path / "opened")
+    logged_once_and_as_told(rows, told)
+    in_flight = never_a_failure(rows, told, opened)
+    assert in_flight > 0, "no kill met an operation in flight"
+    agrees_with_kafka(rows, in_kafka(kafka.bootstrap, [f"{prefix}-records", f"{prefix}-transactions"]))
+    every_life_ended(rows, tmp_path / "journal")
+    assert violations(tmp_path / "history") == []
+
+
+def lines(path: Path) -> list[list[Any]]:
+    """The witness's rows; death may have cut the last line of each life, and what follows it."""
+    found = []
+    for line in path.read_bytes().splitlines():
+        try:
+            found += orjson.loads(line)
+        except orjson.JSONDecodeError:
+            assert line.startswith(b"[")
+    assert len(found) > 100
+    return found
+
+
+def runs(told: list[Row] | None) -> list[list[Any]]:
+    return [[run["writer"], run["seq"], run["offset"], run["length"]] for run in told or ()]
+
+
+def logged_once_and_as_told(rows: list[Row], told: list[list[Any]]) -> None:
+    """(process, place, slice) names one row, and it says what the journal was told."""
+    logged: dict[tuple[Any, ...], list[list[Any]]] = defaultdict(list)
+    for row in rows:
+        logged[row["process"], row["topic_id"], row["partition"], row["slice"]].append(
+            [row["f"], row["type"], row["op"], runs(row["sent"]), runs(row["polled"])]
+        )
+    for process, topic_id, partition, number, *said in told:
+        assert logged[process, topic_id, partition, number] == [said]
+
+
+def never_a_failure(rows: list[Row], told: list[list[Any]], opened: list[list[Any]]) -> int:
+    """What was opened has an outcome that the journal was told of, or is `info`; of each process one may have been told
+    in its last moment, unheard by the witness. Returns how many operations the recoveries found in flight."""
+    outcomes = {(process, topic_id, partition, op) for process, topic_id, partition, _, _, _, op, _, _ in told}
+    logged = {(r["process"], r["topic_id"], r["partition"], r["op"]): r for r in rows if r["f"] != "close"}
+    unheard = set()
+    for process, topic_id, partition, _, f, _, op, _, _ in opened:
+        row = logged[process, topic_id, partition, op]
+        assert row["f"] == f
+        if row["error"] == DIED:
+            assert row["type"] == "info"
+        elif (process, topic_id, partition, op) not in outcomes:
+            unheard.add((process, op))
+    assert max(Counter(process for process, _ in unheard).values(), default=0) <= 1
+    return len({(r["process"], r["op"]) for r in rows if r["error"] == DIED and r["f"] != "close"})
+
+
+def in_kafka(bootstrap: str, topics: list[str]) -> dict[Value, list[int]]:
+    """Every committed record of the topics, by its tag: the offsets at which it stands."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "witness", "enable.auto.commit": False,
+         "isolation.level": "read_committed", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    )  # fmt: skip
+    places = [
+        TopicPartition(topic, p, 0) for topic in topics for p in consumer.list_topics(topic).topics[topic].partitions
+    ]
+    consumer.assign(places)
+    found: dict[Value, list[int]] = defaultdict(list)
+    ended: set[tuple[str, int]] = set()
+    until = time.monotonic() + 30
+    while len(ended) < len(places):
+        assert time.monotonic() < until, "the end of the topics was not reached"
+        for message in consumer.consume(10_000, 0.5):
+            if message.error() is not None:
+                ended.add((message.topic(), message.partition()))
+                continue
+            tag = read(message.value())
+            assert tag is not None and (tag.topic, tag.partition) == (message.topic(), message.partition())
+            found[tag.topic, tag.partition, tag.writer, tag.seq].append(message.offset())
+    consumer.close()
+    return found
+
+
+def agrees_with_kafka(rows: list[Row], stands: dict[Value, list[int]]) -> None:
+    """Nothing stands in Kafka that the log does not know, or calls failed; all that it calls acknowledged is there."""
+    types: dict[Value, set[str]] = defaultdict(set)
+    acknowledged: dict[Value, int | None] = {}
+    for row in rows:
+        for writer, seq, offset, length in runs(row["sent"]):
+            for i in range(length):
+                value = (row["topic"], row["partition"], writer, seq + i)
+                types[value].add(row["type"])
+                if row["type"] == "ok":
+                    assert value not in acknowledged
+                    acknowledged[value] = None if offset is None else offset + i
+    assert len(acknowledged) > 1_000
+    assert all(len(offsets) == 1 for offsets in stands.values())
+    assert not {value for value in stands if not types[value] or "fail" in types[value]}
+    assert not {value for value, offset in acknowledged.items() if offset is not None and stands[value] != [offset]}
+    assert not {value for value in acknowledged if not stands[value]}
+
+
+def every_life_ended(rows: list[Row], journals: Path) -> None:
+    """Killed lives were closed as `info`, those of the last process in order, and nothing is left to be done."""
+    closes = {row["process"]: row["type"] for row in rows if row["f"] == "close"}
+    assert closes.keys() == {row["process"] for row in rows if row["f"] != "mark"}
+    assert Counter(closes.values())["info"] >= KILLS
+    assert Counter(closes.values())["ok"] >= len({row["kind"] for row in rows if row["f"] == "start"})
+    assert all((folder / OVER).exists() for folder in life_folders(journals))
+
+
+def violations(history: Path) -> list[Finding]:
+    """What the rules say of the log when they follow it commit by commit."""
+    stored: dict[Place, Stored] = {}
+    findings: list[Finding] = []
+    for rows in appends(history):
+        if not rows:
+            continue
+        brought = pa.Table.from_pylist([row | {"date": row["completed"].date()} for row in rows], schema=SLICE_SCHEMA)
+        for place, stepped in step(stored, brought, Objectives()).items():
+            chunks = stored.get(place, Stored()).chunks | stepped.chunks
+            stored[place] = Stored(stepped.hot, {name: chunk for name, chunk in chunks.items() if chunk is not None})
+            findings += stepped.findings
+    return [one for one in findings if CATALOGUE[one.anomaly].kind == "violation"]
