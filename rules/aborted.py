@@ -41,7 +41,7 @@ def read_aborted(
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
         for seq in range(start, min(end, start + report.room("G1a") + 1)):
             evidence: dict[str, int] = {"writer": writer, "seq": seq}
-            at = now
+            at = -1
             by = (polled.writer == writer) & (polled.seq <= seq) & (seq < polled.seq + polled.length)
             for i in np.flatnonzero(by)[:1].tolist():
                 row = int(polled.row[i])
@@ -57,7 +57,7 @@ def read_aborted(
                 "G1a",
                 (writer, seq),
                 f"value {writer}/{seq} was polled, and its write failed or its transaction aborted",
-                at=at,
+                at=at if at >= 0 else now,
                 evidence=evidence,
                 context={"isolation": "read_committed"},
             )

@@ -10,11 +10,13 @@ at each (writer, seq) one offset; sorting by the one and by the other, both are 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rules import intervals
 from rules.chunks import Chunks, Values, values
-from rules.intervals import EMPTY, Ints
+from rules.intervals import EMPTY, Bools, Ints
 from rules.report import Report
 from rules.state import Moved, Places, Spans, State, concat, take
 
@@ -44,18 +46,47 @@ def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Pla
     return Places(start, pairs[0][label], start - pairs[1][label], end - start)
 
 
-def place(state: State, chunks: Chunks, new: Places, at: int, report: Report) -> None:
-    """Take new placements in at log time `at`, and report what they prove."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """New placements as they came, one entry a run, with the log time at which each was known; and what was known
+    before."""
+
+    places: Places
+    at: Ints
+    before: Places
+
+    def proven(self, found: list[tuple[int, int, int]]) -> int:
+        """When the second of these (writer, seq, offset) was known: two places of a value, or two values of a place."""
+        times = []
+        for writer, seq, offset in found:
+            if _covering(self.before, writer, seq, offset).any():
+                times.append(-1)
+                continue
+            own = _covering(self.places, writer, seq, offset)
+            times.append(int(self.at[own].min()) if own.any() else -1)
+        times.sort()
+        # One place alone: the other is below the frontier, and was known before.
+        return times[1] if len(times) > 1 and times[1] >= 0 else max(times)
+
+
+def _covering(places: Places, writer: int, seq: int, offset: int) -> Bools:
+    """Which runs hold this value at this offset."""
+    mask: Bools = (places.writer == writer) & (places.offset - places.seq == offset - seq)
+    return mask & (places.offset <= offset) & (offset < places.offset + places.length)
+
+
+def place(state: State, chunks: Chunks, new: Places, at: Ints, report: Report) -> None:
+    """Take new placements in, known at the log times `at`, and report what they prove."""
+    seen = Seen(new, at, state.log)
     new = _above(new, state.settled)
     if not len(new):
         return
-    old = state.log
     new, torn = merged(new)
-    both, conflict = merged(concat(old, new))
+    both, conflict = merged(concat(seen.before, new))
     state.log = both
     if conflict or torn:
-        _report_inconsistent(state, old, both, at, report)
-    _report_duplicates(state, chunks, old, new, both, at, report)
+        _report_inconsistent(state, seen, both, report)
+    _report_duplicates(state, chunks, seen, new, both, report)
     chunks.add("placed", values(new.writer, new.seq, new.length))
 
 
@@ -67,7 +98,8 @@ def _above(places: Places, frontier: int) -> Places:
     return Places(places.offset[keep] + cut, places.writer[keep], places.seq[keep] + cut, places.length[keep] - cut)
 
 
-def _report_inconsistent(state: State, old: Places, both: Places, at: int, report: Report) -> None:
+def _report_inconsistent(state: State, seen: Seen, both: Places, report: Report) -> None:
+    old = seen.before
     start, end = intervals.deeper(both.offset, both.offset + both.length)
     known = intervals.deeper(old.offset, old.offset + old.length)
     state.unclear = Spans(*intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end)))
@@ -79,14 +111,13 @@ def _report_inconsistent(state: State, old: Places, both: Places, at: int, repor
                 "inconsistent-offsets",
                 (offset,),
                 f"offset {offset} holds {len(found)} values: {' and '.join(f'{w}/{s}' for w, s in found)}",
-                at=at,
+                at=seen.proven([(w, s, offset) for w, s in found]),
                 evidence={"offset": offset, "values": [{"writer": w, "seq": s} for w, s in found]},
             )
 
 
-def _report_duplicates(
-    state: State, chunks: Chunks, old: Places, new: Places, both: Places, at: int, report: Report
-) -> None:
+def _report_duplicates(state: State, chunks: Chunks, seen: Seen, new: Places, both: Places, report: Report) -> None:
+    old = seen.before
     # What was placed before and is not in the window stands below the settled frontier, and now here as well.
     before = chunks.having("placed", values(new.writer, new.seq, new.length))
     again = intervals.subtract_grouped(before, values(old.writer, old.seq, old.length))
@@ -94,6 +125,7 @@ def _report_duplicates(
         order = np.lexsort((both.seq, both.writer))
         twice = _twice(both, order[np.isin(both.writer, new.writer)[order]])
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
+        _note_moved(state, both, twice)
     if not len(again[0]):
         return
     again = chunks.lacking("duplicated", again)
@@ -102,18 +134,17 @@ def _report_duplicates(
         for seq in range(start, min(end, start + report.room("duplicate") + 1)):
             own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
             offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
-            seen = " and ".join(str(o) for o in offsets)
-            where = f"offsets {seen}" if len(offsets) > 1 else f"offset {seen} and below the settled frontier"
+            listed = " and ".join(str(o) for o in offsets)
+            where = f"offsets {listed}" if len(offsets) > 1 else f"offset {listed} and below the settled frontier"
             report.add(
                 "duplicate",
                 (writer, seq),
                 f"value {writer}/{seq} stands at {where}",
-                at=at,
+                at=seen.proven([(writer, seq, offset) for offset in offsets]),
                 evidence={"writer": writer, "seq": seq, "offsets": offsets},
                 context={"idempotent": "false" if writer in state.not_idempotent else "true"},
             )
         report.skip("duplicate", max(0, end - start - report.objectives.findings_per_step - 1))
-    _note_moved(state, both, again)
 
 
 def _repeats(places: Places) -> bool:
@@ -153,7 +184,7 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
             if later:
                 rows.append((writer, low, low + shift, high - low, low + max(later)))
     if rows:
-        state.moved = concat(state.moved, Moved(*np.array(rows, np.int64).T))
+        state.moved = Moved(*np.array(rows, np.int64).T)
 
 
 def forget_below(state: State, frontier: int) -> None:

@@ -149,7 +149,6 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
     every = bool(fresh.all())
     sent = columns.sent if every else columns.sent.take(fresh[columns.sent.row])
     polled = columns.polled if every else columns.polled.take(fresh[columns.polled.row])
-    now = int(columns.completed.max())
     records.judge_records(columns, fresh, report)
     if len(sent) and len(polled):
         aborted.read_own(columns, sent, polled, report)
@@ -178,7 +177,8 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
             ),
         )  # fmt: skip
     known = acknowledged.take(acknowledged.offset >= 0)
-    placement.place(state, chunks, concat(_places(polled), _places(known)), now, report)
+    when = np.concatenate((columns.completed[polled.row], columns.completed[known.row]))
+    placement.place(state, chunks, concat(_places(polled), _places(known)), when, report)
     _index(state, committed, known)
     zero.judge_zeros(state, columns, fresh, known, polled, report)
     seen = fresh & (columns.log_end >= 0)
@@ -239,7 +239,7 @@ def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], report:
 def _promote(state: State, chunks: Chunks, visible: set[tuple[int, int]], at: int, report: Report) -> None:
     shown = delivery.promote(state, chunks, visible)
     if len(shown):
-        placement.place(state, chunks, shown, at, report)
+        placement.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
         spans = intervals.merge(
             np.append(state.index.start, shown.offset), np.append(state.index.end, shown.offset + shown.length)
         )
