@@ -11,76 +11,29 @@ a fresh one in each life, so that what a dead life left open is only ended by it
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from probes.beginnings import beginnings
 from probes.calls import bounded
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, open_producer, producer_settings
+from probes.course import Course, Outline, outline, renumbered
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, ProbeError, classify, transaction_outcome, translate
 from probes.layout import Partition
-from probes.polls import Polled, positions, sort_out
+from probes.polls import positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
-from rules.history import Irregular, Isolation, Mode, Outcome, Run, Slice, micros
+from rules.history import Isolation, Mode, Outcome, Run, Slice, micros
 
 CALL_WITHIN: Final = 30.0
 """Seconds that init_transactions and sending offsets may take."""
 GRACE: Final = 15.0
 """Seconds that a commit or an abort may take beyond the transaction's timeout."""
 POLL_WAIT: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What a transaction is going to do: batches of sends (records per partition), with a poll after each."""
-
-    sends: tuple[Mapping[Partition, int], ...]
-    intent: Literal["commit", "abort"]
-
-
-def outline(
-    targets: Sequence[Partition], *, records: int, partitions: int, abort_share: float, rng: random.Random
-) -> Outline:
-    """Draw a transaction: 1 to `records` records over 1 to `partitions` partitions, in one or two batches."""
-    chosen = rng.sample(list(targets), min(len(targets), rng.randint(1, partitions)))
-    batches: list[dict[Partition, int]] = [{}, {}]
-    for _ in range(rng.randint(len(chosen), max(records, len(chosen)))):
-        batch, where = batches[rng.randint(0, 1)], rng.choice(chosen)
-        batch[where] = batch.get(where, 0) + 1
-    intent: Literal["commit", "abort"] = "abort" if rng.random() < abort_share else "commit"
-    return Outline(tuple(batch for batch in batches if batch), intent)
-
-
-@dataclass(slots=True)
-class Course:
-    """How far one transaction has come."""
-
-    op: int
-    txn: int
-    intent: Literal["commit", "abort"]
-    invoked: Instant
-    began_at: dict[Partition, int]
-    batches: list[Batch]
-    polled: dict[Partition, list[Polled]] = field(default_factory=dict)
-    before: dict[Partition, int | None] = field(default_factory=dict)
-    after: dict[Partition, int] = field(default_factory=dict)
-    offsets_sent: bool = False
-    commit_invoked: bool = False
-    committed: bool = False
-    aborted: bool = False
-    error: ClientError | ClientStuck | None = None
-
-    @property
-    def touched(self) -> list[Partition]:
-        sent = {where for batch in self.batches for where in batch.expected}
-        return sorted(sent | set(self.polled))
 
 
 class Transactions(Probe):
@@ -364,7 +317,7 @@ class Transactions(Probe):
                     where, "txn", type, course.op, course.invoked, completed,
                     error=course.error.code if course.error else None,
                     txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
-                    polled=[run for part in parts for run in part.decoded.runs], irregular=_renumbered(parts),
+                    polled=[run for part in parts for run in part.decoded.runs], irregular=renumbered(parts),
                     position_before=course.before.get(where), position_after=course.after.get(where),
                     committed=course.after.get(where) if course.offsets_sent else None,
                     group=self.group if course.offsets_sent and where in course.after else None,
@@ -412,12 +365,3 @@ class Transactions(Probe):
         if course.error is not None:
             self.counters.errors += 1
             self.counters.last_error = str(course.error)
-
-
-def _renumbered(parts: Sequence[Polled]) -> list[Irregular]:
-    """The irregular records of several polls of one partition, their indices counted over all of them."""
-    base, irregular = 0, []
-    for part in parts:
-        irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
-        base += part.count
-    return irregular

@@ -34,7 +34,7 @@ def config(**changes: Any) -> ProbesConfig:
         "topics": {"prefix": f"fleet-{uuid.uuid4().hex[:8]}", "partitions": 3},
         "writer": {"rate": 400},
         "reader": {"commit_interval": 1.0, "position_interval": 1.0},
-        "transaction": {"count": 3, "timeouts": [10, 1, 10], "rate": 4},
+        "transaction": {"count": 3, "timeouts": [2, 1, 2], "rate": 4},
         "unrest": {"enabled": False},
     }
     return ProbesConfig.model_validate(base | changes)
@@ -220,8 +220,8 @@ def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: 
 @pytest.mark.kafka
 def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path):
     asked = config(
-        writer={"rate": 100, "delivery_timeout": 3},
-        transaction={"count": 1, "timeouts": [10]},
+        writer={"rate": 100, "delivery_timeout": 2},
+        transaction={"count": 1, "timeouts": [2]},
         reader={"group": 1, "restless": 0},
     )
     with LocalKafka(tmp_path / "kafka", brokers=1) as cluster:
