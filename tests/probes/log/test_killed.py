@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import probes
 from deploy.local_kafka import LocalKafka
@@ -126,23 +126,26 @@ def never_a_failure(rows: list[Row], told: list[list[Any]], opened: list[list[An
 
 
 def in_kafka(bootstrap: str, topics: list[str]) -> dict[Value, list[int]]:
-    """Every committed record of the topics, by its tag: the offsets at which it stands."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "witness", "enable.auto.commit": False,
-         "isolation.level": "read_committed", "auto.offset.reset": "earliest", "enable.partition.eof": True}
-    )  # fmt: skip
-    places = [
-        TopicPartition(topic, p, 0) for topic in topics for p in consumer.list_topics(topic).topics[topic].partitions
-    ]
+    """Every committed record of the topics, by its tag: the offsets at which it stands.
+
+    Read up to the last offset, once the transactions of the dead have timed out and hold back nothing any more."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "witness", "enable.auto.commit": False}
+    uncommitted = Consumer(settings | {"isolation.level": "read_uncommitted"})
+    known = uncommitted.list_topics().topics
+    places = [TopicPartition(topic, partition, 0) for topic in topics for partition in known[topic].partitions]
+    ends = {(tp.topic, tp.partition): uncommitted.get_watermark_offsets(tp, timeout=10)[1] for tp in places}
+    uncommitted.close()
+    consumer = Consumer(settings | {"isolation.level": "read_committed", "enable.partition.eof": True})
     consumer.assign(places)
     found: dict[Value, list[int]] = defaultdict(list)
-    ended: set[tuple[str, int]] = set()
-    until = time.monotonic() + 30
-    while len(ended) < len(places):
-        assert time.monotonic() < until, "the end of the topics was not reached"
+    until = time.monotonic() + 40
+    while ends:
+        assert time.monotonic() < until, f"the end of {ends} was not reached"
         for message in consumer.consume(10_000, 0.5):
             if message.error() is not None:
-                ended.add((message.topic(), message.partition()))
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                if message.offset() >= ends.get((message.topic(), message.partition()), 0):
+                    ends.pop((message.topic(), message.partition()), None)
                 continue
             tag = read(message.value())
             assert tag is not None and (tag.topic, tag.partition) == (message.topic(), message.partition())

@@ -28,7 +28,7 @@ def config(prefix: str) -> ProbesConfig:
             "topics": {"prefix": prefix, "partitions": 2},
             "writer": {"rate": 400, "partitions_per_batch": 2},
             "reader": {"assign": 1, "group": 1, "restless": 0, "per_broker": False, "commit_interval": 0.5},
-            "transaction": {"count": 2, "timeouts": [10], "rate": 5, "partitions": 2},
+            "transaction": {"count": 2, "timeouts": [10, 1], "rate": 5, "partitions": 2},
             "unrest": {"enabled": False},
         }
     )
