@@ -365,6 +365,12 @@ def lost_below_what_was_polled_without_offset(h: History) -> None:
     h.row("r", "poll", polled=[Run(number("w"), 1, None, 1)])
 
 
+def skips_inside_polls_without_offsets(h: History) -> None:
+    """The acknowledgement tells both values' places, and one between."""
+    h.send("w", 0, 3, at=0)
+    h.row("r", "poll", polled=[Run(number("w"), 0, None, 1), Run(number("w"), 2, None, 1)])
+
+
 class Known(NamedTuple):
     history: Callable[[History], None]
     concerns: Callable[[Log, Difference], bool]
@@ -391,6 +397,7 @@ KNOWN: tuple[Known, ...] = (
     Known(polls_without_offsets_stand_nowhere, polls_without_offsets),
     Known(polls_without_offsets_move_the_reader, polls_without_offsets),
     Known(lost_below_what_was_polled_without_offset, polls_without_offsets),
+    Known(skips_inside_polls_without_offsets, polls_without_offsets),
 )
 
 
