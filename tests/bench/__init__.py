@@ -1,1 +1,1 @@
-"""The benchmarks: `python -m tests.bench [rules] [plain] [catchup] [latency]`. They print what they measured, and on what."""
+"""The benchmarks: `python -m tests.bench [NAME ...]`. They print what they measured, and on what."""

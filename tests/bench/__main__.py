@@ -1,13 +1,17 @@
-"""`python -m tests.bench [rules] [plain] [catchup]`: all of them where none is named.
+"""`python -m tests.bench [rules] [plain] [catchup] [latency]`: all where none is named, each in a process of its own.
 
 BENCH_RECORDS: polled records of the bulk history (default 40 M); the transactional one has a twentieth. BENCH_ROOT:
 where the prepared histories are kept (default .offsetwatch/bench). BENCH_SHAPE: bulk or transactional alone."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from deploy.jars import spark_jars
 from streaming_jobs.session import SessionSettings, start
@@ -15,7 +19,7 @@ from tests.bench import catchup, plain, rules
 from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
-PIECES = ("rules", "plain", "catchup")
+PIECES = ("rules", "plain", "catchup", "latency")
 BATCHES = 10
 
 
@@ -29,29 +33,55 @@ def plans() -> list[Plan]:
     return [plan for plan in every if shape in (None, plan.shape)]
 
 
+def _spark(root: Path, java_options: tuple[str, ...] = ()) -> SparkSession:
+    return start(
+        SessionSettings(jars=spark_jars(), logs=root / "logs", scratch=root / "spark", java_options=java_options)
+    )
+
+
+def _piece(name: str, root: Path) -> None:
+    """Run one piece for every plan, and leave its records per second where the others find them."""
+    if name == "rules":
+        for plan in plans():
+            rules.run(plan, BATCHES)
+        return
+    if name == "latency":
+        from tests.bench import latency  # it needs all of the product, the others a part
+
+        latency.run(root)
+        return
+    spark = _spark(root, plain.JAVA_OPTIONS if name == "plain" else ())
+    figures: dict[str, float] = {}
+    try:
+        for plan in plans():
+            if name == "plain":
+                figures[plan.shape] = plain.run(plan, root / f"plain-{plan.shape}-{plan.polled}", spark)
+            else:
+                figures[plan.shape] = catchup.run(plan, root, spark, BATCHES)
+    finally:
+        spark.stop()
+    (root / f"{name}.json").write_text(json.dumps(figures))
+
+
 def main(names: list[str]) -> None:
     unknown = [name for name in names if name not in PIECES]
     if unknown:
         print(f"no such benchmark: {unknown[0]} (there are {', '.join(PIECES)})", file=sys.stderr)
         raise SystemExit(2)
-    chosen = names or list(PIECES)
     root = Path(os.environ.get("BENCH_ROOT", ".offsetwatch/bench")).absolute()
-    print(machine())
-    if "rules" in chosen:
-        for plan in plans():
-            rules.run(plan, BATCHES)
-    if not {"plain", "catchup"} & set(chosen):
+    root.mkdir(parents=True, exist_ok=True)
+    if len(names) == 1:
+        _piece(names[0], root)
         return
-    settings = SessionSettings(jars=spark_jars(), logs=root / "logs", scratch=root / "spark", driver_memory="2g")
-    spark = start(settings)
-    try:
-        for plan in plans():
-            checked = catchup.run(plan, root, spark, BATCHES) if "catchup" in chosen else None
-            summed = plain.run(plan, root / f"plain-{plan.shape}-{plan.polled}", spark) if "plain" in chosen else None
-            if checked and summed:
-                show(f"ratio, {plan.shape}", {"catch-up : plain Spark SQL": f"1 : {summed / checked:.1f}"})
-    finally:
-        spark.stop()
+    chosen = names or list(PIECES)
+    print(machine(), flush=True)
+    for name in chosen:  # a process each: one can hold no two JVMs, and these want different ones
+        if subprocess.run([sys.executable, "-m", "tests.bench", name], check=False).returncode:
+            raise SystemExit(f"the benchmark {name} failed")
+    if {"plain", "catchup"} <= set(chosen):
+        yardstick, ours = (json.loads((root / f"{name}.json").read_text()) for name in ("plain", "catchup"))
+        ratios = {shape: f"1 : {yardstick[shape] / ours[shape]:.1f}" for shape in ours if shape in yardstick}
+        show("catch-up beside plain Spark SQL", ratios)
 
 
 main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The integrity job in catch-up: availableNow over a prepared healthy history, all rules on, the first batch left out."""
+"""The integrity job in catch-up: availableNow over a healthy history, all rules on, the first batch left out."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def run(plan: Plan, root: Path, spark: SparkSession, batches: int) -> float:
     polled = sum(b.stats.polled for b in warm)
     findings = sum(b.findings.num_rows for b in done)
     partitions = sum(b.stats.partitions for b in warm)
+    written = sum(b.stats.state_bytes for b in warm)
     largest = max(b.stats.state_bytes_max for b in done)
     phases = {name: sum(p.phases.get(name, 0) for p in told if p.batch) for name in (told[-1].phases if told else ())}
     show(
@@ -67,8 +68,7 @@ def run(plan: Plan, root: Path, spark: SparkSession, batches: int) -> float:
             "in the state store, core seconds": f"{sum(b.stats.state_seconds for b in warm):.1f}",
             "writing our tables, seconds": f"{sum(b.stats.write_seconds for b in warm):.2f}",
             "Spark's phases, seconds": ", ".join(f"{name} {s:.1f}" for name, s in phases.items() if s >= 0.05),
-            "state written per partition and batch": f"{sum(b.stats.state_bytes for b in warm) / partitions:,.0f} B mean, "
-            f"{largest:,} B max",
+            "state written per partition and batch": f"{written / partitions:,.0f} B mean, {largest:,} B max",
             "peak memory (JVM, workers, both)": f"{mib(peak.jvm)}, {mib(peak.workers)}, {mib(peak.total)}",
             "findings": findings,
         },

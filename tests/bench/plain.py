@@ -51,6 +51,10 @@ def _query(spark: SparkSession, folder: Path) -> DataFrame:
     return records.agg(sql.count("*"), sql.sum("r.offset"), sql.sum("r.seq"), sql.sum("r.writer"))
 
 
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=4",)
+"""Spark at its best: here the JVM does the work, and compiling it well pays."""
+
+
 def run(plan: Plan, folder: Path, spark: SparkSession) -> float:
     """Records per second, the first run left out."""
     prepare(plan, folder)

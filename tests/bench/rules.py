@@ -38,12 +38,13 @@ def run(plan: Plan, batches: int) -> None:
             seconds += time.perf_counter() - began
             slices += sum(rows.num_rows for rows in parts.values())
             polled += sum(_polled(rows) for rows in parts.values())
+    mean = sum(written) / len(written)
     show(
         f"rules alone, {plan.shape}: {polled:,} polled records in {slices:,} slices, one core",
         {
             "polled records": rate(polled, seconds),
             "slices": f"{slices / seconds:,.0f} /s",
-            "state written per partition and batch": f"{sum(written) / len(written):,.0f} B mean, {max(written):,} B max",
+            "state written per partition and batch": f"{mean:,.0f} B mean, {max(written):,} B max",
             "findings": findings,
         },
     )

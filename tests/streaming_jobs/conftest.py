@@ -14,9 +14,6 @@ from streaming_jobs.session import SessionSettings, start
 
 CHECKOUT = Path(__file__).parents[2]
 
-QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""Compile fast rather than well: a short run spends most of its time in compiling, and half of it so."""
-
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -31,7 +28,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             logs=root / "logs",
             scratch=root / "scratch",
             driver_memory="1g",
-            java_options=QUICK_START,
         )
     )
     yield session

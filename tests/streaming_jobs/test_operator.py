@@ -24,7 +24,7 @@ KEY = ("c", "t", 0)
 class _Unwrapped(Partition):
     """PySpark's tester wraps every key into a tuple of one, as if all keys were of one column."""
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N803
         return super().handleInputRows(key[0], rows, timerValues)
 
 

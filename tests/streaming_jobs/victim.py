@@ -1,4 +1,4 @@
-"""A process that runs the integrity job over a probe log and is killed: `python -m tests.streaming_jobs.victim ROOT`."""
+"""A process that runs the integrity job and is killed: `python -m tests.streaming_jobs.victim ROOT`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from deploy.jars import spark_jars
 from streaming_jobs.config import JobConfig
 from streaming_jobs.job import IntegrityJob, session_settings
 from streaming_jobs.session import start
-from tests.streaming_jobs.conftest import QUICK_START
 
 
 def config(root: Path) -> JobConfig:
@@ -21,7 +20,7 @@ def config(root: Path) -> JobConfig:
 
 def main(root: Path) -> None:
     settings = config(root)
-    spark = start(session_settings(settings, spark_jars(), driver_memory="1g", java_options=QUICK_START))
+    spark = start(session_settings(settings, spark_jars(), driver_memory="1g"))
     IntegrityJob(settings, spark).run_available_now()
     spark.stop()
 

@@ -1,0 +1,195 @@
+"""The job on real Spark and Delta: from a committed row to a finding in the table, across restarts and failures."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from rules.history import Place, to_table
+from rules.objectives import Objectives
+from rules.step import Stepped, UnknownFormat, chunks_needed, step
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
+from streaming_jobs.findings import current_findings
+from streaming_jobs.integrity import Check
+from streaming_jobs.job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.tables import read_table
+from tests.rules.histories import History
+from tests.streaming_jobs.probe_log import commit, duplicates, loose
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@dataclass
+class Told:
+    """What a job told its listeners."""
+
+    batches: list[Batch] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+    failures: list[JobError] = field(default_factory=list)
+
+    @property
+    def listeners(self) -> Listeners:
+        return Listeners([self.batches.append], [self.progress.append], [self.failures.append])
+
+
+def until(met: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def expected(parts: list[Any]) -> set[str]:
+    whole = to_table([row for part in parts for row in part])
+    return {f.id for stepped in step({}, whole, Objectives()).values() for f in stepped.findings}
+
+
+def written(config: JobConfig) -> list[tuple[str, str, datetime]]:
+    events = read_table(config.tables_path, "findings")
+    return list(zip(*(events[name].to_pylist() for name in ("id", "event", "at")), strict=True))
+
+
+def test_from_commit_to_finding_restarted_in_between(spark: SparkSession, config: JobConfig) -> None:
+    parts = duplicates(6)
+    told = Told()
+    commit(config.history_path, parts[0])
+    job = IntegrityJob(config, spark, told.listeners)
+    job.start()
+    until(lambda: len(told.batches) >= 1)
+    for part in parts[1:3]:
+        commit(config.history_path, part)
+    until(lambda: {i for i, _, _ in written(config)} == expected(parts[:3]))
+    until(lambda: len(told.progress) >= 2)
+    job.stop()
+    assert job.wait(0)
+    assert all(p.duration > 0 and p.input_rows > 0 for p in told.progress)
+
+    # Files are compacted and the log is aged while nobody reads: none of it is news to the stream.
+    DeltaTable(str(config.history_path)).optimize.compact()
+    for part in parts[3:]:
+        commit(config.history_path, part)
+    again = Told()
+    IntegrityJob(config, spark, again.listeners).run_available_now()
+    assert sum(b.stats.slices for b in again.batches) == sum(len(part) for part in parts[3:])
+    assert again.progress[-1].lag_versions == 0
+    assert {i for i, _, _ in written(config)} == expected(parts)
+    assert len(set(written(config))) == len(written(config))
+    states = read_table(config.tables_path, "partition_state").to_pylist()
+    assert {s["partition"]: (s["polled"], s["check_failed"]) for s in states} == {0: (36, None), 1: (36, None)}
+    assert {r["partition"] for r in read_table(config.tables_path, "readers").to_pylist()} == {0, 1}
+
+
+def test_a_batch_that_is_run_again_after_its_writes_changes_no_table(spark: SparkSession, config: JobConfig) -> None:
+    for part in duplicates(2):
+        commit(config.history_path, part)
+    IntegrityJob(config, spark).run_available_now()
+    before = {n: read_table(config.tables_path, n) for n in ("findings", "partition_state", "readers", "rejected")}
+    last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last.unlink()  # as if killed before Spark's commit
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    told = Told()
+    IntegrityJob(config, spark, told.listeners).run_available_now()
+    assert [(b.number, b.replayed) for b in told.batches] == [(int(last.name), True)]
+    assert {n: read_table(config.tables_path, n) for n in before} == before
+
+
+class _FailsFor:
+    """The real checks, except on one partition."""
+
+    def __init__(self, partition: int, error: type[Exception]) -> None:
+        self.partition, self.error = partition, error
+
+    def __call__(self, stored: Any, slices: pa.Table, objectives: Objectives) -> dict[Place, Stepped]:
+        if any(place.partition == self.partition for place in stored):
+            raise self.error("broken")
+        return step(stored, slices, objectives)
+
+
+def test_one_failed_partition_and_one_odd_row_stop_nothing_else(spark: SparkSession, config: JobConfig) -> None:
+    parts = duplicates(2, partitions=3)
+    commit(config.history_path, parts[0])
+    odd = History()
+    odd.send("other", 0, 5, at=100)
+    commit(config.history_path, loose(odd.rows, f="sent"))
+    commit(config.history_path, parts[1])
+    told = Told()
+    config = config.model_copy(update={"max_files": 1})
+    check = Check(chunks_needed, _FailsFor(1, ZeroDivisionError))
+    IntegrityJob(config, spark, told.listeners, check=check).run_available_now()
+
+    healthy = expected([[r for r in part if r.partition != 1] for part in parts])
+    rows = current_findings(config.tables_path).to_pylist()
+    assert {r["id"] for r in rows if r["partition"] != 1} == healthy
+    assert [(r["anomaly"], r["state"], r["opened"]) for r in rows if r["partition"] == 1] == [
+        ("check-failed", "open", 1)
+    ]
+    states = {s["partition"]: s for s in read_table(config.tables_path, "partition_state").to_pylist()}
+    assert states[1]["check_failed"] == "ZeroDivisionError: broken"
+    assert states[1]["slices_behind"] == sum(row.partition == 1 for part in parts for row in part)
+    assert states[0]["check_failed"] is None
+    (rejected,) = read_table(config.tables_path, "rejected").to_pylist()
+    assert (rejected["reason"], rejected["slice"]) == ("f is unknown", 0)
+    assert sum(b.stats.rejected for b in told.batches) == 1
+
+
+def test_a_state_of_another_version_ends_the_query_and_says_so(spark: SparkSession, config: JobConfig) -> None:
+    commit(config.history_path, duplicates(1)[0])
+    told = Told()
+    job = IntegrityJob(config, spark, told.listeners, check=Check(chunks_needed, _FailsFor(0, UnknownFormat)))
+    job.start()
+    with pytest.raises(StateFormat, match="another version of the checks"):
+        job.wait(120)
+    assert [type(f) for f in told.failures] == [StateFormat]
+    job.stop()
+
+
+def test_a_probe_log_that_is_not_there_yet(spark: SparkSession, config: JobConfig) -> None:
+    with pytest.raises(HistoryMissing, match=r"There is no probe log in .*history"):
+        IntegrityJob(config, spark).start()
+    # A job that waits for it finds it, and one that is stopped meanwhile waits no longer.
+    waiting = IntegrityJob(config.model_copy(update={"history_wait": 600}), spark)
+    threading.Timer(0.3, waiting.stop).start()
+    with pytest.raises(HistoryMissing):
+        waiting.start()
+
+
+def test_a_table_that_is_no_probe_log_is_refused(spark: SparkSession, config: JobConfig) -> None:
+    commit(config.history_path, pa.table({"date": ["today"], "words": ["no"]}))
+    with pytest.raises(TableError, match="is not a probe log: it has no column cluster"):
+        IntegrityJob(config, spark).start()
+
+
+def test_a_silent_probe_log_opens_evidence_stalled_and_a_row_closes_it(spark: SparkSession, config: JobConfig) -> None:
+    parts = duplicates(2)
+    commit(config.history_path, parts[0])
+    told = Told()
+    late = timedelta()
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + late
+
+    job = IntegrityJob(config, spark, told.listeners, clock=clock)
+    job.start()
+    until(lambda: any(b.number == 0 for b in told.batches))
+    late = timedelta(seconds=31)
+    until(lambda: any(b.number is None for b in told.batches))
+    job.stop()
+
+    def stalled() -> list[tuple[str, str]]:
+        rows = current_findings(config.tables_path).to_pylist()
+        return [(r["cluster"], r["state"]) for r in rows if r["anomaly"] == "evidence-stalled"]
+
+    assert stalled() == [("c", "open")]
+    commit(config.history_path, parts[1])
+    IntegrityJob(config, spark, clock=clock).run_available_now()  # after a restart
+    assert stalled() == [("c", "closed")]

@@ -1,0 +1,72 @@
+"""Upkeep of the tables: planned purely, done on real Delta tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from rules.history import to_table
+from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.upkeep import Step, Survey, Upkeep, plan
+from tests.streaming_jobs.probe_log import commit, duplicates
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def survey(name: str, **more: Any) -> Survey:
+    return Survey(**{"name": name, "small_files": 0, "log_files": 10, "oldest": None, "vacuumed": NOW} | more)
+
+
+def test_a_tidy_table_is_left_alone() -> None:
+    assert plan([survey("history", oldest=date(2026, 1, 2))], UpkeepConfig(), NOW) == []
+
+
+def test_what_is_done_and_in_which_order() -> None:
+    old = survey("history", oldest=date(2025, 1, 1), small_files=500, log_files=2000, vacuumed=None)
+    assert plan([old], UpkeepConfig(history_days=10), NOW) == [
+        Step(table="history", action="age", predicate="date < '2026-01-21'"),
+        Step(table="history", action="compact"),
+        Step(table="history", action="checkpoint"),
+        Step(table="history", action="vacuum", hours=24),
+    ]
+
+
+def test_tables_that_are_replaced_are_vacuumed_and_no_more() -> None:
+    busy = survey("partition_state", small_files=900, oldest=date(2020, 1, 1), vacuumed=NOW - timedelta(hours=2))
+    assert plan([busy], UpkeepConfig(), NOW) == [Step(table="partition_state", action="vacuum", hours=1)]
+
+
+def _day(rows: pa.Table, day: date) -> pa.Table:
+    return rows.set_column(
+        rows.schema.get_field_index("date"), rows.schema.field("date"), pa.array([day] * rows.num_rows)
+    )
+
+
+def test_small_files_are_compacted_and_old_days_go(tmp_path: Path) -> None:
+    config = JobConfig.model_validate({"root": tmp_path, "upkeep": {"small_files": 5, "history_days": 10}})
+    parts = [to_table(part) for part in duplicates(8)]
+    for rows in parts[:2]:
+        commit(config.history_path, _day(rows, date(2026, 1, 1)))
+    for rows in parts[2:]:
+        commit(config.history_path, _day(rows, NOW.date()))
+    done = list(Upkeep(config).run(NOW))
+    assert any("aged out" in line for line in done), done
+    assert any("6 files compacted into 1" in line for line in done), done
+    table = DeltaTable(str(config.history_path)).to_pyarrow_table()
+    assert set(table["date"].to_pylist()) == {NOW.date()}
+    assert table.num_rows == sum(rows.num_rows for rows in parts[2:])
+
+
+def test_a_failure_is_told_and_left_for_the_next_time(tmp_path: Path) -> None:
+    config = JobConfig.model_validate({"root": tmp_path, "upkeep": {"small_files": 2, "history_days": 3650}})
+    for part in duplicates(3):
+        commit(config.history_path, part)
+    for file in config.history_path.glob("date=*/*.parquet"):
+        file.unlink()
+    upkeep = Upkeep(config)
+    assert any(line.startswith("history: upkeep put off: ") for line in upkeep.run(NOW))
+    assert any(line.startswith("history: upkeep put off: ") for line in upkeep.run(NOW))
