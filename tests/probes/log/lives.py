@@ -4,7 +4,9 @@ hold of every table that a committer has written."""
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -204,3 +206,10 @@ def check_marks(table: Path) -> int:
                 assert all((*key, number) in present for number in range(mark["slices"])), (version, mark)
                 promised[key] = max(promised.get(key, mark["through"]), mark["through"])
     return checked
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 10) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)

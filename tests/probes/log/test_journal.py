@@ -14,12 +14,7 @@ from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.rows import unpack
 from probes.log.segments import OVER, is_held, segments
 from rules.history import micros
-from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, StillClock, a_life
-
-
-@pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
+from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, a_life
 
 
 def read_all(prober: Prober, at: int = 0, limit: int = 1 << 20) -> tuple[list, LifeReader]:

@@ -20,11 +20,6 @@ class Crash(BaseException):
     """What `kill -9` is to the code that runs."""
 
 
-@pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
 def rows_of(folder: Path) -> list[Slice]:
     reader = LifeReader(folder)
     rows = reader.read(1 << 30)

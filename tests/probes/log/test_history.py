@@ -1,0 +1,144 @@
+"""The Delta table that a committer meets: made, shared with other hosts, out of reach, too old, or the wrong one."""
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from probes.log.committer import Pace, committer
+from probes.log.errors import HistoryMismatch, HistoryUnavailable
+from probes.log.history import TableProperties
+from probes.log.plan import PLAN
+from rules.history import SLICE_SCHEMA
+from tests.probes.log.lives import (
+    BEGIN,
+    Prober,
+    check_slices,
+    logged,
+    table_rows,
+    wait_for,
+)
+
+
+def test_two_hosts_append_to_one_table_at_the_same_time(tmp_path, history, clock):
+    """Each meets the other's commits again and again, and each row is there once."""
+    folders = [tmp_path / name for name in ("a", "b")]
+    probers = [Prober.start(folder, n, clock) for n, folder in enumerate(folders, 1)]
+    for prober in probers:
+        prober.send(0)
+    errors: list[BaseException] = []
+
+    def work(folder: Path) -> None:
+        try:
+            with committer(folder, history, clock) as one:
+                for _ in range(25):
+                    one.commit()
+        except BaseException as error:
+            errors.append(error)
+
+    with committer(folders[0], history, clock) as one:
+        one.commit()
+    threads = [threading.Thread(target=work, args=(folder,)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    rows = table_rows(history)
+    check_slices(rows)
+    assert len(rows) == 2 * (2 + 1) + 2 * (25 + 25 + 1)
+    assert len({r["process"] for r in rows if r["f"] == "mark"}) == 2
+
+
+def test_a_table_that_cannot_be_reached_is_tried_again_and_nothing_is_lost(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    history.write_text("in the way")
+    stop = threading.Event()
+    with committer(folder, history, clock, Pace(every=0.02, longest_wait=0.1)) as one:
+        with pytest.raises(HistoryUnavailable, match=r"cannot .* the Delta table .*history"):
+            one.commit()
+        assert one.status().error is not None and "history" in one.status().error
+        running = threading.Thread(target=one.run, args=(stop,))
+        running.start()
+        time.sleep(0.3)
+        history.unlink()
+        prober.send(0)
+        wait_for(lambda: one.status().backlog == 0 and one.status().version > 3)
+        prober.send(1)
+        stop.set()
+        running.join()
+        assert one.status().error is None
+    assert logged(table_rows(history), 1) == prober.must_be_logged()
+
+
+def test_another_table_than_the_folders_own_is_refused(folder, history, tmp_path, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    with (
+        committer(folder, tmp_path / "other", clock) as one,
+        pytest.raises(HistoryMismatch, match="another Delta table"),
+    ):
+        one.commit()
+    table = DeltaTable(str(history))
+    table.restore(0)
+    with committer(folder, history, clock) as one:
+        # Delta keeps application versions over a restore: the plan counts as done, and the log goes on from there.
+        one.commit()
+    (folder / PLAN).write_text("{}")
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="cannot be read"):
+        one.run(threading.Event())
+
+
+def test_a_folder_put_back_to_an_older_state_is_refused(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        old = (folder / PLAN).read_bytes()
+        one.commit()
+        one.commit()
+    (folder / PLAN).write_bytes(old)
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="put back to an older state"):
+        one.commit()
+
+
+def test_a_table_that_is_no_probe_log_is_refused(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    write_deltalake(str(history), pa.table({"process": ["x"], "date": [1]}))
+    with committer(folder, history, clock) as one, pytest.raises(HistoryMismatch, match="another type in column"):
+        one.commit()
+
+
+def test_columns_that_an_older_table_lacks_are_added(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    older = pa.schema([f for f in SLICE_SCHEMA if f.name not in ("last_stable", "rebalanced")])
+    DeltaTable.create(str(history), schema=older, partition_by=["date"])
+    with committer(folder, history, clock) as one:
+        assert one.commit() == 4
+    assert {"last_stable", "rebalanced"} <= set(table_rows(history)[0])
+
+
+def test_the_log_of_the_table_stays_short(folder, history, clock):
+    """Checkpoints and the deletion of old log files happen by themselves, by the properties of the table."""
+    Prober.start(folder, 1, clock)
+    properties = TableProperties(checkpoint_interval=5, log_retention="interval 0 seconds")
+    with committer(folder, history, clock, properties=properties) as one:
+        for _ in range(40):
+            one.commit()
+    assert len(list((history / "_delta_log").glob("*.json"))) <= 12
+    assert len(table_rows(history)) == 2 + 40 * 2
+    found = DeltaTable(str(history)).metadata().configuration
+    assert found["delta.checkpointInterval"] == "5" and found["delta.logRetentionDuration"] == "interval 0 seconds"
+
+
+def test_rows_of_two_days_go_to_two_partitions_of_the_table(folder, history, clock):
+    clock.time = BEGIN.replace(hour=23, minute=59, second=59)
+    prober = Prober.start(folder, 1, clock)
+    clock.tick(2)
+    prober.send(0)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    assert {str(r["date"]) for r in table_rows(history)} == {"2026-03-01", "2026-03-02"}
