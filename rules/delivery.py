@@ -9,6 +9,8 @@ that came before its offset was settled count for that verdict: a later one adds
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from rules import intervals
@@ -253,28 +255,68 @@ def age_out(state: State, at: int, objectives: Objectives) -> None:
         state.indefinite = take(waiting, keep)
 
 
-def settle_finished(state: State, at: int, report: Report) -> None:
-    """A finished history: lost is what lies at or below the highest index polled; unseen is all that was not polled."""
+def drop_delivered(state: State, delivered: Values) -> None:
+    """Take from the outstanding what was delivered at read_uncommitted."""
     out = state.outstanding
-    last_places = out.offset.copy()
-    moved = state.moved
-    for writer, seq, length, last in zip(moved.writer, moved.seq, moved.length, moved.last, strict=True):
-        inside = (out.writer == writer) & (out.seq >= seq) & (out.seq < seq + length)
-        last_places[inside] = np.maximum(last_places[inside], last + out.seq[inside] - seq)
-    lost = (last_places >= 0) & (last_places <= state.highest_polled)
-    for i in np.flatnonzero(lost).tolist():
-        for step in range(int(min(out.length[i], state.highest_polled - last_places[i] + 1))):
-            report_lost(
-                int(out.writer[i]), int(out.seq[i]) + step, int(last_places[i]) + step, state.highest_polled + 1,
-                report,
-                at=at,
-            )  # fmt: skip
-    state.unseen = int(out.length.sum())
-    if len(out):
+    if not len(delivered[0]) or not len(out):
+        return
+    parts = []
+    for i in range(len(out)):
+        own = delivered[0] == out.writer[i]
+        low, high = out.seq[i : i + 1], out.seq[i : i + 1] + out.length[i]
+        start, end = intervals.subtract(low, high, delivered[1][own], delivered[2][own])
+        n = len(start)
+        offset = np.where(out.offset[i] < 0, -1, out.offset[i] + start - low)
+        parts.append(
+            Outstanding(
+                offset, np.full(n, out.writer[i]), start, end - start, np.full(n, out.since[i]),
+                np.full(n, out.readable[i]),
+            )
+        )  # fmt: skip
+    state.outstanding = Outstanding(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(out)))
+
+
+def extreme_places(log: Places, of: Values, *, last: bool) -> Places:
+    """The last (or first) place of each of these values that stands in the log, value by value."""
+    step = np.arange(int(log.length.sum())) - np.repeat(np.cumsum(log.length) - log.length, log.length)
+    offset, seq = np.repeat(log.offset, log.length) + step, np.repeat(log.seq, log.length) + step
+    writer = np.repeat(log.writer, log.length)
+    wanted = intervals.contained_grouped(*of, writer, seq, seq + 1)
+    offset, writer, seq = offset[wanted], writer[wanted], seq[wanted]
+    order = np.lexsort((-offset if last else offset, seq, writer))
+    offset, writer, seq = offset[order], writer[order], seq[order]
+    head = np.ones(len(order), bool)
+    head[1:] = (writer[1:] != writer[:-1]) | (seq[1:] != seq[:-1])
+    return Places(offset[head], writer[head], seq[head], np.ones(int(head.sum()), np.int64))
+
+
+def settle_finished(state: State, at: int, report: Report) -> None:
+    """A finished history: lost is what lies, by its last place, at or below the highest index polled."""
+    out = state.outstanding
+    if not len(out):
+        return
+    lost = extreme_places(state.log, values(out.writer, out.seq, out.length), last=True)
+    lost = take(lost, (lost.offset <= state.highest_polled) & (lost.offset >= state.log_start))
+    for writer, seq, offset in zip(lost.writer.tolist(), lost.seq.tolist(), lost.offset.tolist(), strict=True):
+        report_lost(writer, seq, offset, state.highest_polled + 1, report, at=at)
+
+
+def judge_unseen(state: State, at: int, report: Report) -> None:
+    """A finished history: unseen is all that ok operations acknowledged and no ok operation polled."""
+    out = state.outstanding
+    cut = np.where(out.offset < 0, 0, np.clip(state.log_start - out.offset, 0, out.length))
+    above = cut < out.length
+    writer, start, end = values(out.writer[above], (out.seq + cut)[above], (out.length - cut)[above])
+    state.unseen = int((end - start).sum())
+    if state.unseen:
+        first = [
+            {"writer": w, "seq": a, "values": b - a}
+            for w, a, b in zip(*(c[:10].tolist() for c in (writer, start, end)), strict=True)
+        ]
         report.condition(
             "unseen",
             True,
             f"{state.unseen} acknowledged values were never polled",
             at=at,
-            evidence={"values": state.unseen, "first": _some(out)},
+            evidence={"values": state.unseen, "first": first},
         )

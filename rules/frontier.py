@@ -20,6 +20,8 @@ from rules.state import Moves, Process, State
 
 TICK: Final = SECOND
 FOREVER: Final = 2**62
+TICKS_AT_ONCE: Final = 100_000
+"""A clock that jumped by years makes no more ticks than this in one step: a day's worth, the rest is passed over."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ def ticks(state: State, horizon: int) -> Ints:
         start = min([*earliest, end]) // TICK * TICK
     else:
         start = state.tick + TICK
-    return np.arange(start, end + 1, TICK, dtype=np.int64)
+    return np.arange(max(start, end - TICKS_AT_ONCE * TICK), end + 1, TICK, dtype=np.int64)
 
 
 def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Advance:

@@ -174,17 +174,16 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
     rows: list[tuple[int, int, int, int, int]] = []
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
         own = np.flatnonzero((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
-        for i in own.tolist():
-            low, high = max(start, int(both.seq[i])), min(end, int(both.seq[i] + both.length[i]))
-            shift = int(both.offset[i] - both.seq[i])
-            later = [
-                int(both.offset[j] - both.seq[j]) for j in own.tolist()
-                if both.offset[j] - both.seq[j] > shift and both.seq[j] <= low and high <= both.seq[j] + both.length[j]
-            ]  # fmt: skip
-            if later:
-                rows.append((writer, low, low + shift, high - low, low + max(later)))
+        first, stop = both.seq[own], both.seq[own] + both.length[own]
+        shift = both.offset[own] - first
+        # Between two neighbouring cuts every value stands at the same places.
+        cuts = np.unique(np.clip(np.concatenate((first, stop, [start, end])), start, end))
+        for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            shifts = shift[(first <= low) & (stop >= high)].tolist()
+            rows.extend((writer, low, low + s, high - low, low + max(shifts)) for s in shifts if s < max(shifts))
     if rows:
-        state.moved = Moved(*np.array(rows, np.int64).T)
+        others = take(state.moved, ~np.isin(state.moved.writer, again[0]))
+        state.moved = concat(others, Moved(*np.array(rows, np.int64).T))
 
 
 def forget_below(state: State, frontier: int) -> None:

@@ -34,8 +34,11 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
     if len(polled):
         heads = np.flatnonzero(np.diff(polled.row, prepend=-1))
         tails = np.append(heads[1:], len(polled)) - 1
-        first[polled.row[heads]] = polled.offset[heads]
-        last[polled.row[tails]] = polled.offset[tails] + polled.length[tails] - 1
+        # A record polled at an unknown offset is one of unknown value here: it moves the reader to where nobody knows.
+        rows = polled.row[heads]
+        first[rows] = np.maximum(polled.offset[heads], 0)
+        last[rows] = np.maximum(polled.offset[tails] + polled.length[tails] - 1, 0)
+        known[rows] &= np.where(polled.offset[heads] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
     _place_irregulars(columns, polled, first, last, known)
     at_zero = columns.where(POSITION) & (columns.position_after == 0) & (columns.type == OK)
     first[at_zero] = 0
@@ -78,6 +81,7 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     return Transitions(
         columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
         polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
+        np.zeros(len(at), np.int64),
     )  # fmt: skip
 
 
@@ -112,7 +116,8 @@ def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
     if not ripe.any():
         return
     steps, state.inside = take(waiting, ripe), take(waiting, ~ripe)
-    steps.low = np.maximum(steps.low, _log_start_at(state, moves, steps.at))
+    low, steps.awaits = _log_start_at(state, moves, steps.at)
+    steps.low = np.maximum(steps.low, low)
     if advance is not None:
         steps.low = np.maximum(steps.low, advance.settled_before(steps.at))
     state.transitions = concat(state.transitions, steps)
@@ -130,7 +135,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
         return Passes(EMPTY, EMPTY, EMPTY)
-    low = _log_start_at(state, moves, m.at)
+    low, awaits = _log_start_at(state, moves, m.at)
     if advance is not None:
         low = np.maximum(low, advance.settled_before(m.at))
     here = np.arange(len(m))
@@ -161,6 +166,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
                 previous_op[t],
                 low[t],
                 np.zeros(len(t), np.int64),
+                awaits[t],
             ),
         )
     _settle_positions(state, m, head, ok, dropped)
@@ -207,14 +213,24 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
             process.moved = max(process.moved, int(m.at[final]))
 
 
-def _log_start_at(state: State, moves: Moves, at: Ints) -> Ints:
-    """The log start known at each of these times."""
+def _log_start_at(state: State, moves: Moves, at: Ints) -> tuple[Ints, Ints]:
+    """The log start at each of these times, as the first observation after it tells, since retention may have overtaken
+    the reader between two observations; and 1 where that observation is still awaited, and the last one stands in."""
     seen = np.flatnonzero(moves.low >= 0)
     if not len(seen):
-        return np.full(len(at), state.log_start, np.int64)
-    times, lows = moves.at[seen], np.maximum.accumulate(moves.low[seen])
-    index = np.searchsorted(times, at, side="right") - 1
-    return np.where(index < 0, state.log_start, np.maximum(lows[np.maximum(index, 0)], state.log_start))
+        return np.full(len(at), state.log_start, np.int64), np.ones(len(at), np.int64)
+    times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), state.log_start)
+    index = np.searchsorted(times, at, side="left")
+    return lows[np.minimum(index, len(seen) - 1)], (index == len(seen)).astype(np.int64)
+
+
+def note_log_start(state: State, moves: Moves) -> None:
+    """The first log start that these moves (in the order of time) observed, for the steps that still await one."""
+    seen = np.flatnonzero(moves.low >= 0)
+    if len(seen) and len(state.transitions):
+        waiting = state.transitions
+        waiting.low = np.where(waiting.awaits == 1, np.maximum(waiting.low, moves.low[seen[0]]), waiting.low)
+        waiting.awaits = np.zeros(len(waiting), np.int64)
 
 
 def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], report: Report) -> None:
@@ -225,17 +241,7 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
         return
     decided = take(pending, ripe)
     state.transitions = take(pending, ~ripe)
-    index = Spans(state.index.start, state.index.end)
-    first, previous = decided.first, decided.previous
-    if len(state.moved.offset):
-        gone = intervals.merge(state.moved.offset, state.moved.offset + state.moved.length)
-        index = Spans(*intervals.subtract(index.start, index.end, *gone))
-        first, previous = _at_last_place(state, first), _at_last_place(state, previous)
-    sure = np.ones(len(first), bool)
-    if len(state.unclear.start):
-        index = Spans(*intervals.subtract(index.start, index.end, state.unclear.start, state.unclear.end))
-        for offset in (decided.first, decided.previous):
-            sure &= ~intervals.touched(state.unclear.start, state.unclear.end, offset, offset + 1)
+    index, first, previous, sure = places(state, decided.first, decided.previous)
     below = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
     for i in np.flatnonzero(below).tolist():
@@ -250,6 +256,26 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
             "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {len(missing)} known values",
             at, report, {"skipped": missing[:10]},
         )  # fmt: skip
+
+
+def places(state: State, first: Ints, previous: Ints) -> tuple[Spans, Ints, Ints, Bools]:
+    """For steps from `previous` to `first`: the offsets that have an index, both ends at the last places of their
+    values, and whether both have an index. A value that stands at several offsets counts at the last of them, unless
+    that is unclear or was seen at read_uncommitted alone; an offset with several values concludes nothing."""
+    index = state.index
+    stood = first, previous
+    if len(state.moved.offset):
+        gone = intervals.merge(state.moved.offset, state.moved.offset + state.moved.length)
+        index = Spans(*intervals.subtract(index.start, index.end, *gone))
+        first, previous = _at_last_place(state, first), _at_last_place(state, previous)
+    sure = np.ones(len(first), bool)
+    if len(state.unclear.start):
+        index = Spans(*intervals.subtract(index.start, index.end, state.unclear.start, state.unclear.end))
+        for offset in stood:
+            sure &= ~intervals.touched(state.unclear.start, state.unclear.end, offset, offset + 1)
+    for offset, original in zip((first, previous), stood, strict=True):
+        sure &= (offset == original) | intervals.touched(index.start, index.end, offset, offset + 1)
+    return index, first, previous, sure
 
 
 def needed_from(state: State) -> int:
@@ -281,6 +307,18 @@ def _values_between(state: State, low: int, high: int) -> list[dict[str, int]]:
     return found
 
 
+def _duplicate_in(state: State, steps: Transitions, i: int) -> dict[str, str]:
+    """Where an end of the step is a value with several offsets: how bad that duplicate is, for the policy."""
+    moved = state.moved
+    for offset in (steps.first[i], steps.previous[i]):
+        stands = (moved.offset <= offset) & (offset < moved.offset + moved.length)
+        stands |= (moved.last <= offset) & (offset < moved.last + moved.length)
+        if stands.any():
+            writers = moved.writer[stands].tolist()
+            return {"duplicate": "warning" if all(w in state.not_idempotent for w in writers) else "critical"}
+    return {}
+
+
 def _report_step(
     anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
@@ -299,5 +337,5 @@ def _report_step(
             "offset": int(steps.first[i]),
             **(more or {}),
         },
-        context={"mode": "subscribe" if steps.subscribed[i] else "assign"},
+        context={"mode": "subscribe" if steps.subscribed[i] else "assign"} | _duplicate_in(report.state, steps, i),
     )

@@ -13,15 +13,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules import intervals
-from rules.columns import FAIL, Columns, Runs
+from rules import intervals, polls
+from rules.columns import FAIL, INFO, Columns, Runs
 from rules.report import Report
 from rules.state import SendMoves, SendSteps, State, concat, take
 
 
+def placed(columns: Columns, sent: Runs, visible: set[tuple[int, int]]) -> Runs:
+    """Without what certainly failed, and without the offsets of indefinite operations that are not `visible`: their
+    acknowledgements are no part of the log."""
+    sent = sent.take(columns.type[sent.row] != FAIL)
+    unsure = columns.type[sent.row] == INFO
+    if unsure.any():
+        rows = [
+            r for r in np.unique(sent.row[unsure]).tolist() if (int(columns.process[r]), int(columns.op[r])) in visible
+        ]
+        sent.offset = np.where(unsure & ~np.isin(sent.row, rows), -1, sent.offset)
+    return sent
+
+
 def moves_of(columns: Columns, sent: Runs) -> SendMoves:
     """One entry per new operation that sent: the offsets of its first and last record, -1 where unknown."""
-    sent = sent.take(columns.type[sent.row] != FAIL)
     if not len(sent):
         return SendMoves()
     heads = np.flatnonzero(np.diff(sent.row, prepend=-1))
@@ -34,7 +46,6 @@ def moves_of(columns: Columns, sent: Runs) -> SendMoves:
 
 def inside(columns: Columns, sent: Runs) -> SendSteps:
     """The steps between the runs of each new operation that are not plainly consecutive."""
-    sent = sent.take(columns.type[sent.row] != FAIL)
     before, after = slice(None, -1), slice(1, None)
     end = sent.offset + sent.length
     steps = (sent.row[before] == sent.row[after]) & (end[before] != sent.offset[after])
@@ -78,8 +89,9 @@ def judge(state: State, frontier: int, at: int, report: Report, *, list_skips: b
     if not ripe.any():
         return
     decided, state.send_steps = take(pending, ripe), take(pending, ~ripe)
-    back = decided.first <= decided.previous
-    over = intervals.touched(state.index.start, state.index.end, decided.previous + 1, decided.first)
+    index, first, previous, sure = polls.places(state, decided.first, decided.previous)
+    back = sure & (first <= previous)
+    over = sure & intervals.touched(index.start, index.end, previous + 1, first)
     state.send_skips += int(over.sum())
     for i in np.flatnonzero(back | over if list_skips else back).tolist():
         process, op, internal = int(decided.process[i]), int(decided.op[i]), bool(decided.internal[i])

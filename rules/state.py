@@ -160,6 +160,7 @@ class Transitions:
     previous_op: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
     internal: Ints = field(default_factory=lambda: EMPTY)
+    awaits: Ints = field(default_factory=lambda: EMPTY)  # 1: the log start after the poll is not observed yet
 
     def __len__(self) -> int:
         return len(self.process)
@@ -239,6 +240,8 @@ class State:
     above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
     zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
     committed_above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
+    committed_zeros: list[tuple[str, int, int, int]] = field(default_factory=list)
+    committed_zero_invoked: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
@@ -316,6 +319,7 @@ def load(data: bytes) -> State:
     plain["processes"] = {key: Process(**p) for key, p in plain["processes"]}
     for name in ("above_zero", "committed_above_zero"):
         plain[name] = {key: tuple(value) for key, value in plain[name].items()}
+    plain["committed_zeros"] = [tuple(z) for z in plain["committed_zeros"]]
     plain["zeros"] = [tuple(z) for z in plain["zeros"]]
     plain["reached_at"] = [tuple(r) for r in plain["reached_at"]]
     state = State(**plain)

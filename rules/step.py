@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules import aborted, completeness, delivery, frontier, intervals, placement, polls, records, sends, zero
-from rules.chunks import Chunks, chunk_names
+from rules.chunks import Chunks, Values, chunk_names, values
 from rules.columns import FAIL, INFO, OK, Columns, Runs, by_place, from_table
 from rules.finding import Fact, Finding
 from rules.history import Place, from_micros
@@ -135,16 +135,18 @@ def _step_one(
     report = Report(place, state, objectives)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
-    _arrive(state, chunks, columns, fresh, report)
+    _arrive(state, chunks, columns, fresh, visible, report)
     if finished:
-        _finish(state, chunks, visible, report)
+        _finish(state, chunks, visible, _delivered_uncommitted(columns), report)
     else:
         _fold(state, chunks, objectives, report)
     hot = dump(state)
     return Stepped(hot, dict(chunks.changed()), report.findings(), [], _summary(place, state, len(hot)))
 
 
-def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: Report) -> None:
+def _arrive(
+    state: State, chunks: Chunks, columns: Columns, fresh: Any, visible: set[tuple[int, int]], report: Report
+) -> None:
     """Rules about what was seen, and the bookkeeping for the other half."""
     every = bool(fresh.all())
     sent = columns.sent if every else columns.sent.take(fresh[columns.sent.row])
@@ -157,8 +159,9 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
     acknowledged, failed, indefinite = (sent.take(outcome == o) for o in (OK, FAIL, INFO))
     committed = polled.take(columns.committed_only[polled.row])
     state.moves = concat(state.moves, polls.moves_of(columns, fresh, committed))
-    state.sends = concat(state.sends, sends.moves_of(columns, sent))
-    state.send_steps = concat(state.send_steps, sends.inside(columns, sent))
+    placed = sends.placed(columns, sent, visible)
+    state.sends = concat(state.sends, sends.moves_of(columns, placed))
+    state.send_steps = concat(state.send_steps, sends.inside(columns, placed))
     state.inside = concat(state.inside, polls.inside(columns, committed))
     settled = committed.take(columns.type[committed.row] == OK)
     state.polled += int(settled.length.sum())
@@ -177,10 +180,11 @@ def _arrive(state: State, chunks: Chunks, columns: Columns, fresh: Any, report: 
             ),
         )  # fmt: skip
     known = acknowledged.take(acknowledged.offset >= 0)
-    when = np.concatenate((columns.completed[polled.row], columns.completed[known.row]))
-    placement.place(state, chunks, concat(_places(polled), _places(known)), when, report)
-    _index(state, committed, known)
-    zero.judge_zeros(state, columns, fresh, known, polled, report)
+    seen_at = polled.take(polled.offset >= 0)
+    when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
+    placement.place(state, chunks, concat(_places(seen_at), _places(known)), when, report)
+    _index(state, committed.take(committed.offset >= 0), known)
+    zero.judge_zeros(state, columns, fresh, known, seen_at, report)
     seen = fresh & (columns.log_end >= 0)
     if seen.any():
         state.log_end = max(state.log_end, int(columns.log_end[seen].max()))
@@ -200,6 +204,7 @@ def _fold(state: State, chunks: Chunks, objectives: Objectives, report: Report) 
     sends.walk(state, sent)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     advance = frontier.advance(state, at, moves, objectives)
+    polls.note_log_start(state, moves)
     polls.walk_inside(state, moves, advance)
     passes = polls.walk(state, moves, advance)
     _observe(state, moves)
@@ -219,7 +224,14 @@ def _fold(state: State, chunks: Chunks, objectives: Objectives, report: Report) 
     _overflow(state, objectives, end, report)
 
 
-def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], report: Report) -> None:
+def _delivered_uncommitted(columns: Columns) -> Values:
+    """What ok operations polled at read_uncommitted: delivered, though no proof of a commit."""
+    polled = columns.polled
+    read = polled.take((columns.type[polled.row] == OK) & ~columns.committed_only[polled.row])
+    return values(read.writer, read.seq, read.length)
+
+
+def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], delivered: Values, report: Report) -> None:
     """Nothing more will come: every outcome is known, and every verdict can be given."""
     end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, state.outstanding.since) if len(t))])
     moves, polled = state.moves, state.polls
@@ -228,7 +240,10 @@ def _finish(state: State, chunks: Chunks, visible: set[tuple[int, int]], report:
     polls.walk(state, take(moves, np.lexsort((moves.slice, moves.process, moves.at))), None)
     _observe(state, moves)
     delivery.poll(state, chunks, polled)
+    delivery.drop_delivered(state, delivered)
+    delivery.judge_unseen(state, end, report)
     _promote(state, chunks, visible, end, report)
+    delivery.drop_delivered(state, delivered)
     state.highest_polled = _highest_first_place(state, polled)
     delivery.settle_finished(state, end, report)
     polls.judge_steps(state, frontier.FOREVER, lambda _: end, report)
@@ -251,18 +266,10 @@ def _highest_first_place(state: State, polled: Polls) -> int:
     """The highest index polled, each value counting at the first of its places."""
     if not len(polled):
         return -1
-    offset, last = polled.offset, polled.offset + polled.length - 1
-    if not len(state.moved.offset):
-        return int(last.max())
-    highest = -1
-    back = {
-        int(later) + i: int(first) + i
-        for first, length, later in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True)
-        for i in range(int(length))
-    }
-    for a, b in zip(offset.tolist(), last.tolist(), strict=True):
-        highest = max(highest, *(back.get(o, o) for o in range(a, b + 1)))
-    return highest
+    if not len(state.moved.offset) and int(polled.offset.min()) >= 0:
+        return int((polled.offset + polled.length).max()) - 1
+    places = delivery.extreme_places(state.log, values(polled.writer, polled.seq, polled.length), last=False)
+    return int(places.offset.max(initial=-1))
 
 
 def _observe(state: State, moves: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules.columns import COMMIT, OFFSETS, OK, Columns, Runs
+from rules.columns import COMMIT, FAIL, OFFSETS, OK, Columns, Runs
 from rules.intervals import Bools, Ints
 from rules.report import Report
 from rules.state import State
@@ -99,22 +99,36 @@ def _judge_committed(
     state: State, names: list[str], domain: Ints, invoked: Ints, completed: Ints, columns: Columns, fresh: Bools,
     report: Report,
 ) -> None:  # fmt: skip
-    rows = np.flatnonzero(fresh & columns.where(COMMIT, OFFSETS) & (columns.type == OK) & (columns.committed >= 0))
+    rows = np.flatnonzero(fresh & columns.where(COMMIT, OFFSETS) & (columns.type != FAIL) & (columns.committed >= 0))
     groups = columns.table["group"]
-    for row in sorted(rows.tolist(), key=lambda r: int(completed[r])):
-        group, boot = groups[row].as_py() or "", names[int(domain[row])]
-        key = f"{boot}|{group}"
+    for row in rows.tolist():
+        key = f"{names[int(domain[row])]}|{groups[row].as_py() or ''}"
+        offset, ok = int(columns.committed[row]), columns.type[row] == OK
+        if offset > 0 and ok:
+            when = (int(completed[row]), offset)
+            state.committed_above_zero[key] = min(state.committed_above_zero.get(key, when), when)
+        elif offset == 0 and columns.f[row] == COMMIT:
+            if key not in state.committed_zero_invoked:
+                state.committed_zero_invoked.append(key)  # somebody asked for it
+        elif offset == 0 and ok and len(state.committed_zeros) < ZEROS_KEPT:
+            zero = (key, int(invoked[row]), int(columns.completed[row]), int(columns.process[row]))
+            state.committed_zeros.append(zero)
+    kept = []
+    for zero in state.committed_zeros:
+        key, when_read, at, process = zero
         known = state.committed_above_zero.get(key)
-        if columns.committed[row] > 0:
-            when = (int(completed[row]), int(columns.committed[row]))
-            state.committed_above_zero[key] = when if known is None else min(known, when)
-        elif columns.f[row] == OFFSETS and known is not None and known[0] < invoked[row]:
-            if not report.once(f"committed-zero:{group}:{known[1]}"):
-                continue
+        if key in state.committed_zero_invoked:
+            continue
+        if known is None or known[0] >= when_read:
+            kept.append(zero)
+            continue
+        group = key.partition("|")[2]
+        if report.once(f"committed-zero:{group}:{known[1]}"):
             report.add(
                 "spurious-zero-offset",
                 ("committed", group),
                 f"the committed offset of group {group} reads 0 when {known[1]} was committed before",
-                at=int(columns.completed[row]),
-                evidence={"group": group, "known": known[1], "process": int(columns.process[row])},
+                at=at,
+                evidence={"group": group, "known": known[1], "process": process},
             )
+    state.committed_zeros = kept

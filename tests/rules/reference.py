@@ -16,7 +16,7 @@ The terms:
   read_committed or an acknowledgement of a visible write, and by one value only. Earlier places of a value that stands
   again further on have none; neither has an offset with several values. Where an index is unknown, nothing is
   concluded.
-- The *log start* at a poll is the highest that had been observed when the poll completed.
+- The *log start* at a poll is what the first observation after it tells: retention may overtake a reader unseen.
 """
 
 from __future__ import annotations
@@ -107,9 +107,13 @@ class Log:
         return max(self.places[record.value])
 
     def log_start(self, time: object = None) -> int:
-        """The highest log start observed in operations that completed until then; ever, if no time is given."""
-        starts = [p.row.log_start for p in self.parts if time is None or p.row.completed <= time]  # type: ignore[operator]
-        return max((s for s in starts if s is not None), default=0)
+        """The highest log start observed until the first observation after that time; ever, if no time is given."""
+        seen = sorted(
+            ((p.row.completed, p.row.log_start) for p in self.parts if p.row.log_start is not None),
+            key=lambda observed: observed[0],
+        )
+        after = [i for i, (completed, _) in enumerate(seen) if time is not None and completed >= time]  # type: ignore[operator]
+        return max((low for _, low in (seen[: after[0] + 1] if after else seen)), default=0)
 
     def processes(self) -> Iterator[list[Part]]:
         """The operations of each process, in its order."""

@@ -138,11 +138,12 @@ CASES: Final = (
         {"lost-write": [one("y", "b", offset=0)]},
     ),
     Case(
-        "a value polled without its offset is no place to have read to",
+        "a value polled without its offset is a place to have read to, where its acknowledgement tells it",
         """
         0 ok send >x a@0 b@1
         1 ok poll <x b@
         """,
+        {"lost-write": [one("x", "a")]},
     ),
     Case(
         "values whose places nothing tells conclude nothing about order",

@@ -1,0 +1,207 @@
+"""What holds while rows still come: frontier, completeness, conditions, and what arrives late or in pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.history import EPOCH, micros
+from rules.objectives import Objectives
+from rules.policy import severity
+from rules.state import UnknownFormat, dump, load
+from tests.rules.histories import START, History, Store, found, number
+
+W = number("w")
+
+
+def healthy(h: History, seconds: int, *, lose: int | None = None, first: int = 0) -> None:
+    """Five records a second to one reader; the one at `lose` seconds is acknowledged and shown to nobody."""
+    h.assign("r")
+    for i in range(seconds):
+        h.send("w", i * 5, 5, at=first + i * 6)
+        if i != lose:
+            h.poll("r", [("w", i * 5, 5, first + i * 6)])
+        h.observe(end=first + i * 6 + 6)
+        h.mark(1.0)
+
+
+def row_by_row(h: History, objectives: Objectives | None = None) -> Store:
+    store = Store(objectives)
+    for row in h.rows:
+        store.feed([row])
+    return store
+
+
+def events(store: Store, name: str) -> list[str]:
+    return [f.event for f in store.findings if f.anomaly == name]
+
+
+def test_a_loss_waits_for_grace_and_is_suspected_until_then() -> None:
+    h = History()
+    healthy(h, 40, lose=10)
+    store = row_by_row(h)
+    lost = [f for f in store.findings if f.anomaly == "lost-write"]
+    assert [f.subject for f in lost] == [(W, 50 + i) for i in range(5)]
+    passed = micros(START) + 11_000_000  # about when the reader went past them
+    assert all(passed + 10_000_000 <= f.at <= passed + 13_000_000 for f in lost)
+    assert events(store, "suspected") == ["opened", "closed"]
+
+
+def test_nothing_is_lost_while_somebody_s_log_is_incomplete() -> None:
+    """The same history, but one slice of a second reader does not come: it may have polled what is missing."""
+    h = History()
+    h.assign("q")
+    hidden = h.row("q", "position", position_after=7)
+    healthy(h, 40, lose=10)
+    h.rows.remove(hidden)
+    store = row_by_row(h)
+    assert found(store.findings) == set()
+    store.feed([hidden])
+    store.feed([h.mark(1.0)])
+    assert {name for name, _ in found(store.findings)} == {"lost-write"}
+
+
+def test_a_silent_log_holds_no_reader_back_for_ever() -> None:
+    """A reader that stops moving for the liveness objective no longer holds the frontier."""
+    h = History()
+    h.assign("q")
+    h.send("v", 0, at=0)
+    h.poll("q", [("v", 0, 1, 0)])
+    healthy(h, 90, first=1)
+    store = row_by_row(h)
+    (last,) = store.last.values()
+    assert last.summary["frontier"] > 400
+    assert found(store.findings) == set()
+
+
+def test_unseen_opens_after_the_objective_and_closes() -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 5, at=0)
+    for _ in range(15):
+        h.observe(end=5)
+        h.mark(1.0)
+    h.poll("r", [("w", 0, 5, 0)])
+    for _ in range(3):
+        h.observe(end=5)
+        h.mark(1.0)
+    store = row_by_row(h)
+    assert events(store, "unseen") == ["opened", "closed"]
+    assert found(store.findings) == set()
+
+
+def test_unseen_needs_a_reader_and_a_stable_offset() -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 5, at=0)
+    for _ in range(30):
+        h.observe(end=5, stable=0)  # a transaction before it is open: nobody may read it
+        h.mark(1.0)
+    assert events(row_by_row(h), "unseen") == []
+
+
+def test_the_window_is_bounded() -> None:
+    """Without a reader nothing settles by itself; the window overflows, says so, and makes no violation."""
+    h = History()
+    for i in range(300):
+        h.send("w", i, at=i * 2)
+        h.mark(0.1)
+    store = row_by_row(h, Objectives(window_runs=50))
+    (last,) = store.last.values()
+    assert last.summary["window_runs"] <= 51
+    assert "opened" in events(store, "window-overflow")
+    assert found(store.findings) == set()
+
+
+def test_a_row_that_comes_twice_counts_once() -> None:
+    h = History()
+    healthy(h, 5)
+    store = Store()
+    store.feed(h.rows)
+    store.feed(h.rows[3:9])
+    (last,) = store.last.values()
+    assert last.summary["acknowledged"] == 25
+    assert found(store.findings) == set()
+
+
+def test_duplicates_in_two_batches_are_both_remembered() -> None:
+    h = History()
+    h.poll("r", [("w", 0, 1, 0), ("v", 0, 1, 1)])
+    first = h.poll("s", [("w", 0, 1, 5)])
+    second = h.poll("s", [("v", 0, 1, 6)])
+    store = Store()
+    store.feed(h.rows[:-1])
+    assert first in h.rows
+    store.feed([second])
+    assert found(store.findings) == {("duplicate", (W, 0)), ("duplicate", (number("v"), 0))}
+    (kept,) = store.stored.values()
+    assert kept.hot is not None
+    assert load(kept.hot).moved.offset.tolist() == [0, 1]
+
+
+def test_the_order_of_arrival_of_committed_offsets_does_not_matter() -> None:
+    h = History()
+    h.row("r", "commit", committed=5, group="g")
+    h.row("o", "offsets", committed=0, group="g")
+    assert found(row_by_row(h).findings) == {("spurious-zero-offset", ("committed", "g"))}
+    h.rows.reverse()
+    assert found(row_by_row(h).findings) == {("spurious-zero-offset", ("committed", "g"))}
+
+
+def test_a_zero_that_was_committed_is_no_surprise() -> None:
+    h = History()
+    h.row("r", "commit", committed=5, group="g")
+    h.row("r", "commit", committed=0, group="g")
+    h.row("o", "offsets", committed=0, group="g")
+    assert found(row_by_row(h).findings) == set()
+
+
+def test_retention_that_was_observed_just_after_the_poll() -> None:
+    h = History()
+    h.assign("r")
+    h.poll("s", [("w", 0, 5, 0)])
+    h.poll("r", [("w", 0, 1, 0)])
+    h.poll("r", [("w", 4, 1, 4)])
+    for _ in range(20):
+        h.observe(start=4, end=5)
+        h.mark(1.0)
+    assert found(row_by_row(h).findings) == set()
+
+
+def test_an_order_finding_inherits_how_bad_its_duplicate_is() -> None:
+    h = History()
+    h.start("w", writer=str(W), idempotent="false")
+    h.poll("r", [("w", 0, 1, 0)])
+    h.poll("s", [("w", 0, 1, 7)])
+    h.poll("r", [("w", 1, 1, 3)])
+    store = Store()
+    store.feed(h.rows, finished=True)
+    judged = {f.anomaly: severity(f.anomaly, f.context) for f in store.findings if f.event == "raised"}
+    assert judged == {"duplicate": "warning", "nonmonotonic-poll": "warning"}
+
+
+def test_a_state_survives_its_bytes() -> None:
+    h = History()
+    healthy(h, 12, lose=9)
+    (kept,) = row_by_row(h).stored.values()
+    assert kept.hot is not None
+    assert dump(load(kept.hot)) == kept.hot
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    h = History()
+    healthy(h, 2)
+    store = row_by_row(h)
+    (kept,) = store.stored.values()
+    assert kept.hot is not None
+    kept.hot = kept.hot[:3] + bytes([99]) + kept.hot[4:]
+    with pytest.raises(UnknownFormat, match="format 99"):
+        store.feed([h.observe(end=99)])
+
+
+def test_a_clock_that_jumps_by_years_costs_no_more_than_a_jump() -> None:
+    h = History()
+    healthy(h, 3)
+    early = h.row("observer", "offsets", log_start=0, last_stable=18)
+    early.completed = early.invoked = EPOCH
+    h.mark(1.0)
+    assert found(row_by_row(h).findings) == set()
