@@ -3,6 +3,7 @@
 config.py      the section of the configuration
 session.py     the Spark session
 source.py      Delta table `history` as a stream
+files.py       the log's data files read as columns
 validation.py  which rows can be understood;  bundles.py  many rows of a partition as one
 integrity.py   the stateful operator that carries the state of `rules.step`
 sink.py        a batch's verdicts into Delta and to listeners;  tables.py, schemas.py  those tables
