@@ -1,7 +1,7 @@
 """How long from the moment a finding can be decided to its being counted in the metrics, at 10,000 records/s.
 
-One local broker, probes, Spark and the metrics share the machine, as in a small staging. Duplicates are provoked every two
-seconds; each is decidable once its second place is known, so that no grace is in the figure. `wait` is the part
+One local broker, probes, Spark and the metrics share the machine, as in a small staging. Duplicates are provoked every
+two seconds; each is decidable once its second place is known, so that no grace is in the figure. `wait` is the part
 that passes before the evidence is in the probe log's table, `check` what the job takes from there.
 
 BENCH_LATENCY_SECONDS: how long to watch after the first batches (default 120). BENCH_LATENCY_RATE: records/s (10,000).
