@@ -1,8 +1,7 @@
 """How long from the moment a finding can be decided to its being counted in the metrics, at 10,000 records/s.
 
 One local broker, probes, Spark and the metrics share the machine, as in a small staging. Duplicates are provoked every
-two seconds; each is decidable once its second place is known, so that no grace is in the figure. `wait` is the part
-that passes before the evidence is in the probe log's table, `check` what the job takes from there.
+two seconds; each is decidable once its second place is known, so that no grace is in the figure.
 
 BENCH_LATENCY_SECONDS: how long to watch after the first batches (default 120). BENCH_LATENCY_RATE: records/s (10,000).
 """
@@ -10,7 +9,6 @@ BENCH_LATENCY_SECONDS: how long to watch after the first batches (default 120). 
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -18,14 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from alerts.event import FindingEvent
-from deploy.local_kafka import LocalKafka
-from monitor.config import from_environment
-from monitor.probing import open_fleet
 from monitor.provocation import send_twice
 from monitor.reach import connection
-from monitor.watch import Watch
 from probes.clock import SystemClock
 from streaming_jobs.job import Batch, Progress
+from tests.bench.live import live
 from tests.bench.report import machine, show
 
 EVERY = 2.0
@@ -34,8 +29,6 @@ WARM_BATCHES = 5
 
 def run(root: Path) -> None:
     """Measure once and print p50 and p99 of the latency, in seconds."""
-    data = root / "latency"
-    shutil.rmtree(data, ignore_errors=True)
     seconds = float(os.environ.get("BENCH_LATENCY_SECONDS", "120"))
     rate = float(os.environ.get("BENCH_LATENCY_RATE", "10000"))
     latencies: list[float] = []
@@ -58,37 +51,24 @@ def run(root: Path) -> None:
         if len(durations) >= WARM_BATCHES:
             batches.set()
 
-    with LocalKafka(data / "kafka", brokers=1) as kafka:
-        given = {
-            "OFFSETWATCH_DATA": str(data),
-            "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
-            "OFFSETWATCH_ALERTS__LOG": str(data / "findings.jsonl"),
-            "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
-            "OFFSETWATCH_PROBES__WRITER__RATE": str(rate / 2),
-        }
-        config = from_environment(given)
-        fleet = open_fleet(config, print)
-        watch = Watch(config, say=print, fleet=fleet, listeners=[on_batch], on_progress=[on_progress])
-        try:
-            watch.start()
-            batches.wait(180)
-            warm = True
-            status = fleet.status()
-            assert status.layout is not None
-            where = list(status.layout.partitions(config.probes.topics.records))
-            began, first = time.monotonic(), _sent(fleet)
-            provoked = 0
-            while time.monotonic() - began < seconds:
-                send_twice(
-                    connection(config), config.journals, run=status.run, layout=status.layout,
-                    where=where[provoked % len(where)], records=1, clock=SystemClock(),
-                )  # fmt: skip
-                provoked += 1
-                time.sleep(EVERY)
-            sent = (_sent(fleet) - first) / (time.monotonic() - began)
-            time.sleep(15)
-        finally:
-            watch.stop()
+    settings = {"OFFSETWATCH_PROBES__WRITER__RATE": str(rate / 2)}
+    with live(root / "latency", brokers=1, settings=settings, on_batch=on_batch, on_progress=on_progress) as running:
+        batches.wait(180)
+        warm = True
+        config, status = running.config, running.fleet.status()
+        assert status.layout is not None
+        where = list(status.layout.partitions(config.probes.topics.records))
+        began, first = time.monotonic(), running.sent
+        provoked = 0
+        while time.monotonic() - began < seconds:
+            send_twice(
+                connection(config), config.journals, run=status.run, layout=status.layout,
+                where=where[provoked % len(where)], records=1, clock=SystemClock(),
+            )  # fmt: skip
+            provoked += 1
+            time.sleep(EVERY)
+        sent = (running.sent - first) / (time.monotonic() - began)
+        time.sleep(15)
     p50, p99 = np.percentile(latencies, [50, 99])
     show(
         "detection latency",
@@ -101,11 +81,3 @@ def run(root: Path) -> None:
             "other violations and warnings": ", ".join(sorted(set(others))) or "none",
         },
     )
-
-
-def _sent(fleet: object) -> int:
-    return sum(probe.sent for probe in fleet.status().probes)  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":
-    run(Path(os.environ.get("BENCH_ROOT", ".offsetwatch/bench")).absolute())

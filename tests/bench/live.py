@@ -1,0 +1,61 @@
+"""The whole product at work on a local cluster of its own: brokers, probes, Spark, metrics."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from alerts.event import FindingEvent
+from deploy.local_kafka import LocalKafka
+from monitor.config import Config, from_environment
+from monitor.probing import open_fleet
+from monitor.watch import Watch
+from probes.fleet import Fleet
+from streaming_jobs.job import Batch, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What runs; `sent` counts records since the start."""
+
+    kafka: LocalKafka
+    config: Config
+    fleet: Fleet
+    watch: Watch
+
+    @property
+    def sent(self) -> int:
+        return sum(probe.sent for probe in self.fleet.status().probes)
+
+
+@contextmanager
+def live(
+    data: Path,
+    *,
+    brokers: int,
+    settings: Mapping[str, str],
+    on_batch: Callable[[list[FindingEvent], Batch], None],
+    on_progress: Callable[[Progress], None],
+) -> Iterator[Live]:
+    """Start everything in `data`, which is emptied first; end it in order. `settings`: environment overrides."""
+    shutil.rmtree(data, ignore_errors=True)
+    with LocalKafka(data / "kafka", brokers=brokers) as kafka:
+        config = from_environment(
+            {
+                "OFFSETWATCH_DATA": str(data),
+                "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+                "OFFSETWATCH_ALERTS__LOG": str(data / "findings.jsonl"),
+                "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
+                **settings,
+            }
+        )
+        fleet = open_fleet(config, print)
+        watch = Watch(config, say=print, fleet=fleet, listeners=[on_batch], on_progress=[on_progress])
+        try:
+            watch.start()
+            yield Live(kafka, config, fleet, watch)
+        finally:
+            watch.stop()
