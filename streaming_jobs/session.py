@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_jobs.errors import SessionError
@@ -111,6 +111,23 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
     return conf | dict(settings.extra)
 
 
+def _open_callbacks(gateway: Any) -> None:
+    """Begin to listen for the JVM's calls into this process, by which batches reach us.
+
+    py4j listens with select(), which knows descriptors below 1,024 only: begun by the first query of a process that has
+    more files open, it would end without a word, and the query wait for ever."""
+    probe = os.open(os.devnull, os.O_RDONLY)
+    os.close(probe)
+    if probe >= _SELECTABLE:
+        raise SessionError(
+            f"Spark could not be started: this process has {probe} files open, {_SELECTABLE} are too many."
+        )
+    ensure_callback_server_started(gateway)
+
+
+_SELECTABLE: Final = 1_000
+
+
 def start(settings: SessionSettings) -> SparkSession:
     """A running session; a second call in one process returns the first one's.
 
@@ -138,7 +155,9 @@ def start(settings: SessionSettings) -> SparkSession:
         # Started here and not by the builder, because only so the JVM's and the workers' output can be kept off the
         # terminal.
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": said, "stderr": said})
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        _open_callbacks(gateway)
+        return session
     except PySparkException as error:
         raise SessionError(
             f"Spark could not be started ({error.getCondition() or type(error).__name__}): Java 17 or newer is needed, "

@@ -128,6 +128,11 @@ class Journal:
             os.close(self._lock)
             self._descriptor = self._lock = -1
 
+    def __del__(self) -> None:
+        # Whoever forgets a journal must not run the process out of descriptors; nobody can write it any more.
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.release()
+
     def finish(self, rows: Sequence[Slice], *, lost: bool = False) -> None:
         """For recovery: the life's last rows and its end, both or neither. Let go of it with `close`."""
         self._write(["lost" if lost else "closed", self._numbered(rows)])

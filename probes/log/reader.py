@@ -94,6 +94,10 @@ class LifeReader:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.close()
+
     def _open_segment(self, at: int) -> tuple[Life, Progress]:
         """Open the last segment that begins at or before `at`; `offset` is then the end of its head."""
         begun = [segment for segment in segments(self.folder) if segment[0] <= at]

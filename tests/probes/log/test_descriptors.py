@@ -1,0 +1,28 @@
+"""Journals and their readers that nobody closed give their descriptors back: a fleet runs for months."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+from probes.log.journal import Journal, Life
+from probes.log.reader import LifeReader
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_what_is_forgotten_is_closed(tmp_path: Path) -> None:
+    gc.collect()
+    before = open_descriptors()
+    for number in range(1, 6):
+        life = Life(
+            cluster="c", run="r", process=number, kind="writer", writer=number, transactional_id=None, boot="b", settings={}
+        )  # fmt: skip
+        journal = Journal.create(tmp_path, life)
+        LifeReader(journal.folder, 0)
+    del journal
+    gc.collect()
+    assert open_descriptors() == before
