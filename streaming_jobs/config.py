@@ -68,7 +68,7 @@ class JobConfig(_Section):
     starting_version: Annotated[int, Field(ge=0)] | None = None
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     cores: Annotated[int, Field(ge=1, le=256)] = 2
-    shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 2
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     objectives: ObjectivesConfig = ObjectivesConfig()
     upkeep: UpkeepConfig = UpkeepConfig()

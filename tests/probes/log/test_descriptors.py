@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from pathlib import Path
 
 from probes.log.journal import Journal, Life
@@ -11,7 +10,7 @@ from probes.log.reader import LifeReader
 
 
 def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_what_is_forgotten_is_closed(tmp_path: Path) -> None:
@@ -19,7 +18,8 @@ def test_what_is_forgotten_is_closed(tmp_path: Path) -> None:
     before = open_descriptors()
     for number in range(1, 6):
         life = Life(
-            cluster="c", run="r", process=number, kind="writer", writer=number, transactional_id=None, boot="b", settings={}
+            cluster="c", run="r", process=number, kind="writer", writer=number, transactional_id=None, boot="b",
+            settings={},
         )  # fmt: skip
         journal = Journal.create(tmp_path, life)
         LifeReader(journal.folder, 0)
