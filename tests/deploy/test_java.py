@@ -82,7 +82,7 @@ def test_without_java_and_network_one_line_says_what_to_install(nowhere: Path) -
     ]
     line = str(missing.value)
     assert line.startswith("Java 17 or newer is needed and was not found in JAVA_HOME, on PATH or in ")
-    assert "it could not be fetched: [Errno 111] Connection refused" in line
+    assert "it could not be fetched: " in line  # in which words depends on the network that is not there
     assert "openjdk-17-jre-headless" in line
     assert "\n" not in line
     assert [entry.name for entry in (nowhere / "home").iterdir() if entry.name.startswith(".java-")] == []
