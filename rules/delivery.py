@@ -89,18 +89,20 @@ def _without_polled(out: Outstanding, chunks: Chunks) -> Outstanding:
         low, high = int(out.seq[i]), int(out.seq[i] + out.length[i])
         start, end = intervals.intersect(np.array([low]), np.array([high]), left[1][own], left[2][own])
         if len(start):
-            n = len(start)
-            offset = np.where(out.offset[i] < 0, -1, out.offset[i] + start - low)
-            parts.append(
-                Outstanding(
-                    offset, np.full(n, out.writer[i]), start, end - start, np.full(n, out.since[i]),
-                    np.full(n, out.readable[i]),
-                )
-            )  # fmt: skip
+            parts.append(_pieces(out, i, start, end))
     kept = parts[0]
     for part in parts[1:]:
         kept = concat(kept, part)
     return kept
+
+
+def _pieces(out: Outstanding, i: int, start: Ints, end: Ints) -> Outstanding:
+    """The parts of one outstanding run that lie at these sequence numbers."""
+    n = len(start)
+    offset = np.where(out.offset[i] < 0, -1, out.offset[i] + start - out.seq[i])
+    return Outstanding(
+        offset, np.full(n, out.writer[i]), start, end - start, np.full(n, out.since[i]), np.full(n, out.readable[i])
+    )
 
 
 def split_by_time(polled: Polls, advance: Advance) -> tuple[Polls, Polls]:
@@ -265,14 +267,7 @@ def drop_delivered(state: State, delivered: Values) -> None:
         own = delivered[0] == out.writer[i]
         low, high = out.seq[i : i + 1], out.seq[i : i + 1] + out.length[i]
         start, end = intervals.subtract(low, high, delivered[1][own], delivered[2][own])
-        n = len(start)
-        offset = np.where(out.offset[i] < 0, -1, out.offset[i] + start - low)
-        parts.append(
-            Outstanding(
-                offset, np.full(n, out.writer[i]), start, end - start, np.full(n, out.since[i]),
-                np.full(n, out.readable[i]),
-            )
-        )  # fmt: skip
+        parts.append(_pieces(out, i, start, end))
     state.outstanding = Outstanding(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(out)))
 
 
