@@ -71,9 +71,8 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
         return
     sent, polled = sent.take(np.isin(sent.row, rows)), polled.take(np.isin(polled.row, rows))
     # One label a (row, writer): values of the same operation and writer can meet, others cannot.
-    pairs = np.stack((np.concatenate((sent.row, polled.row)), np.concatenate((sent.writer, polled.writer))))
-    _, label = np.unique(pairs, axis=1, return_inverse=True)
-    label = label.ravel()
+    writers, number = intervals.numbered(np.concatenate((sent.writer, polled.writer)))
+    _, label = intervals.numbered(np.concatenate((sent.row, polled.row)) * len(writers) + number)
     own = intervals.merge_grouped(label[: len(sent)], sent.seq, sent.seq + sent.length)
     polled_label = label[len(sent) :]
     for i in np.flatnonzero(_meets(own, polled_label, polled.seq, polled.seq + polled.length)).tolist():

@@ -102,6 +102,86 @@ _ENTRIES: Final = (
         "the operation and the offset known before it",
     ),
     Anomaly(
+        "vanished-record", "violation", "on resolution",
+        "A value that was polled at an offset is missing from a later read that passed that offset.",
+        "the offset, the value, who polled it and when, who passed it and when",
+    ),
+    Anomaly(
+        "late-record", "violation", "on resolution",
+        "A value appears at an offset that an earlier read had passed as a hole.",
+        "the offset, the value, who passed it and when, who polled it and when",
+    ),
+    Anomaly(
+        "phantom-read", "violation", "on settlement",
+        "A polled value was never sent: it is beyond its writer's highest invocation, and that writer's log is there.",
+        "the value, its offset, the highest sequence number that its writer sent",
+    ),
+    Anomaly(
+        "torn-transaction", "violation", "on resolution",
+        "Of one transaction, a read_committed reader polled a value, and another is absent where a reader passed it.",
+        "the transaction and its outcome, the value seen, the value absent, with their partitions and offsets",
+    ),
+    Anomaly(
+        "zombie-write", "violation", "on settlement",
+        "A value is visible whose transaction was committed after a later life of its id had begun, or never.",
+        "the transaction, the transactional id, the value, both lives and times",
+    ),
+    Anomaly(
+        "offset-regression", "violation", "on settlement",
+        "A group's committed offset went down, and no commit of the lower offset was ever invoked.",
+        "the group, both offsets and when they were read",
+    ),
+    Anomaly(
+        "log-truncation", "violation", "on settlement",
+        "The log's end was listed at or below an offset that had been acknowledged or polled before.",
+        "the end listed, the offset known before, and by what",
+    ),
+    Anomaly(
+        "sequence-loss", "violation", "on settlement",
+        "The client reports a broken sequence, and the log still reaches back to its last acknowledged offset.",
+        "the error, the log start, the last acknowledged offset",
+    ),
+    Anomaly(
+        "eos-violation", "violation", "on resolution",
+        "An input is reflected twice in a transform's committed output, or not at all while a later one is.",
+        "the input's value and offset, the outputs and their transactions",
+    ),
+    Anomaly(
+        "nonlinearizable-register", "violation", "on settlement",
+        "The reads and conditional writes of a register have no single order that fits their times and write ids.",
+        "the register, the operations that contradict each other",
+    ),
+    Anomaly(
+        "G0", "violation", "on resolution",
+        "Operations overwrote each other in a cycle: write-write edges alone lead back to where they began.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
+        "G0-process", "violation", "on resolution",
+        "A cycle of write-write edges and the order of one process's operations.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
+        "G0-realtime", "violation", "on resolution",
+        "A cycle of write-write edges and the order of operations in real time.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
+        "G1c", "violation", "on resolution",
+        "Operations depend on each other in a cycle: by write-read (and write-write) edges alone.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
+        "G1c-process", "violation", "on resolution",
+        "A cycle of write-read (and write-write) edges and the order of one process's operations.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
+        "G1c-realtime", "violation", "on resolution",
+        "A cycle of write-read (and write-write) edges and the order of operations in real time.",
+        "the shortest cycle: who wrote what, who read it, why this order is forced",
+    ),
+    Anomaly(
         "unseen", "condition", "while it lasts",
         "Acknowledged values have not been polled within the delivery objective, although readers are assigned.",
         "how many, the oldest, its age",
@@ -132,9 +212,84 @@ _ENTRIES: Final = (
         "the error",
     ),
     Anomaly(
+        "stuck-consumer", "condition", "while it lasts",
+        "A reader's position has not moved for the liveness objective while there is more to read, or nobody can tell.",
+        "the process, its position, how far it could read, since when",
+    ),
+    Anomaly(
+        "stuck-producer", "condition", "while it lasts",
+        "No send, or no transaction, of a writer has completed for the liveness objective.",
+        "the process, since when",
+    ),
+    Anomaly(
+        "hanging-transaction", "condition", "while it lasts",
+        "The last stable offset has not moved for longer than the probes' longest transaction timeout and 15 s.",
+        "the last stable offset, the log end, since when",
+    ),
+    Anomaly(
+        "unrecovered-transaction", "condition", "while it lasts",
+        "init_transactions has returned, and a transaction of an earlier life still holds the last stable offset.",
+        "the transactional id, both lives, the offset held",
+    ),
+    Anomaly(
+        "stuck-close", "condition", "while it lasts",
+        "Closing a client has not returned for the liveness objective.",
+        "the process, since when",
+    ),
+    Anomaly(
+        "evidence-gap", "condition", "while it lasts",
+        "The stream fell behind the probe log's retention: state is being rebuilt from what is there.",
+        "the version that is missing",
+    ),
+    Anomaly(
+        "under-replicated-probe-topic", "condition", "while it lasts",
+        "The probe topic has fewer replicas or in-sync replicas than asked, or was created automatically.",
+        "what was asked, what is there",
+    ),
+    Anomaly(
+        "unsafe-config", "condition", "while it lasts",
+        "The cluster's or a client's settings do not give the promised safety.",
+        "the settings and their values",
+    ),
+    Anomaly(
         "foreign-record", "classified", "at once",
         "A well-formed record of a run that this log does not know: two canaries may share a topic.",
         "the offset and the run",
+    ),
+    Anomaly(
+        "abort-position", "classified", "at once",
+        "Where a consumer stands after its transaction was aborted: advance, rewind, rewind-further or other.",
+        "the class, the positions before, reached and after, whether a rebalance fell into it",
+    ),
+    Anomaly(
+        "misleading-fence", "classified", "on settlement",
+        "A client heard that it was fenced, and there is no other producer of its transactional id.",
+        "the transactional id, the operation, the error",
+    ),
+    Anomaly(
+        "misleading-error", "classified", "on settlement",
+        "An error said that a write had failed, and the write is visible.",
+        "the operation, the error, the value seen",
+    ),
+    Anomaly(
+        "benign-retention", "classified", "on settlement",
+        "What was acknowledged fell below the log start before it was needed: retention, and no loss.",
+        "the log start, the last acknowledged offset or how many values nobody polled",
+    ),
+    Anomaly(
+        "rebalance", "classified", "on settlement",
+        "A group reader was given this partition, or it was taken away.",
+        "the process, the operation",
+    ),
+    Anomaly(
+        "topic-recreated", "classified", "at once",
+        "The topic has a new id: it was deleted and created again, and is a new log.",
+        "both topic ids",
+    ),
+    Anomaly(
+        "G1b", "classified", "on settlement",
+        "An operation polled some of a transaction's values in a partition: legal where its poll ended in between.",
+        "the transaction, the operation, a value seen, a value not seen",
     ),
 )  # fmt: skip
 

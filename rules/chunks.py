@@ -18,10 +18,14 @@ from rules.intervals import EMPTY, Ints, merge_grouped
 SPAN: Final = 8192
 _SHIFT: Final = 13
 
-Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed"]
-ASPECTS: Final[tuple[Aspect, ...]] = ("placed", "polled", "failed", "duplicated", "exposed")
+Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered"]
+ASPECTS: Final[tuple[Aspect, ...]] = (
+    "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered",
+)  # fmt: skip
 """`placed`: stands in the log at some offset. `polled`: returned by an ok operation at read_committed. `failed`: its
-write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a."""
+write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a. `reflected`:
+an input that a transform's committed output in this partition reflects. `delivered`: returned by an ok operation at
+read_uncommitted, which is no proof of a commit, and yet no loss."""
 
 Values = tuple[Ints, Ints, Ints]
 """Values as (writer, first seq, end of seq), arrays of equal length; merged where a function says so."""
@@ -40,7 +44,7 @@ def chunk_names(writer: Ints, seq: Ints, length: Ints) -> set[str]:
         return set()
     w, s, e = values(writer, seq, length)
     return {
-        f"{a:x}.{i:x}"
+        chunk_name(a, i)
         for a, b, c in zip(w.tolist(), s.tolist(), e.tolist(), strict=True)
         for i in range(b >> _SHIFT, ((c - 1) >> _SHIFT) + 1)
     }
@@ -57,6 +61,11 @@ def _pieces(of: Values) -> Iterator[tuple[int, int, int, int]]:
             start = stop
 
 
+def chunk_name(writer: int, number: int) -> str:
+    """The name of the chunk that holds a writer's values `number` * 8,192 onwards."""
+    return f"{writer:x}.{number:x}"
+
+
 class Chunks:
     """The chunks of one partition, decoded when first touched; `changed` gives back those that were written to."""
 
@@ -64,12 +73,13 @@ class Chunks:
         self._stored = stored
         self._open: dict[tuple[int, int], list[BitMap]] = {}
         self._changed: set[tuple[int, int]] = set()
+        self._blobs: dict[str, bytes | None] = {}
 
     def _chunk(self, writer: int, number: int) -> list[BitMap]:
         key = (writer, number)
         chunk = self._open.get(key)
         if chunk is None:
-            stored = self._stored.get(f"{writer:x}.{number:x}")
+            stored = self._stored.get(chunk_name(writer, number))
             chunk = _decode(stored) if stored else [BitMap() for _ in ASPECTS]
             self._open[key] = chunk
         return chunk
@@ -107,9 +117,22 @@ class Chunks:
         columns = np.array(found, np.int64).T
         return merge_grouped(columns[0], columns[1], columns[2])
 
-    def changed(self) -> dict[str, bytes]:
-        """The chunks that were added to, by name, as bytes."""
-        return {f"{writer:x}.{number:x}": _encode(self._open[writer, number]) for writer, number in self._changed}
+    def blob(self, name: str) -> bytes | None:
+        """A chunk that is none of a writer's values: bytes under a name of its own. `chunks_needed` must have named it.
+
+        Names of writers' chunks are two hexadecimal numbers with a dot between; others begin with a word."""
+        return self._blobs[name] if name in self._blobs else self._stored.get(name)
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """Replace a blob, or delete it."""
+        self._blobs[name] = data
+
+    def changed(self) -> dict[str, bytes | None]:
+        """The chunks that were written to, by name, as bytes; None where one was deleted."""
+        written: dict[str, bytes | None] = {
+            chunk_name(writer, number): _encode(self._open[writer, number]) for writer, number in self._changed
+        }
+        return written | self._blobs
 
 
 def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
@@ -123,23 +146,30 @@ def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
 
 
 def _encode(chunk: list[BitMap]) -> bytes:
-    """One byte that tells which aspects are there, then each as (length, Roaring bytes)."""
-    present = 0
+    """A byte that tells which aspects are there, one that tells which of them all values have, then each of the
+    others as (length, Roaring bytes)."""
+    present = whole = 0
     parts = []
     for i, bits in enumerate(chunk):
-        if bits:
+        if len(bits) == SPAN:
+            whole |= 1 << i
+        elif bits:
             present |= 1 << i
             bits.run_optimize()
             data = bits.serialize()
             parts.append(len(data).to_bytes(2, "little") + data)
-    return bytes([present]) + b"".join(parts)
+    return bytes([present, whole]) + b"".join(parts)
 
 
 def _decode(data: bytes) -> list[BitMap]:
     chunk = []
-    at = 1
+    at = 2
     for i in range(len(ASPECTS)):
-        if data[0] & (1 << i):
+        if data[1] & (1 << i):
+            whole = BitMap()
+            whole.add_range(0, SPAN)
+            chunk.append(whole)
+        elif data[0] & (1 << i):
             size = int.from_bytes(data[at : at + 2], "little")
             chunk.append(BitMap.deserialize(data[at + 2 : at + 2 + size]))
             at += 2 + size

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from rules.history import FUNCTIONS, OUTCOMES, Place
 from rules.intervals import EMPTY, Bools, Ints
 
-SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK = range(len(FUNCTIONS))
+(
+    SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER,
+) = range(len(FUNCTIONS))  # fmt: skip
 OK, FAIL, INFO = range(len(OUTCOMES))
 
 Codes = NDArray[np.int8]
@@ -77,6 +79,8 @@ class Columns:
     sent: Runs
     polled: Runs
     table: pa.Table  # the rows themselves, for what is rare
+    domains: Any = None  # see `rules.zero.domains`
+    marked: Any = None  # what `marks` found
 
     def __len__(self) -> int:
         return len(self.process)
@@ -135,6 +139,11 @@ def _runs(column: pa.ChunkedArray) -> Runs:
     )
 
 
+def listed_runs(columns: Columns, name: str) -> Runs:
+    """The runs of a list column that few rows have."""
+    return _runs(columns.table[name])
+
+
 def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
     """(row, record) of every irregular record; rare, hence plain values."""
     column = columns.table["irregular"]
@@ -146,6 +155,13 @@ def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
 
 def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     """(time of the mark row, process, slices, through) of every mark, as arrays."""
+    if columns.marked is None:
+        columns.marked = _marks(columns)
+    found: tuple[Ints, Ints, Ints, Ints] = columns.marked
+    return found
+
+
+def _marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     rows = np.flatnonzero(columns.f == MARK)
     if not len(rows):
         return EMPTY, EMPTY, EMPTY, EMPTY
@@ -161,8 +177,22 @@ def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     )
 
 
+_unpacked: list[tuple[pa.Table, Columns]] = []
+
+
 def from_table(table: pa.Table) -> Columns:
-    """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order."""
+    """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order.
+
+    The last table's are kept until another's are asked for: what a step needs is asked right before it, of the same
+    rows."""
+    if _unpacked and _unpacked[0][0] is table:
+        return _unpacked[0][1]
+    columns = _unpack(table)
+    _unpacked[:] = [(table, columns)]
+    return columns
+
+
+def _unpack(table: pa.Table) -> Columns:
     if any(column.num_chunks > 1 for column in table.columns):
         table = table.combine_chunks()
     mode = table["mode"]
@@ -219,3 +249,26 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
         place = Place(*(ordered[name][head].as_py() for name in ("cluster", "topic_id", "partition")))
         parts[place] = ordered.slice(head, end - head)
     return parts
+
+
+# Single columns, for those who read across partitions.
+
+
+def integers(column: pa.ChunkedArray) -> Ints:
+    """A column of integers or times (microseconds), -1 where it is null."""
+    return _ints(column)
+
+
+def codes_of(column: pa.ChunkedArray, names: pa.Array) -> Codes:
+    """The place in `names` of each text, -1 where it is none of them."""
+    return _codes(column, names)
+
+
+def is_text(column: pa.ChunkedArray, text: str) -> Bools:
+    """Which entries are `text`."""
+    return _is(column, text)
+
+
+def runs_of(column: pa.ChunkedArray) -> Runs:
+    """The runs of a column of lists of them."""
+    return _runs(column)

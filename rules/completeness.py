@@ -15,14 +15,16 @@ from typing import Final
 
 import numpy as np
 
+from rules import exactly_once
 from rules.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, marks
-from rules.intervals import Bools, Ints
+from rules.intervals import Bools, Ints, distinct
 from rules.objectives import SECOND
 from rules.state import Process, State
 
 COMPLETION_LIMIT: Final = 600 * SECOND
 FORGET_CLOSED: Final = 120 * SECOND
 MARKS_KEPT: Final = 128
+UNVERIFIED_KEPT: Final = 64
 
 
 def new_rows(state: State, columns: Columns) -> Bools:
@@ -73,22 +75,24 @@ def note_lives(state: State, columns: Columns) -> None:
         elif process is None:
             continue
         elif columns.f[row] == CLOSE:
-            process.closes_at = int(columns.slice[row]) + 1
-            process.closed = int(columns.completed[row])
+            # A close that did not return, and then did, has two rows.
+            process.closes_at = max(process.closes_at, int(columns.slice[row]) + 1)
+            process.closed = max(process.closed, int(columns.completed[row]))
         else:
             _note_settings(state, columns, row)
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
-    for number in np.unique(columns.process).tolist():
+    for number in distinct(columns.process).tolist():
         process = state.processes.get(number)
-        if process is not None and process.first < 0:
-            process.first = int(columns.invoked[columns.process == number].min())
+        if process is not None and process.through < 0:
+            began = int(columns.invoked[columns.process == number].min())
+            process.first = began if process.first < 0 else min(process.first, began)
     reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0)
-    for number in np.unique(columns.process[reading]).tolist():
+    for number in distinct(columns.process[reading]).tolist():
         if number in state.processes:
             state.processes[number].reads = True
     if len(columns.polled):
-        for number in np.unique(columns.process[np.unique(columns.polled.row)]).tolist():
+        for number in distinct(columns.process[columns.polled.row]).tolist():
             if number in state.processes:
                 state.processes[number].reads = True
     _note_marks(state, columns)
@@ -99,6 +103,11 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     if not settings:
         return
     told = dict(settings)
+    kind = columns.table["kind"][row].as_py()
+    process = state.processes[int(columns.process[row])]
+    exactly_once.note_transform(process, kind, told)
+    if told.get("writer", "").isdigit():
+        process.writer = int(told["writer"])
     if told.get("idempotent") == "false" and told.get("writer", "").lstrip("-").isdigit():
         writer = int(told["writer"])
         if writer not in state.not_idempotent:
@@ -116,7 +125,8 @@ def _note_marks(state: State, columns: Columns) -> None:
         if number not in state.processes:
             if slices[i] == 0:
                 continue  # it has no row here, and none is missing
-            state.processes[number] = Process()
+            # None of its rows is here: it has been awaited since this mark.
+            state.processes[number] = Process(first=int(through[i]))
         state.processes[number].marks.append((int(slices[i]), int(through[i])))
 
 
@@ -142,7 +152,10 @@ def horizon(state: State) -> int:
         elif process.unverifiable:
             process.unverifiable = False
         if not process.unverifiable:
-            earliest = min(earliest, process.through if process.through >= 0 else process.first)
+            # While its first slice is missing, nobody knows when it began.
+            began = process.first if process.next else -1
+            earliest = min(earliest, process.through if process.through >= 0 else began)
         elif state.now - known > 2 * COMPLETION_LIMIT:
             del state.processes[number]
+            state.unverified = [*state.unverified, number][-UNVERIFIED_KEPT:]
     return earliest

@@ -34,30 +34,31 @@ def acknowledge(state: State, places: Places, since: Ints) -> None:
         state.highest_acknowledged = max(state.highest_acknowledged, int((places.offset + places.length).max()) - 1)
 
 
-def promote(state: State, chunks: Chunks, visible: set[tuple[int, int]]) -> Places:
-    """Indefinite sends of which a value was polled are visible: acknowledge them. Returns their places.
+def promote(state: State, chunks: Chunks, visible: set[tuple[int, int]]) -> tuple[Places, set[tuple[int, int]]]:
+    """Indefinite sends of which a value was polled are visible: acknowledge them. Returns their places, and which
+    operations (process, op) they are.
 
     `visible`: operations (process, op) known to be visible from elsewhere."""
     waiting = state.indefinite
     if not len(waiting):
-        return Places()
+        return Places(), set()
     own = {
         (int(p), int(o))
         for p, o, w, s, n in zip(waiting.process, waiting.op, waiting.writer, waiting.seq, waiting.length, strict=True)
         if len(chunks.having("polled", (np.array([w]), np.array([s]), np.array([s + n])))[0])
     } | visible
     if not own:
-        return Places()
+        return Places(), own
     seen = np.array(
         [(p, o) in own for p, o in zip(waiting.process.tolist(), waiting.op.tolist(), strict=True)], dtype=bool
     )
     if not seen.any():
-        return Places()
+        return Places(), own
     out = take(waiting, seen)
     state.indefinite = take(waiting, ~seen)
     places = Places(out.offset, out.writer, out.seq, out.length)
     acknowledge(state, places, out.since)
-    return take(places, places.offset >= 0)
+    return take(places, places.offset >= 0), own
 
 
 def poll(state: State, chunks: Chunks, polled: Polls) -> None:
@@ -203,6 +204,37 @@ def note_readable(state: State, at: Ints, stable: Ints) -> None:
     out.readable[seen] = np.maximum(at[index[seen]], out.since[seen])
 
 
+def judge_unseen_between(state: State, polled: Polls, at: Ints, objectives: Objectives, report: Report) -> None:
+    """Open and close `unseen` at the ticks before the last, where a catch-up goes through many at once: live it would
+    have been seen. `polled`: what is about to be folded. A value counts as polled when a reader went past it, which can
+    only miss a spell, and makes none."""
+    out = state.outstanding
+    due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
+    if len(at) < 2 or not due.any() or "unseen" in state.open_conditions or not any(True for _ in readers(state)):
+        return
+    order = np.argsort(polled.at, kind="stable")
+    high = np.maximum.accumulate((polled.offset + polled.length)[order])
+    index = np.searchsorted(high, (out.offset + out.length)[due])
+    times = np.append(polled.at[order], np.iinfo(np.int64).max)
+    since, until = out.readable[due] + objectives.delivery, times[index]
+    late = np.searchsorted(at, since) < np.searchsorted(at, until)
+    if not late.any():
+        return
+    start, end = intervals.merge(since[late], until[late])
+    for a, b in zip(np.searchsorted(at, start).tolist(), np.searchsorted(at, end).tolist(), strict=True):
+        if b >= len(at):
+            return  # it is open still: the last tick says so
+        held = (since[late] <= at[a]) & (until[late] > at[a])
+        values = int(out.length[due][late][held].sum())
+        age = round((int(at[a]) - int(since[late][held].min()) + objectives.delivery) / 1e6, 3)
+        report.condition(
+            "unseen", True, f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
+            at=int(at[a]), since=int(since[late][held].min()),
+            evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
+        )  # fmt: skip
+        report.condition("unseen", False, "", at=int(at[b]), evidence={"values": 0})
+
+
 def judge_conditions(state: State, at: int, objectives: Objectives, report: Report) -> None:
     """Open or close `unseen` and `suspected` at log time `at`."""
     out = state.outstanding
@@ -244,17 +276,44 @@ def _some(out: Outstanding) -> list[dict[str, int]]:
     ]
 
 
-def age_out(state: State, at: int, objectives: Objectives) -> None:
-    """Outstanding values below the log start are gone by retention; indefinite sends that stayed unseen are dropped."""
+def age_out(state: State, at: int, objectives: Objectives, report: Report) -> None:
+    """Outstanding values below the log start are gone by retention (`benign-retention`); indefinite sends that stayed
+    unseen are dropped."""
     out = state.outstanding
     gone = (out.offset >= 0) & (out.offset + out.length <= state.log_start)
     if gone.any():
         state.outstanding = take(out, ~gone)
+        for i in np.flatnonzero(gone).tolist():
+            writer, seq, count = int(out.writer[i]), int(out.seq[i]), int(out.length[i])
+            report.add(
+                "benign-retention",
+                (writer, seq),
+                f"{count} values from {writer}/{seq} on, acknowledged at offset {out.offset[i]}, fell below the log"
+                " start before anybody polled them",
+                at=at,
+                evidence={
+                    "writer": writer,
+                    "seq": seq,
+                    "values": count,
+                    "offset": int(out.offset[i]),
+                    "log_start": state.log_start,
+                },
+            )
     waiting = state.indefinite
     if len(waiting):
         keep = (waiting.since > at - 2 * objectives.grace) | (waiting.offset + waiting.length > state.settled)
         keep &= waiting.since > at - 30 * objectives.grace
         state.indefinite = take(waiting, keep)
+
+
+def deliver(state: State, chunks: Chunks, polled: Polls) -> None:
+    """Ok operations at read_uncommitted polled these: outstanding or acknowledged later, they are not lost."""
+    if len(polled):
+        state.reads_uncommitted = True
+        chunks.add("delivered", values(polled.writer, polled.seq, polled.length))
+    if state.reads_uncommitted and len(state.outstanding):
+        out = state.outstanding
+        drop_delivered(state, chunks.having("delivered", values(out.writer, out.seq, out.length)))
 
 
 def drop_delivered(state: State, delivered: Values) -> None:

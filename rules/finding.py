@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -50,16 +50,40 @@ class Finding:
         return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something one partition knows that another may need: stage 2 joins facts by (cluster, txn)."""
+FactKind = Literal["visible", "absent", "guarded", "input", "reflected", "doubtful", "gone", "horizon"]
+"""`visible`, `absent`: of this transaction, a value was polled here; a value is absent although a reader passed it.
+`guarded`: a finding that holds if the transaction is visible. `input`, `reflected`, `doubtful`, `horizon`: settled
+records of a transform's input, those reflected in its committed output, those that an indefinite transaction may have
+reflected, and how far the output's log is complete; `gone`: the input's log start (`rules.exactly_once`)."""
 
-    cluster: str
-    txn: int
-    topic_id: str
-    partition: int
-    kind: Literal["visible", "absent"]
-    at: int
+FACT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("at", pa.int64(), nullable=False),
+        pa.field("txn", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("outcome", pa.string()),
+        pa.field("writer", pa.int64()),
+        pa.field("seq", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("about", pa.string()),
+    ]
+)
+"""Facts: what one partition knows that another may need. Stage 2 (`rules.resolution`) joins them by transaction, or by
+transform group and partition number. `at` is log time in microseconds; writer .. length name a run of values, `outcome`
+what became of the operation; `about` is JSON."""
+
+
+class Recheck(NamedTuple):
+    """Offsets [start, end) whose records two readers saw differently: `rules.explain` tells how, from the rows."""
+
+    start: int
+    end: int
 
 
 FINDING_SCHEMA: Final = pa.schema(

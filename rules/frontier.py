@@ -9,7 +9,7 @@ times in the rows alone, so that every order of arrival gives the same frontier.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -46,7 +46,15 @@ class Advance:
         return int(self.at[min(index, len(self.at) - 1)])
 
 
-def forgets(moves: Moves) -> Bools:
+class Steps(Protocol):
+    """The columns of `Moves` that tell who holds the partition."""
+
+    f: Ints
+    type: Ints
+    assigned: Ints
+
+
+def forgets(moves: Steps) -> Bools:
     """Which moves end a reader's hold on the partition, or begin it afresh."""
     gave_up = np.isin(moves.f, (ASSIGN, SUBSCRIBE, REVOKE)) & (moves.type != 1) & (moves.assigned == 0)
     return np.asarray(gave_up | (moves.f == CLOSE), dtype=bool)

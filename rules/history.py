@@ -39,12 +39,14 @@ Function = Literal[
     "start",
     "close",
     "mark",
+    "register",
 ]
-"""What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat."""
+"""What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat;
+`register` is a read or a write of a register kept on top of the log."""
 
 FUNCTIONS: Final[tuple[str, ...]] = (
     "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets",
-    "start", "close", "mark",
+    "start", "close", "mark", "register",
 )  # fmt: skip
 
 Outcome = Literal["ok", "fail", "info"]
@@ -93,6 +95,22 @@ class Mark(NamedTuple):
     through: datetime
 
 
+RegisterAction = Literal["write", "cas", "read"]
+
+
+class RegisterOp(NamedTuple):
+    """One operation on a register. Every write carries an id of its own; 0 is the id of the register's first value.
+
+    `write` and `cas` (a write that takes effect only where the register holds `expected`) have an `id`; `observed` is
+    the id that a read returned, or that a refused cas found."""
+
+    register: int
+    action: RegisterAction
+    id: int | None = None
+    expected: int | None = None
+    observed: int | None = None
+
+
 class Place(NamedTuple):
     """One partition of one topic's life: topics that are deleted and created again have a new topic id."""
 
@@ -130,6 +148,15 @@ _MARK: Final = pa.struct(
         pa.field("through", _TIME, nullable=False),
     ]
 )
+_REGISTER: Final = pa.struct(
+    [
+        pa.field("register", pa.int64(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("id", pa.int64()),
+        pa.field("expected", pa.int64()),
+        pa.field("observed", pa.int64()),
+    ]
+)
 _TOUCHED: Final = pa.struct(
     [pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32(), nullable=False)]
 )
@@ -154,6 +181,8 @@ SLICE_SCHEMA: Final = pa.schema(
         pa.field("txn", pa.int64()),
         pa.field("txn_partitions", pa.list_(_TOUCHED)),
         pa.field("txn_intent", pa.string()),
+        pa.field("end_invoked", _TIME),
+        pa.field("mono_end_invoked", pa.int64()),
         # When: wall clock in UTC, and the host's monotonic clock in ns, comparable within one boot id.
         pa.field("invoked", _TIME, nullable=False),
         pa.field("completed", _TIME, nullable=False),
@@ -164,9 +193,12 @@ SLICE_SCHEMA: Final = pa.schema(
         pa.field("sent", pa.list_(_RUN)),
         pa.field("polled", pa.list_(_RUN)),
         pa.field("irregular", pa.list_(_IRREGULAR)),
+        pa.field("sources", pa.list_(_RUN)),
+        pa.field("registers", pa.list_(_REGISTER)),
         # What was observed of the partition.
         pa.field("position_before", pa.int64()),
         pa.field("position_after", pa.int64()),
+        pa.field("reached", pa.int64()),
         pa.field("log_start", pa.int64()),
         pa.field("log_end", pa.int64()),
         pa.field("last_stable", pa.int64()),
@@ -188,7 +220,14 @@ SLICE_SCHEMA: Final = pa.schema(
 """One slice. Offsets are Kafka offsets, absent where unknown; `log_end` is the read_uncommitted end (one past the last
 record), `last_stable` the read_committed one. `position_before` and `position_after` are a consumer's position around
 a poll. `assigned` tells whether this partition is in the process's assignment once an assign, subscribe or revoke has
-completed. `committed` with `group` is a committed offset, written (`commit`) or read back (`offsets`)."""
+completed. `committed` with `group` is a committed offset, written (`commit`) or read back (`offsets`).
+
+`end_invoked` is when a transaction's commit or abort was invoked, absent where it never was. `sources` are the input
+records that a transform's output records (`sent`, in the order of their seqs) reflect: their writer and seq, and the
+offset in the input partition of the same number; the row's `group` is the transform's. A `position` row with `txn`
+tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
+polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
+topic: see `probes/topics.py`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -212,14 +251,19 @@ class Slice:
     txn: int | None = None
     txn_partitions: Sequence[tuple[str, int]] | None = None
     txn_intent: Literal["commit", "abort"] | None = None
+    end_invoked: datetime | None = None
+    mono_end_invoked: int | None = None
     boot: str | None = None
     mono_invoked: int | None = None
     mono_completed: int | None = None
     sent: Sequence[Run] = ()
     polled: Sequence[Run] = ()
     irregular: Sequence[Irregular] = ()
+    sources: Sequence[Run] = ()
+    registers: Sequence[RegisterOp] = ()
     position_before: int | None = None
     position_after: int | None = None
+    reached: int | None = None
     log_start: int | None = None
     log_end: int | None = None
     last_stable: int | None = None
@@ -243,7 +287,7 @@ _FIELDS: Final = tuple(f.name for f in fields(Slice))
 
 def _column(name: str, rows: Sequence[Slice]) -> list[object]:
     values = [getattr(row, name) for row in rows]
-    if name in ("sent", "polled", "irregular", "marks"):
+    if name in ("sent", "polled", "irregular", "marks", "sources", "registers"):
         return [[v._asdict() for v in runs] if runs else None for runs in values]
     if name == "txn_partitions":
         return [[{"topic": t, "partition": p} for t, p in touched] if touched else None for touched in values]

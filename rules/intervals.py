@@ -9,12 +9,38 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+SMALL: Final = 256
+"""Fewer entries than this are sorted rather than hashed."""
+
 EMPTY: Final[Ints] = np.empty(0, np.int64)
+
+
+def distinct(values: Ints) -> Ints:
+    """The different values, ascending. By hashing: most columns hold few, and many times each."""
+    if len(values) < SMALL:
+        return np.unique(values)
+    found = pc.unique(pa.array(values)).to_numpy()
+    return np.asarray(np.sort(found), np.int64)
+
+
+def numbered(values: Ints) -> tuple[Ints, Ints]:
+    """The different values, ascending, and for each entry the index of its value among them."""
+    if len(values) < SMALL:
+        labels, codes = np.unique(values, return_inverse=True)
+        return labels, codes
+    encoded = pa.array(values).dictionary_encode()
+    labels, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
+    order = np.argsort(labels)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return np.asarray(labels[order], np.int64), rank[codes]
 
 
 def _lifted(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -46,7 +72,7 @@ def merge_grouped(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints
     """The union within each group, merged. `group` is any int64 label."""
     if len(start) <= 1:
         return group, start, end
-    labels, numbers = np.unique(group, return_inverse=True)
+    labels, numbers = numbered(group)
     if len(labels) == 1:
         s, e = merge(start, end)
         return np.full(len(s), labels[0], np.int64), s, e
@@ -91,7 +117,7 @@ def subtract_grouped(of: tuple[Ints, Ints, Ints], without: tuple[Ints, Ints, Int
     """`subtract` within groups; both sides merged, as (group, start, end)."""
     if not len(of[0]) or not len(without[0]):
         return of
-    labels, numbers = np.unique(np.concatenate((of[0], without[0])), return_inverse=True)
+    labels, numbers = numbered(np.concatenate((of[0], without[0])))
     n = len(of[0])
     s, e = _lifted(numbers, np.concatenate((of[1], without[1])), np.concatenate((of[2], without[2])))
     left, right = subtract(s[:n], e[:n], s[n:], e[n:])
@@ -133,7 +159,7 @@ def contained_grouped(group: Ints, start: Ints, end: Ints, query_group: Ints, lo
     """`contained` within groups: the set is merged by group; queries look into their own group only."""
     if not len(start) or not len(low):
         return np.zeros(len(low), bool)
-    labels, numbers = np.unique(np.concatenate((group, query_group)), return_inverse=True)
+    labels, numbers = numbered(np.concatenate((group, query_group)))
     if len(labels) == 1:
         return contained(start, end, low, high)
     s, e = _lifted(numbers, np.concatenate((start, low)), np.concatenate((end, high)))

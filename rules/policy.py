@@ -17,9 +17,11 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info", "allow
 ALWAYS_ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 ALLOWED_WHEN_SUBSCRIBED: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
 ALLOWED_WITH_WW: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
-ALLOWED_WHEN_UNCOMMITTED: Final = frozenset({"G1a", "precommitted-read"})
+ALLOWED_WHEN_UNCOMMITTED: Final = frozenset({"G1a", "precommitted-read"}) | ALLOWED_WITH_WW
 WARNING_WITHOUT_IDEMPOTENCE: Final = frozenset({"duplicate", "nonmonotonic-send"})
-WARNING_CONDITIONS: Final = frozenset({"suspected", "unverifiable", "window-overflow"})
+WARNING_CONDITIONS: Final = frozenset(
+    {"suspected", "unverifiable", "window-overflow", "unsafe-config", "under-replicated-probe-topic", "stuck-close"}
+)
 
 
 def severity(anomaly: str, context: Mapping[str, str], *, strict: bool = False) -> Severity:

@@ -22,7 +22,7 @@ from rules.columns import ASSIGN, CLOSE, OFFSETS, OK, POLL, POSITION, REVOKE, SU
 from rules.frontier import Advance, forgets
 from rules.intervals import EMPTY, Bools, Ints
 from rules.report import Report
-from rules.state import Moves, Spans, State, Transitions, concat, take
+from rules.state import Moves, SendSteps, Spans, State, Transitions, concat, take
 
 
 def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
@@ -40,13 +40,17 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
         last[rows] = np.maximum(polled.offset[tails] + polled.length[tails] - 1, 0)
         known[rows] &= np.where(polled.offset[heads] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
     _place_irregulars(columns, polled, first, last, known)
-    at_zero = columns.where(POSITION) & (columns.position_after == 0) & (columns.type == OK)
-    first[at_zero] = 0
-    relevant = fresh & (
-        columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE, OFFSETS) | (columns.where(POLL, TXN) & (first >= 0)) | at_zero
-    )
-    # A committer's own rows and committed offsets move nobody.
-    relevant &= ~(columns.where(OFFSETS) & (columns.last_stable < 0) & (columns.log_start < 0))
+    # Where a transaction's abort left a consumer is not where it goes on: it seeks back.
+    stands = columns.where(POSITION) & (columns.position_after >= 0) & (columns.type == OK) & (columns.txn < 0)
+    first[stands & (columns.position_after == 0)] = 0
+    polled_any = columns.where(POLL, TXN) & ((first >= 0) | (~columns.committed_only & (columns.position_after >= 0)))
+    relevant = fresh & (columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE, OFFSETS) | polled_any | stands)
+    known += np.where(columns.committed_only, 0, 4)
+    # A committer's own rows and committed offsets move nobody; an observation that failed tells that nobody can see.
+    unanswered = columns.where(OFFSETS) & (columns.last_stable < 0) & (columns.log_start < 0)
+    if unanswered.any():
+        asked = unanswered & (columns.committed < 0) & columns.table["group"].is_null().to_numpy()
+        relevant &= ~unanswered | asked
     at = np.flatnonzero(relevant)
     return Moves(
         process=columns.process[at],
@@ -63,6 +67,8 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
         before=columns.position_before[at],
         stable=columns.last_stable[at],
         low=columns.log_start[at],
+        after=columns.position_after[at],
+        end=columns.log_end[at],
     )
 
 
@@ -102,11 +108,17 @@ def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, k
 
 @dataclass(slots=True)
 class Passes:
-    """Offsets that a reader in assign mode went over in ok operations: [start, end), at time `at`."""
+    """Offsets that readers in assign mode went over in ok operations: [start, end), at time `at`, in the order of
+    process and slice."""
 
     at: Ints
+    process: Ints
+    op: Ints
     start: Ints
     end: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
 
 
 def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
@@ -134,7 +146,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     relevant = polled | dropped | np.isin(m.f, (ASSIGN, SUBSCRIBE, REVOKE, POSITION))
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
-        return Passes(EMPTY, EMPTY, EMPTY)
+        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
     low, awaits = _log_start_at(state, moves, m.at)
     if advance is not None:
         low = np.maximum(low, advance.settled_before(m.at))
@@ -176,8 +188,9 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
         previous,
         np.where((m.before >= 0) & (m.before <= m.first), m.before, m.first),
     )
-    start = np.minimum(start, m.last)[by_assignment]
-    return Passes(m.at[by_assignment], start, np.maximum(m.first, m.last)[by_assignment] + 1)
+    start = start[by_assignment]
+    end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
+    return Passes(m.at[by_assignment], m.process[by_assignment], m.op[by_assignment], start, end)
 
 
 def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
@@ -244,6 +257,11 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
     index, first, previous, sure = places(state, decided.first, decided.previous)
     below = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
+    # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
+    low = np.maximum(decided.previous + 1, decided.low)
+    unlike = (decided.subscribed == 0) & intervals.touched(state.index.start, state.index.end, low, decided.first)
+    for i in np.flatnonzero(unlike).tolist():
+        report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in np.flatnonzero(below).tolist():
         at = decided_at(int(decided.previous[i]))
         _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
@@ -307,7 +325,7 @@ def _values_between(state: State, low: int, high: int) -> list[dict[str, int]]:
     return found
 
 
-def _duplicate_in(state: State, steps: Transitions, i: int) -> dict[str, str]:
+def duplicate_in(state: State, steps: Transitions | SendSteps, i: int) -> dict[str, str]:
     """Where an end of the step is a value with several offsets: how bad that duplicate is, for the policy."""
     moved = state.moved
     for offset in (steps.first[i], steps.previous[i]):
@@ -337,5 +355,5 @@ def _report_step(
             "offset": int(steps.first[i]),
             **(more or {}),
         },
-        context={"mode": "subscribe" if steps.subscribed[i] else "assign"} | _duplicate_in(report.state, steps, i),
+        context={"mode": "subscribe" if steps.subscribed[i] else "assign"} | duplicate_in(report.state, steps, i),
     )

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rules.finding import Event, Finding
+from rules.facts import Facts
+from rules.finding import Event, Finding, Recheck
 from rules.history import Place
 from rules.objectives import Objectives
 from rules.state import State
@@ -22,8 +23,10 @@ class Report:
         self.place = place
         self.state = state
         self.objectives = objectives
-        self._findings: dict[tuple[str, Event, tuple[int | str, ...]], Finding] = {}
+        self._findings: dict[tuple[str, Event, tuple[int | str, ...], int], Finding] = {}
         self._counts: Counter[str] = Counter()
+        self.facts = Facts()
+        self.rechecks: list[Recheck] = []
 
     def add(
         self,
@@ -38,7 +41,7 @@ class Report:
         event: Event = "raised",
     ) -> None:
         """Report once per step and subject; see `Finding` for the fields. Beyond `findings_per_step`, only counts."""
-        key = (anomaly, event, subject)
+        key = (anomaly, event, subject, 0 if event == "raised" else at)
         if key in self._findings:
             return
         self._counts[anomaly] += 1
@@ -59,6 +62,10 @@ class Report:
             decidable=at if decidable is None else decidable,
         )
 
+    def take(self, finding: Finding) -> None:
+        """Take a finding that was made elsewhere, once per step and subject."""
+        self._findings.setdefault((finding.anomaly, finding.event, finding.subject, 0), finding)
+
     def once(self, key: str) -> bool:
         """Is this the first time that this partition hears of `key`? Remembers the newest `REMEMBERED` of them."""
         told = self.state.told
@@ -67,6 +74,11 @@ class Report:
         told.append(key)
         del told[:-REMEMBERED]
         return True
+
+    def recheck(self, start: int, end: int, seen: int) -> None:
+        """Ask for the rows that polled in [start, end), once for what was `seen` there."""
+        if self.once(f"recheck:{start}:{end}:{seen}"):
+            self.rechecks.append(Recheck(start, end))
 
     def room(self, anomaly: str) -> int:
         """How many more findings of this anomaly are reported one by one; callers need not build the rest."""
@@ -77,17 +89,21 @@ class Report:
         self._counts[anomaly] += number
 
     def condition(
-        self, name: str, holds: bool, message: str, *, at: int, since: int | None = None, evidence: Mapping[str, Any]
-    ) -> None:
-        """Open the partition's condition when it begins to hold, close it when it ends; nothing in between."""
+        self, name: str, holds: bool, message: str, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
+        subject: tuple[int | str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
+
+        `subject` names whose condition it is, where a partition can have several of one name."""
         opened = self.state.open_conditions
-        if holds and name not in opened:
-            opened[name] = at if since is None else since
-            self.add(name, (), message, at=at, decidable=opened[name], evidence=evidence, event="opened")
-        elif not holds and name in opened:
-            lasted = (at - opened.pop(name)) / 1e6
+        key = ":".join((name, *map(str, subject)))
+        if holds and key not in opened:
+            opened[key] = at if since is None else since
+            self.add(name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened")
+        elif not holds and key in opened:
+            lasted = (at - opened.pop(key)) / 1e6
             ended = {**evidence, "lasted_s": round(lasted, 3)}
-            self.add(name, (), f"{name} ended after {lasted:.1f} s", at=at, evidence=ended, event="closed")
+            self.add(name, subject, f"{name} ended after {lasted:.1f} s", at=at, evidence=ended, event="closed")
 
     def findings(self) -> list[Finding]:
         """All, in the order reported; the last of a flood says how many more there were."""

@@ -108,5 +108,6 @@ def judge(state: State, frontier: int, at: int, report: Report, *, list_skips: b
                 "previous_offset": int(decided.previous[i]),
                 "offset": int(decided.first[i]),
             },
-            context={"idempotent": "false" if process in state.not_idempotent_processes else "true"},
+            context={"idempotent": "false" if process in state.not_idempotent_processes else "true"}
+            | polls.duplicate_in(state, decided, i),
         )

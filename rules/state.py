@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rules.intervals import EMPTY, Ints
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 _MAGIC: Final = b"OWS"
 _CODEC: Final = pa.Codec("zstd", 1)
 
@@ -52,6 +52,9 @@ class Process:
     # The writer in it: the offset of the last record sent, and by which operation.
     sent_to: int = -1
     sent_op: int = -1
+    acked: int = -1  # the highest offset acknowledged to it
+    writer: int = -1
+    transforms: str = ""  # the group of a transform that reads
 
     @property
     def complete(self) -> bool:
@@ -109,8 +112,9 @@ class Moves:
     """What moved readers or showed how far they could read, one entry a slice, until its time is complete.
 
     `f` and `type` are codes of `rules.columns`. `first`, `last`: the offsets of the first and last record polled (-1:
-    none); `known`: bit 0 if the first one's value is, bit 1 if the last one's. `before`: the position before the poll.
-    `stable`, `low`: last stable offset and log start as observed."""
+    none); `known`: bit 0 if the first one's value is, bit 1 if the last one's, bit 2 if read at read_uncommitted.
+    `before`, `after`: the positions around it. `stable`, `low`, `end`: last stable offset, log start and log end as
+    observed."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
@@ -126,6 +130,8 @@ class Moves:
     before: Ints = field(default_factory=lambda: EMPTY)
     stable: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)
+    after: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
 
     def __len__(self) -> int:
         return len(self.process)
@@ -136,11 +142,12 @@ class Polls:
     """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
-    passes: Ints = field(default_factory=lambda: EMPTY)  # 1 if by a reader in assign mode
 
     def __len__(self) -> int:
         return len(self.at)
@@ -197,6 +204,65 @@ class SendSteps:
 
 
 @dataclass(slots=True)
+class Written:
+    """Runs of transactions, and of indefinite sends, until it is known what became of them (`rules.transactions`).
+
+    `type` is a code of `rules.columns`; `alone`: 1 if the transaction wrote this run and nothing else; `ended`: when
+    its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name` are numbers of
+    `State.boots` and `State.transactional_ids`, -1 for none; `said`: 1 if the client was told that it failed."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    txn: Ints = field(default_factory=lambda: EMPTY)
+    type: Ints = field(default_factory=lambda: EMPTY)
+    alone: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    ended: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    name: Ints = field(default_factory=lambda: EMPTY)
+    said: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Reflections:
+    """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
+    output partition; `group` is a number of `State.groups`."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    group: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Where readers in assign mode are inside a block of the log (`rules.audit`): they read [start, end) without a
+    break, and `digest` is that of what they polled in the block that `end` lies in."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    digest: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
 class Spans:
     """Merged half-open intervals of offsets."""
 
@@ -220,6 +286,7 @@ class State:
     """One partition. Offsets are -1 and times -1 where unknown."""
 
     topic: str = ""
+    begins: int = -1  # since when all of its rows are there: see `rules.retention`
     now: int = -1
     tick: int = -1
     settled: int = 0
@@ -233,6 +300,7 @@ class State:
     polled: int = 0
     failed: int = 0
     send_skips: int = 0
+    partial_reads: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
@@ -245,6 +313,18 @@ class State:
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
+    boots: list[str] = field(default_factory=list)
+    transactional_ids: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)  # of transforms that write here
+    reflected_groups: list[int] = field(default_factory=list)
+    consumed_by: list[str] = field(default_factory=list)  # groups of transforms that read here
+    told_log_start: int = -1  # to stage 2, for them
+    reads_uncommitted: bool = False
+    unverified: list[int] = field(default_factory=list)  # processes forgotten before their logs were complete
+    blocks_from: int = -1  # the first bucket of blocks that is kept, see `rules.audit`
+    notes: dict[str, list[Any]] = field(
+        default_factory=dict
+    )  # small lists of rules about rare rows, by rule: see there
     processes: dict[int, Process] = field(default_factory=dict)
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)
@@ -255,16 +335,21 @@ class State:
     indefinite: Indefinite = field(default_factory=Indefinite)
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
+    uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
     inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
     transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
     send_steps: SendSteps = field(default_factory=SendSteps)
+    written: Written = field(default_factory=Written)
+    doubtful: Reflections = field(default_factory=Reflections)
+    reading: Reading = field(default_factory=Reading)
 
 
 _TABLES: Final[dict[str, Callable[[], Any]]] = {
     "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
-    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "inside": Transitions, "transitions": Transitions,
-    "sends": SendMoves, "send_steps": SendSteps,
+    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "uncommitted": Polls, "inside": Transitions,
+    "transitions": Transitions,
+    "sends": SendMoves, "send_steps": SendSteps, "written": Written, "doubtful": Reflections, "reading": Reading,
 }  # fmt: skip
 
 T = TypeVar("T")

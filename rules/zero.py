@@ -8,6 +8,8 @@ process that stood higher are found where its steps are judged, in `rules.polls`
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules.columns import COMMIT, FAIL, OFFSETS, OK, Columns, Runs
 from rules.intervals import Bools, Ints
@@ -17,14 +19,23 @@ from rules.state import State
 ZEROS_KEPT = 16
 
 
+def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    """(names, domain of each row, invoked, completed) in the domain's own time: nanoseconds of a boot's monotonic
+    clock; rows without a boot share one domain, "", in microseconds. Computed once for the same columns."""
+    if columns.domains is None:
+        columns.domains = _domains(columns)
+    found: tuple[list[str], Ints, Ints, Ints] = columns.domains
+    return found
+
+
 def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
-    """(names, domain of each row, invoked, completed) in the domain's own time; rows without a boot share one."""
-    boots = (
-        columns.table["boot"].to_pylist() if columns.table["boot"].null_count < len(columns) else [None] * len(columns)
-    )
-    names = sorted({b or "" for b in boots})
+    if columns.table["boot"].null_count == len(columns):
+        return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
+    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    names = encoded.dictionary.to_pylist()
     number = {name: i for i, name in enumerate(names)}
-    domain = np.array([number[b or ""] for b in boots], np.int64)
+    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
     has_boot = domain != number.get("", -1)
     invoked, completed = columns.invoked, columns.completed
     if has_boot.any():
@@ -37,7 +48,7 @@ def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
 
 def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
     """`acknowledged` and `polled`: the new runs with known offsets."""
-    names, domain, invoked, completed = _domains(columns)
+    names, domain, invoked, completed = domains(columns)
     _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
     for i in np.flatnonzero(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])

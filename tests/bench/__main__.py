@@ -1,4 +1,7 @@
-"""`python -m tests.bench [rules] [plain] [catchup] [latency]`: all where none is named, each in a process of its own.
+"""`python -m tests.bench [rules] [partition] [check] [cycles] [registers] [plain] [catchup] [latency] [proxy]`
+
+All where none is named, a process for each. `soak` (ten minutes of a real fleet) and `day` (24 hours of log time) run
+by name alone.
 
 BENCH_RECORDS: polled records of the bulk history (default 40 M); the transactional one has a twentieth. BENCH_ROOT:
 where the prepared histories are kept (default .offsetwatch/bench). BENCH_SHAPE: bulk or transactional alone."""
@@ -19,8 +22,8 @@ from tests.bench import catchup, plain, rules
 from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
-PIECES = ("rules", "plain", "catchup", "latency")
-ASKED_FOR = ("soak",)  # ten minutes long: run by name alone
+PIECES = ("rules", "partition", "check", "cycles", "registers", "plain", "catchup", "latency", "proxy")
+ASKED_FOR = ("soak", "day")  # many minutes long: run by name alone
 BATCHES = 10
 
 
@@ -46,6 +49,28 @@ def _piece(name: str, root: Path) -> None:
         for plan in plans():
             rules.run(plan, BATCHES)
         return
+    if name in ("partition", "day"):
+        from tests.bench import kept
+
+        raise SystemExit(0 if getattr(kept, name)() else 1)
+    if name == "check":
+        from tests.bench import check
+
+        raise SystemExit(0 if check.run(root) else 1)
+    if name == "cycles":
+        from tests.bench import cycles
+
+        cycles.run()
+        return
+    if name == "registers":
+        from tests.bench import registers
+
+        registers.run(root)
+        return
+    if name == "proxy":
+        from tests.bench import proxy
+
+        raise SystemExit(0 if proxy.run() else 1)
     if name == "latency":
         from tests.bench import latency  # it needs all of the product, the others a part
 

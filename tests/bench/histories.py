@@ -64,7 +64,8 @@ class Runs:
         return Runs(self.writer[owner], self.seq[owner] + inside, self.offset[owner] + inside, np.diff(edges))
 
 
-def _lists(counts: Ints, runs: Runs) -> pa.ListArray:
+def lists(counts: Ints, runs: Runs) -> pa.ListArray:
+    """Runs as a list column: so many of them for each row."""
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     kind = SLICE_SCHEMA.field("sent").type
     values = pa.StructArray.from_arrays(
@@ -74,7 +75,7 @@ def _lists(counts: Ints, runs: Runs) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind)
 
 
-def _rows(partition: int, count: int, **columns: Any) -> pa.Table:
+def made_rows(partition: int, count: int, **columns: Any) -> pa.Table:
     """`count` rows; a column is an array, an Arrow array or one value for all, and null where it is not given."""
     fixed = {"cluster": "bench", "topic_id": "bench-topic-id", "topic": "bench", "partition": partition, "run": "run"}
     fixed |= {"type": "ok", "boot": "boot"}
@@ -176,9 +177,9 @@ def _sends(plan: Plan, partition: int, log: _Log) -> Iterator[tuple[_Operations,
                 "txn": process * (1 << 40) + operations * plan.partitions + partition,
                 "transactional_id": f"bench-{process}",
             }
-        yield made, _rows(
+        yield made, made_rows(
             partition, len(operations), process=process, op=operations * plan.partitions + partition,
-            invoked=made.invoked, completed=made.completed, sent=_lists(counts, runs), **more,
+            invoked=made.invoked, completed=made.completed, sent=lists(counts, runs), **more,
         )  # fmt: skip
 
 
@@ -208,10 +209,10 @@ def _polls(plan: Plan, partition: int, log: _Log) -> Iterator[tuple[_Operations,
         after = cut.offset[last] + cut.length[last]
         process = 500 + reader
         made = _Operations(process, invoked, completed)
-        yield made, _rows(
+        yield made, made_rows(
             partition, len(ends), process=process, op=np.arange(len(ends)) * plan.partitions + partition,
             f="txn" if plan.shape == "transactional" and reader else "poll",
-            invoked=invoked, completed=completed, polled=_lists(counts, cut),
+            invoked=invoked, completed=completed, polled=lists(counts, cut),
             position_before=np.concatenate(([0], after[:-1])), position_after=after,
             isolation="read_committed", mode="assign",
         )  # fmt: skip
@@ -232,7 +233,7 @@ def _observed(partition: int, log: _Log, end: int) -> tuple[_Operations, pa.Tabl
     order = np.argsort(times, kind="stable")
     stable = np.concatenate(([0], np.maximum.accumulate(tops[order])))[np.searchsorted(times[order], at)]
     made = _Operations(PROCESSES["observer"], at, at + 2_000)
-    return made, _rows(
+    return made, made_rows(
         partition, len(at), process=made.process, op=np.arange(len(at)), f="offsets",
         invoked=made.invoked, completed=made.completed, log_start=0, log_end=stable, last_stable=stable,
     )  # fmt: skip
@@ -257,7 +258,7 @@ def _marked(partition: int, operations: list[_Operations], first: dict[int, int]
         fields=list(kind.value_type),
     )
     ends = (np.arange(len(at) + 1) * len(operations)).astype(np.int32)
-    return _rows(
+    return made_rows(
         partition, len(at), process=PROCESSES["committer"], op=np.arange(len(at)), slice=np.arange(len(at)), f="mark",
         invoked=at, completed=at, marks=pa.ListArray.from_arrays(pa.array(ends), values, type=kind),
     )  # fmt: skip
@@ -275,7 +276,7 @@ def partition_rows(plan: Plan, partition: int) -> pa.Table:
         first[operations.process] = 2 if reader else 1
         at = np.array([BASE, BASE + 1])[: first[operations.process]]
         functions = ["start", "assign"][: len(at)]
-        beginning = _rows(
+        beginning = made_rows(
             partition, len(at), process=operations.process, op=np.arange(len(at)) - 2, slice=np.arange(len(at)),
             f=pa.array(functions), invoked=at, completed=at,
             mode="assign" if reader else None, isolation="read_committed" if reader else None,

@@ -10,6 +10,7 @@ from rules.columns import by_place
 from rules.history import Place
 from rules.objectives import Objectives
 from rules.step import Stored, chunks_needed, step
+from tests.bench import plainly
 from tests.bench.histories import Plan, commits
 from tests.bench.report import rate, show
 
@@ -20,7 +21,7 @@ def run(plan: Plan, batches: int) -> None:
     per_batch = max(1, len(tables) // batches)
     stored: dict[Place, Stored] = {}
     findings = polled = slices = 0
-    seconds = 0.0
+    seconds = plain = 0.0
     written: list[int] = []
     for first in range(0, len(tables), per_batch):
         parts = by_place(pa.concat_tables(tables[first : first + per_batch]))
@@ -36,6 +37,7 @@ def run(plan: Plan, batches: int) -> None:
             written.append(len(stepped.hot) + sum(len(chunk or b"") for chunk in stepped.chunks.values()))
         if first:  # the first batch left out
             seconds += time.perf_counter() - began
+            plain += sum(plainly.seconds(rows) for rows in parts.values())
             slices += sum(rows.num_rows for rows in parts.values())
             polled += sum(_polled(rows) for rows in parts.values())
     mean = sum(written) / len(written)
@@ -43,6 +45,7 @@ def run(plan: Plan, batches: int) -> None:
         f"rules alone, {plan.shape}: {polled:,} polled records in {slices:,} slices, one core",
         {
             "polled records": rate(polled, seconds),
+            "beside plain reading of the same rows": f"1 : {seconds / plain:.1f}",
             "slices": f"{slices / seconds:,.0f} /s",
             "state written per partition and batch": f"{mean:,.0f} B mean, {max(written):,} B max",
             "findings": findings,

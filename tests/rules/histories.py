@@ -17,9 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules.finding import Finding
+from rules.finding import Finding, Recheck
 from rules.history import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
 from rules.objectives import Objectives
+from rules.resolution import resolve
 from rules.step import Stepped, Stored, chunks_needed, step
 
 START = EPOCH + timedelta(days=20_000)
@@ -124,6 +125,9 @@ class Store:
         self.stored: dict[Place, Stored] = {}
         self.findings: list[Finding] = []
         self.last: dict[Place, Stepped] = {}
+        self.resolution: bytes | None = None
+        self.transactions: list[dict[str, Any]] = []
+        self.rechecks: list[tuple[Place, Recheck]] = []
 
     def feed(self, rows: Sequence[Slice] | pa.Table, *, finished: bool = False) -> list[Finding]:
         """One step with these rows; returns its findings."""
@@ -146,6 +150,13 @@ class Store:
                 else:
                     kept.chunks[name] = data
             new.extend(stepped.findings)
+        facts = [stepped.facts for stepped in out.values()]
+        if facts:
+            resolved = resolve(self.resolution, pa.concat_tables(facts), self.objectives, finished=finished)
+            self.resolution = resolved.stored
+            self.transactions.extend(resolved.transactions.to_pylist())
+            new.extend(resolved.findings)
+        self.rechecks.extend((place, r) for place, stepped in out.items() for r in stepped.rechecks)
         self.last.update(out)
         self.findings.extend(new)
         return new

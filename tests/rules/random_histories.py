@@ -73,7 +73,7 @@ class Odd:
 @dataclass(frozen=True)
 class Part:
     """What an operation did in one partition. Are the offsets of what it sent (`acknowledged`) and polled (`placed`)
-    known?"""
+    known? `sources`: the inputs that a transform reflects."""
 
     partition: int = 0
     sent: tuple[Records, ...] = ()
@@ -82,11 +82,13 @@ class Part:
     placed: bool = True
     odd: tuple[Odd, ...] = ()
     rebalanced: bool = False
+    sources: tuple[Records, ...] = ()
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a process. `overlap`: it was invoked before the two before it had completed."""
+    """One operation of a process. `overlap`: it was invoked before the two before it had completed. `error`: what an
+    indefinite write was told; `ended`: was the commit of an indefinite transaction invoked?"""
 
     process: str
     f: Any
@@ -98,16 +100,22 @@ class Operation:
     committed: int | None = None
     group: str | None = None
     overlap: bool = False
+    error: str | None = None
+    ended: bool = True
 
 
 def build(operations: list[Operation]) -> History:
-    """The rows of these operations: they complete in the order given, a millisecond apart."""
+    """The rows of these operations: they complete in the order given, a second apart, on one host. Those that write
+    transactions take one transactional id from each other."""
     history = History()
     for op, operation in enumerate(operations):
         completed = op + 1.0
         invoked = completed - (2.5 if operation.overlap else 0.5)
         for part in operation.parts:
-            more: dict[str, Any] = {}
+            more: dict[str, Any] = {"boot": "b", "mono_invoked": nanoseconds(invoked)}
+            more["mono_completed"] = nanoseconds(completed)
+            if operation.type == "info":
+                more["error"] = operation.error
             if operation.f in ("poll", "txn"):
                 more["mode"] = "subscribe" if operation.process in SUBSCRIBED else "assign"
                 more["isolation"] = "read_uncommitted" if operation.process in UNCOMMITTED else "read_committed"
@@ -123,6 +131,15 @@ def build(operations: list[Operation]) -> History:
             if operation.f in ("send", "txn"):
                 sent = [run for records in part.sent for run in records.runs()]
                 more["sent"] = [run if part.acknowledged else run._replace(offset=None) for run in sent]
+            if operation.f == "txn":
+                more |= {"txn": op + 1, "txn_intent": "abort" if operation.type == "fail" else "commit"}
+                more["txn_partitions"] = [("topic", touched.partition) for touched in operation.parts]
+                if operation.type != "info" or operation.ended:
+                    ended = completed - 0.25
+                    more |= {"end_invoked": history.at(ended), "mono_end_invoked": nanoseconds(ended)}
+                more["sources"] = [run for records in part.sources for run in records.runs()]
+            if operation.f in ("txn", "init"):
+                more["transactional_id"] = "id"
             if operation.f in ("assign", "subscribe", "revoke"):
                 more["assigned"] = operation.assigned and operation.f != "revoke"
             if operation.f == "offsets" and operation.group is None:
@@ -134,6 +151,10 @@ def build(operations: list[Operation]) -> History:
                 invoked=history.at(invoked), completed=history.at(completed), **more,
             )  # fmt: skip
     return history
+
+
+def nanoseconds(time: float) -> int:
+    return round(time * 1e9)
 
 
 outcomes = st.sampled_from(("ok", "ok", "ok", "info", "fail"))
@@ -166,13 +187,23 @@ polling = st.builds(
 both = st.builds(
     Part, partitions, sent=some(records, 2), acknowledged=st.sampled_from((True, True, True, False)),
     polled=st.lists(records, max_size=2).map(tuple),
+    sources=st.integers(0, 5).flatmap(lambda n: st.tuples(laid_out) if n == 5 else st.just(())),
 )  # fmt: skip
 touched = st.lists(both, min_size=1, max_size=2, unique_by=lambda part: part.partition).map(tuple)
 rarely = st.sampled_from((False, False, False, True))
+errors = st.sampled_from((None, "_TIMED_OUT", "INVALID_TXN_STATE", "NOT_LEADER_FOR_PARTITION"))
 
-sends = st.builds(Operation, st.sampled_from(("w", "v")), st.just("send"), outcomes, st.tuples(sending), overlap=rarely)
+sends = st.builds(
+    Operation, st.sampled_from(("w", "v")), st.just("send"), outcomes, st.tuples(sending), overlap=rarely, error=errors
+)
 polls = st.builds(Operation, st.sampled_from(READERS), st.just("poll"), outcomes, st.tuples(polling), overlap=rarely)
-txns = st.builds(Operation, st.sampled_from(TRANSACTIONAL), st.just("txn"), outcomes, touched, overlap=rarely)
+txns = st.builds(
+    Operation, st.sampled_from(TRANSACTIONAL), st.just("txn"), outcomes, touched, overlap=rarely, error=errors,
+    ended=st.sampled_from((True, True, False)),
+)  # fmt: skip
+inits = st.builds(
+    Operation, st.sampled_from(TRANSACTIONAL), st.just("init"), outcomes, st.just((Part(0), Part(1))), overlap=rarely
+)
 moves = st.builds(
     Operation, st.sampled_from((*READERS, "t")), st.sampled_from(("assign", "subscribe", "revoke")), outcomes,
     st.tuples(st.builds(Part, partitions)), assigned=st.booleans(),
@@ -185,10 +216,10 @@ observed = st.builds(
 )  # fmt: skip
 groups = st.builds(
     Operation, st.just("o"), st.sampled_from(("commit", "offsets")), outcomes, st.tuples(st.builds(Part, partitions)),
-    committed=st.sampled_from((None, 0, 0, 3)), group=st.sampled_from(("g", "h")), overlap=rarely,
+    committed=st.sampled_from((None, 0, 0, 2, 3, 5)), group=st.sampled_from(("g", "h")), overlap=rarely,
 )  # fmt: skip
 
-operations = st.sampled_from((sends, sends, polls, polls, polls, txns, txns, moves, observed, groups)).flatmap(
+operations = st.sampled_from((sends, sends, polls, polls, polls, txns, txns, inits, moves, observed, groups)).flatmap(
     lambda s: s
 )
 histories = st.lists(operations, min_size=1, max_size=25)

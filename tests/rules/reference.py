@@ -154,6 +154,8 @@ def read(rows: Iterable[Slice]) -> History:
     for part in history.parts:
         if part.operation in history.visible_operations:
             history.visible_values |= {r.value for r in part.sent if r.value}
+        elif part.row.type == "info":  # nobody knows where, if anywhere
+            part.sent = [Record(r.value, None) for r in part.sent]
     for place in {p.row.place for p in history.parts}:
         history.logs[place] = _log(history, place)
     return history

@@ -84,9 +84,12 @@ def test_unseen_opens_after_the_objective_and_closes() -> None:
     for _ in range(3):
         h.observe(end=5)
         h.mark(1.0)
-    store = row_by_row(h)
-    assert events(store, "unseen") == ["opened", "closed"]
-    assert found(store.findings) == set()
+    store, caught_up = row_by_row(h), Store()
+    caught_up.feed(h.rows)
+    for one in (store, caught_up):
+        assert events(one, "unseen") == ["opened", "closed"]
+        assert found(one.findings) == set()
+    assert [f.at for f in store.findings] == [f.at for f in caught_up.findings]
 
 
 def test_unseen_needs_a_reader_and_a_stable_offset() -> None:
@@ -170,13 +173,14 @@ def test_retention_that_was_observed_just_after_the_poll() -> None:
 def test_an_order_finding_inherits_how_bad_its_duplicate_is() -> None:
     h = History()
     h.start("w", writer=str(W), idempotent="false")
+    h.send("w", 0, 2)
     h.poll("r", [("w", 0, 1, 0)])
     h.poll("s", [("w", 0, 1, 7)])
     h.poll("r", [("w", 1, 1, 3)])
     store = Store()
     store.feed(h.rows, finished=True)
     judged = {f.anomaly: severity(f.anomaly, f.context) for f in store.findings if f.event == "raised"}
-    assert judged == {"duplicate": "warning", "nonmonotonic-poll": "warning"}
+    assert judged == {"duplicate": "warning", "nonmonotonic-poll": "warning", "int-nonmonotonic-send": "warning"}
 
 
 def test_a_state_survives_its_bytes() -> None:
@@ -205,3 +209,19 @@ def test_a_clock_that_jumps_by_years_costs_no_more_than_a_jump() -> None:
     early.completed = early.invoked = EPOCH
     h.mark(1.0)
     assert found(row_by_row(h).findings) == set()
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_what_a_reader_at_read_uncommitted_got_is_not_lost(isolation: str) -> None:
+    """It proves no commit, and it is a delivery; a reader that got it when it was settled long ago is late."""
+    h = History()
+    healthy(h, 40, lose=10)
+    during = next(i for i, row in enumerate(h.rows) if row.f == "poll" and row.completed > h.at(12))
+    late = History()
+    late.time = 11.5
+    late.assign("u")
+    late.poll("u", [("w", 50, 5, 60)], isolation=isolation)
+    late.row("u", "close")
+    h.rows[during:during] = late.rows
+    lost = {name for name, _ in found(row_by_row(h).findings)} & {"lost-write"}
+    assert lost == set()

@@ -1,0 +1,96 @@
+"""`phantom-read`: a polled value that nobody sent.
+
+Writers count their sequence numbers per partition and reserve them before they send, so that a value beyond the
+highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll:
+polls are judged when the horizon has passed them, which no operation that was open at that time has held back any
+longer. A writer that this partition's log does not know concludes nothing, nor does one whose log never completed.
+
+One small chunk for each writer that sent here, dropped with its last values below the log start (`rules.audit`); a
+writer that sent nothing is known as long as its process is.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from rules.chunks import Chunks
+from rules.columns import Columns, Runs
+from rules.intervals import Ints, distinct, numbered
+from rules.report import Report
+from rules.state import Polls, State
+
+_FORM = struct.Struct("<qq")
+
+
+def record_name(writer: int) -> str:
+    """The chunk that holds what is known of a writer."""
+    return f"writer.{writer:x}"
+
+
+def chunks_needed(state: State, columns: Columns) -> set[str]:
+    """The records of the writers that a step will meet."""
+    writers = distinct(np.concatenate((columns.sent.writer, columns.polled.writer, state.polls.writer)))
+    return {record_name(writer) for writer in writers.tolist()}
+
+
+def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
+    """New sends, of any outcome."""
+    if not len(sent):
+        return
+    writers, inverse = numbered(sent.writer)
+    highest = np.full(len(writers), -1, np.int64)
+    np.maximum.at(highest, inverse, sent.seq + sent.length - 1)
+    first: Ints = np.zeros(len(writers), np.int64)
+    first[inverse] = np.arange(len(sent))
+    for writer, top, at in zip(writers.tolist(), highest.tolist(), first.tolist(), strict=True):
+        stored = chunks.blob(record_name(writer))
+        if stored is None or _FORM.unpack(stored)[0] < top:
+            chunks.put(record_name(writer), _FORM.pack(top, int(columns.process[sent.row[at]])))
+
+
+def judge(state: State, chunks: Chunks, polled: Polls, report: Report) -> None:
+    """Polls that the horizon has passed."""
+    if not len(polled):
+        return
+    writers, inverse = numbered(polled.writer)
+    limits = np.full(len(writers), np.iinfo(np.int64).max, np.int64)
+    silent = {process.writer: number for number, process in state.processes.items() if process.writer >= 0}
+    for i, writer in enumerate(writers.tolist()):
+        stored = chunks.blob(record_name(writer))
+        if stored is None and writer not in silent:
+            continue
+        highest, process = _FORM.unpack(stored) if stored is not None else (-1, silent[writer])
+        known = state.processes.get(process)
+        if process not in state.unverified and not (known is not None and known.unverifiable):
+            limits[i] = highest
+    beyond = polled.seq + polled.length - 1 > limits[inverse]
+    for i in np.flatnonzero(beyond).tolist():
+        highest = int(limits[inverse[i]])
+        start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
+        for seq in range(start, min(end, start + report.room("phantom-read") + 1)):
+            _report(polled, i, seq, highest, report)
+        report.skip("phantom-read", max(0, end - start - report.objectives.findings_per_step - 1))
+
+
+def _report(polled: Polls, i: int, seq: int, highest: int, report: Report) -> None:
+    writer, offset = int(polled.writer[i]), int(polled.offset[i])
+    offset = offset + seq - int(polled.seq[i]) if offset >= 0 else -1
+    if not report.once(f"phantom:{writer}:{seq}"):
+        return
+    sent = f"it sent up to {highest}" if highest >= 0 else "it sent nothing here"
+    report.add(
+        "phantom-read",
+        (writer, seq),
+        f"value {writer}/{seq} was polled, and its writer never sent it: {sent}",
+        at=int(polled.at[i]),
+        evidence={
+            "writer": writer,
+            "seq": seq,
+            "offset": offset if offset >= 0 else None,
+            "highest_sent": highest if highest >= 0 else None,
+            "process": int(polled.process[i]),
+            "op": int(polled.op[i]),
+        },
+    )

@@ -1,0 +1,48 @@
+"""What the tests of conditions have in common: histories second by second, and what became of a condition."""
+
+from __future__ import annotations
+
+import random
+
+from rules.finding import Finding
+from rules.history import Slice, micros
+from tests.rules.histories import START, History, Store
+
+
+def row_by_row(h: History) -> Store:
+    """Each row in a step of its own, the state through its bytes in between."""
+    store = Store()
+    for row in h.rows:
+        store.feed([row])
+    return store
+
+
+def at_once(h: History) -> Store:
+    """All rows in one step."""
+    store = Store()
+    store.feed(h.rows)
+    return store
+
+
+def shuffled(h: History, seed: int, parts: int = 7) -> Store:
+    """The rows in any order at all, in a few steps."""
+    rows: list[Slice] = list(h.rows)
+    random.Random(seed).shuffle(rows)
+    store = Store()
+    for part in range(parts):
+        if rows[part::parts]:
+            store.feed(rows[part::parts])
+    return store
+
+
+def events(store: Store, name: str) -> list[tuple[str, tuple[int | str, ...], int]]:
+    """(event, subject, second of log time) of a condition."""
+    return [(f.event, f.subject, round((f.at - micros(START)) / 1e6)) for f in in_time(store) if f.anomaly == name]
+
+
+def in_time(store: Store) -> list[Finding]:
+    return sorted(store.findings, key=lambda f: (f.at, f.event == "closed"))
+
+
+def kinds(store: Store) -> set[str]:
+    return {f.anomaly for f in store.findings}

@@ -1,0 +1,236 @@
+"""Faults of what a cluster says of its offsets and transactions, and of transforms that do not reflect exactly once."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+from rules.history import micros
+from tests.rules.model.faults import (
+    POLL_ORDER,
+    WAITING,
+    Expected,
+    a_writer,
+    calm,
+    ends_with,
+    fault,
+    pause,
+    reflected,
+    t2,
+    topic_place,
+)
+from tests.rules.model.journal import Where
+from tests.rules.model.world import World
+
+
+@fault("spurious-zero-offset acknowledged")
+def zero_acknowledged(world: World, dice: Random) -> Expected:
+    calm(world)
+    where, writer = topic_place(dice), a_writer(world, dice)
+    writer.send(where, 2)
+    pause(world)
+    run = writer.append(where, 1)
+    writer.write("send", {where: {"sent": [run._replace(offset=0)]}})
+    expected = Expected(may=POLL_ORDER | {"nonmonotonic-send", "duplicate", "inconsistent-offsets"})
+    expected.add("spurious-zero-offset", where, "acknowledgement", run.writer, run.seq)
+    return expected
+
+
+@fault("spurious-zero-offset committed")
+def zero_committed(world: World, dice: Random) -> Expected:
+    where = _committed(world, dice)
+    world.journal.write(world.observer, "offsets", {where: {"committed": 0}}, group=world.group.name)
+    expected = Expected()
+    expected.add("spurious-zero-offset", where, "committed", world.group.name)
+    return expected
+
+
+@fault("spurious-zero-offset position")
+def zero_position(world: World, dice: Random) -> Expected:
+    """A reader's client says that it stands at 0."""
+    calm(world)
+    where = topic_place(dice)
+    a_writer(world, dice).send(where, 2)
+    pause(world)
+    reader = dice.choice(world.readers[:2])
+    reader.poll(places=[where])
+    pause(world)
+    op = reader.write("position", {where: {"position_after": 0}}, mode="assign", assigned=True)
+    expected = Expected(may=POLL_ORDER)
+    expected.add("spurious-zero-offset", where, reader.process.number, op)
+    return expected
+
+
+@fault("spurious-zero-offset listed")
+def zero_listed(world: World, dice: Random) -> Expected:
+    calm(world)
+    where = topic_place(dice)
+    a_writer(world, dice).send(where, 2)
+    pause(world)
+    world.readers[0].poll()  # on the observer's host: what other clocks say proves no order
+    world.tick(1.0)
+    world.journal.write(world.observer, "offsets", {where: {"log_end": 0}})
+    expected = Expected()
+    expected.add("spurious-zero-offset", where, "listed", micros(world.observer.host.wall(world.journal.time)))
+    return expected
+
+
+def _committed(world: World, dice: Random) -> Where:
+    """A member commits where it stands, well above 0, and the observer has read it."""
+    calm(world)
+    where = topic_place(dice)
+    a_writer(world, dice).send(where, 4)
+    pause(world)
+    calm(world)
+    member = world.group.owner[where]
+    world.group.committed[where] = member.position[where]
+    member.write("commit", {where: {"committed": member.position[where]}}, group=world.group.name)
+    world.tick(1.0)
+    pause(world)
+    return where
+
+
+@fault("offset-regression")
+def regression(world: World, dice: Random) -> Expected:
+    """The group's committed offset is told to be lower, which nobody asked for."""
+    where = _committed(world, dice)
+    before = world.group.committed[where]
+    asked = {
+        row.committed for row in world.journal.rows if row.f in ("commit", "txn") and row.partition == where.partition
+    }  # fmt: skip
+    asked |= {row.position_after for row in world.journal.rows if row.f == "txn" and row.type != "ok"}
+    lower = [offset for offset in range(1, before) if offset not in asked]
+    expected = Expected()
+    if lower:
+        after = dice.choice(lower)
+        world.journal.write(world.observer, "offsets", {where: {"committed": after}}, group=world.group.name)
+        expected.add("offset-regression", where, world.group.name, before, after)
+    return expected
+
+
+@fault("log-truncation")
+def truncation(world: World, dice: Random) -> Expected:
+    """The log's end is listed below what was acknowledged. The log itself goes on: what is shown later is there."""
+    calm(world)
+    where = topic_place(dice)
+    run = a_writer(world, dice).send(where, 3)
+    assert run.offset is not None
+    pause(world)
+    world.readers[0].poll()  # on the observer's host: what other clocks say proves no order
+    pause(world, 1.0)
+    end = run.offset + dice.randint(1, 2)
+    world.journal.write(world.observer, "offsets", {where: {"log_end": end}})
+    expected = Expected()
+    expected.add("log-truncation", where, run.offset + 2)
+    return expected
+
+
+@fault("eos-violation twice")
+def twice(world: World, dice: Random) -> Expected:
+    """The committed offset is lost, and the next life reads some inputs again."""
+    transform = reflected(world)
+    run = a_writer(world, dice).send(transform.source, 4)
+    assert run.offset is not None
+    pause(world)
+    transform.rest(dice)
+    pause(world)
+    again = dice.randint(1, 3)
+    transform.committed = run.offset + 4 - again
+    transform.restart()
+    pause(world)
+    transform.rest(dice)
+    expected = Expected()
+    for i in range(4 - again, 4):
+        expected.add("eos-violation", transform.target, "twice", run.writer, run.seq + i)
+    return expected
+
+
+@fault("eos-violation missing")
+def missing(world: World, dice: Random) -> Expected:
+    """An offset was committed without the outputs."""
+    transform = reflected(world)
+    writer = a_writer(world, dice)
+    writer.send(transform.source, 1)
+    pause(world)
+    transform.rest(dice)
+    pause(world)
+    run = writer.send(transform.source, 3)
+    assert run.offset is not None
+    left_out = dice.randint(1, 3)
+    transform.committed = run.offset + left_out
+    transform.restart()
+    ends_with(world, transform.source, dice)
+    expected = Expected()
+    for i in range(left_out):
+        expected.add("eos-violation", transform.source, "missing", transform.group, run.writer, run.seq + i)
+    return expected
+
+
+@fault("hanging-transaction")
+def hanging(world: World, dice: Random) -> Expected:
+    """A transaction ends, and the last stable offset stays where it began."""
+    calm(world)
+    where, transactor = topic_place(dice), t2(world)
+    transactor.begin()
+    transactor.add(where, 2)
+    pause(world)
+    partition = world.cluster.partitions[where]
+    partition.stuck_at = transactor.sent[where][0].offset
+    transactor.finish()
+    for _ in range(45):
+        world.tick(1.0)
+    partition.stuck_at = None
+    expected = Expected(conditions=WAITING | {"stuck-consumer"})
+    expected.add("hanging-transaction", where)
+    return expected
+
+
+@fault("unrecovered-transaction")
+def unrecovered(world: World, dice: Random) -> Expected:
+    """The next life's init_transactions returns, and what its predecessor left open still holds the log."""
+    calm(world)
+    where, transactor = topic_place(dice), t2(world)
+    world.tick(1.0)
+    transaction = transactor.begin()
+    transactor.add(where, 2)
+    transactor.down = True
+    world.tick(0.5)
+    partition = world.cluster.partitions[where]
+    partition.stuck_at = transactor.sent[where][0].offset
+    transactor.killed(committing=True)
+    for _ in range(15):
+        world.tick(1.0)
+    partition.stuck_at = None
+    assert transaction.state == "aborted"
+    expected = Expected(conditions=WAITING | {"stuck-consumer"})
+    expected.add("unrecovered-transaction", where, transactor.transactional_id)
+    return expected
+
+
+@fault("abort-position")
+def abort_position(world: World, dice: Random) -> Expected:
+    """A consumer stands anywhere after its transaction was aborted; the class is in the finding's context."""
+    calm(world)
+    where = topic_place(dice)
+    a_writer(world, dice).send(where, 4)
+    pause(world)
+    calm(world)
+    end = world.cluster.partitions[where].end
+    before, reached = max(1, end - 3), end
+    kind: Literal["advance", "rewind", "rewind-further", "other"] = dice.choice(
+        ("advance", "rewind", "rewind-further", "other")
+    )
+    after = {"advance": reached, "rewind": before, "rewind-further": before - 1, "other": before + 1}[kind]
+    process = world.journal.born(f"abort-{dice.random()}", "boot-a")
+    world.journal.write(process, "start", kind="aborts", settings={})
+    txn = 900_000 + dice.randrange(1000)
+    world.journal.write(
+        process, "position",
+        {where: {"position_before": before, "reached": reached, "position_after": after}},
+        txn=txn, rebalanced=dice.random() < 0.5,
+    )  # fmt: skip
+    world.journal.write(process, "close")
+    process.closed = world.journal.time
+    expected = Expected()
+    expected.add("abort-position", where, process.number, txn)
+    return expected

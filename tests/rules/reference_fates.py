@@ -1,0 +1,226 @@
+"""The reference checker's second half: what became of writes, what readers saw at different times, what was told.
+
+As plain as `tests.rules.reference`, whose history and logs it takes: one function an anomaly, dictionaries and sets.
+All times are compared on one host's clock, which is what the random histories have.
+
+The terms, beside those:
+
+- A value is *shown* if an ok operation polled it at read_committed.
+- A reader in assign mode *passed* an offset in an ok operation at read_committed if two records that it polled one
+  after the other lie on both sides of it, within the operation or from the last one that polled to this.
+- A transaction's *values* are those of its operation, in all partitions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import pairwise
+
+from rules.transactions import SAYS_FAILURE
+from tests.rules.reference import Found, Log, Part, Record, Value
+
+Operation = tuple[int, int]
+
+
+def shown_values(log: Log) -> set[Value]:
+    """Of all partitions."""
+    return {r.value for p in log.history.parts if p.ok and p.committed_only for r in p.polled if r.value}
+
+
+def passes(log: Log) -> Iterator[tuple[Part, Record, Record]]:
+    """Steps upward of readers in assign mode: the operation that went on, and the records on both sides."""
+    for parts in log.processes():
+        last: Record | None = None
+        for part in parts:
+            moved = part.row.f in ("assign", "subscribe", "revoke") and part.row.type != "fail"
+            if moved and part.row.assigned is False:
+                last = None
+            if not part.ok or not part.committed_only or not part.polled:
+                continue
+            for one, other in pairwise([*([last] if last else []), *part.polled]):
+                if part.row.mode != "subscribe" and one.offset is not None and other.offset is not None:
+                    yield part, one, other
+            last = part.polled[-1]
+
+
+def passed(log: Log, offset: int) -> list[Part]:
+    """The operations that passed this offset."""
+    return [p for p, one, other in passes(log) if one.offset < offset < other.offset]  # type: ignore[operator]
+
+
+# What became of writes.
+
+
+def phantom_read(log: Log) -> Iterator[Found]:
+    highest: dict[int, int] = {}
+    for part in log.parts:
+        for record in part.sent:
+            assert record.value is not None
+            highest[record.value.writer] = max(highest.get(record.value.writer, -1), record.value.seq)
+    for part in log.parts:
+        if part.ok and part.committed_only:
+            for record in part.polled:
+                value = record.value
+                if value is None or record.irregular is not None or value.writer not in highest:
+                    continue
+                if value.seq > highest[value.writer]:
+                    yield "phantom-read", log.subject(value)
+
+
+def transactions(log: Log) -> dict[int, list[Part]]:
+    """The parts of every transaction that wrote, in all partitions."""
+    found: dict[int, list[Part]] = defaultdict(list)
+    for part in log.history.parts:
+        if part.row.txn is not None and part.row.f == "txn" and part.sent:
+            found[part.row.txn].append(part)
+    return found
+
+
+def torn_transaction(log: Log) -> Iterator[Found]:
+    """Reported once a transaction: by the first of the partitions that it wrote to."""
+    shown = shown_values(log)
+    for number, parts in transactions(log).items():
+        if min(p.row.place for p in parts) != log.place:
+            continue
+        if not any(record.value in shown for part in parts for record in part.sent):
+            continue
+        if any(_absent(log.history.logs[part.row.place], record, shown) for part in parts for record in part.sent):
+            yield "torn-transaction", (number,)
+
+
+def _absent(log: Log, record: Record, shown: set[Value]) -> bool:
+    if record.value in shown or record.offset is None or record.offset < log.log_start():
+        return False
+    return bool(passed(log, record.offset)) or record.offset in read_over(log)
+
+
+def read_over(log: Log) -> set[int]:
+    """Offsets at which a reader in assign mode got something, in ok operations."""
+    readers = [p for p in log.parts if p.ok and p.committed_only and p.row.mode != "subscribe"]
+    return {r.offset for p in readers for r in p.polled if r.offset is not None}
+
+
+def zombie_write(log: Log) -> Iterator[Found]:
+    shown = shown_values(log)
+    for parts in transactions(log).values():
+        for part in parts:
+            seen = part.row.type != "fail" and any(r.value in shown for r in part.sent)
+            if part.row.place == log.place and seen and _is_zombie(log, part):
+                yield "zombie-write", part.operation
+
+
+def _is_zombie(log: Log, part: Part) -> bool:
+    ended: datetime | None = part.row.end_invoked
+    inits = [
+        p for p in log.parts
+        if p.row.f == "init" and p.ok and p.row.transactional_id == part.row.transactional_id
+    ]  # fmt: skip
+    own = [p.row.completed for p in inits if p.row.process == part.row.process]
+    if ended is None:
+        return bool(own) and part.row.type == "info"
+    begun = max((time for time in own if time <= ended), default=None)
+    if begun is None:
+        return False
+    return any(begun < p.row.completed < ended for p in inits if p.row.process != part.row.process)
+
+
+def misleading_error(log: Log) -> Iterator[Found]:
+    shown = shown_values(log)
+    for part in log.parts:
+        told = part.row.type == "info" and part.row.error in SAYS_FAILURE
+        if told and part.row.f in ("send", "txn") and any(r.value in shown for r in part.sent):
+            yield "misleading-error", part.operation
+
+
+def eos_violation_twice(log: Log) -> Iterator[Found]:
+    """An input that two committed outputs of this partition name, or one of them twice."""
+    counts: dict[tuple[int, int], int] = defaultdict(int)
+    for part in log.parts:
+        if part.operation in log.history.visible_operations:
+            for run in part.row.sources:
+                for i in range(run.length):
+                    counts[run.writer, run.seq + i] += 1
+    for (writer, seq), count in counts.items():
+        if count > 1:
+            yield "eos-violation", ("twice", writer, seq)
+
+
+# What readers saw at different times.
+
+
+def vanished_or_late(log: Log) -> Iterator[Found]:
+    """Where both hold, it is said that the record vanished."""
+    seen: dict[tuple[int, Value], list[Part]] = defaultdict(list)
+    for part in log.parts:
+        if part.committed_only:
+            for record in part.polled:
+                if record.offset is not None and record.value is not None and record.irregular is None:
+                    seen[record.offset, record.value].append(part)
+    for (offset, value), having in seen.items():
+        if "fail" in log.history.outcomes[value] or len({v for o, v in seen if o == offset}) > 1:
+            continue
+        without = [
+            p for p in passed(log, offset)
+            if offset not in {r.offset for r in p.polled} and offset >= log.log_start() and not p.row.rebalanced
+            and not any(_left_behind(a, p) for a in having)
+        ]  # fmt: skip
+        subject = (offset, value.writer, value.seq)
+        if any(a.row.completed < b.row.invoked for a in having for b in without):
+            yield "vanished-record", subject
+        elif any(b.row.completed < a.row.invoked for a in having for b in without):
+            yield "late-record", subject
+
+
+def _left_behind(failed: Part, later: Part) -> bool:
+    """A consumer does not go back by itself to what an operation read that did not succeed."""
+    return not failed.ok and failed.row.process == later.row.process and failed.row.op < later.row.op
+
+
+# What offsets told.
+
+
+def offset_regression(log: Log) -> Iterator[Found]:
+    reads = [p.row for p in log.parts if p.row.f == "offsets" and p.ok and p.row.committed and p.row.group]
+    invoked = {(p.row.group, p.row.committed) for p in log.parts if p.row.f == "commit"}
+    for row in reads:
+        before = [r for r in reads if r.group == row.group and r.completed <= row.invoked and r is not row]
+        if before:
+            last = max(before, key=lambda r: (r.completed, r.committed))
+            assert last.committed is not None and row.committed is not None and row.group is not None
+            if row.committed < last.committed and (row.group, row.committed) not in invoked:
+                yield "offset-regression", (row.group, last.committed, row.committed)
+
+
+def log_truncation(log: Log) -> Iterator[Found]:
+    """An end of 0 is one only where the next listing bears it out: at or below what is known by then."""
+    listings = [p.row for p in log.parts if p.row.f == "offsets" and p.row.type != "fail" and p.row.log_end is not None]
+    listings.sort(key=lambda row: row.completed)
+    for i, row in enumerate(listings):
+        known = _known(log, row.invoked)
+        assert row.log_end is not None
+        if row.log_end > known:
+            continue
+        if row.log_end == 0 and known > 0:
+            after = listings[i + 1 : i + 2]
+            if not after or after[0].log_end > _known(log, after[0].invoked):  # type: ignore[operator]
+                continue
+        yield "log-truncation", (known,)
+
+
+def _known(log: Log, time: datetime) -> int:
+    """The highest offset polled, or acknowledged by an ok operation, before this time."""
+    offsets = [
+        record.offset
+        for part in log.parts
+        if part.row.completed < time
+        for record in [*(r for r in part.polled if r.irregular is None), *(part.sent if part.ok else [])]
+    ]
+    return max((offset for offset in offsets if offset is not None), default=-1)
+
+
+FATES: tuple[Callable[[Log], Iterator[Found]], ...] = (
+    phantom_read, torn_transaction, zombie_write, misleading_error, eos_violation_twice, vanished_or_late,
+    offset_regression, log_truncation,
+)  # fmt: skip

@@ -1,0 +1,378 @@
+"""Stage 2: torn transactions, losses that another partition proves, and transforms, live and in finished histories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rules.finding import FACT_SCHEMA
+from rules.history import Run
+from rules.objectives import Objectives
+from rules.resolution import KEPT, resolve
+from rules.state import UnknownFormat
+from tests.rules.histories import History, Store, found, number
+
+W = number("w")
+Findings = set[tuple[str, tuple[int | str, ...]]]
+BOTH = [("topic", 0), ("topic", 1)]
+
+
+def broken(store: Store) -> Findings:
+    """What was found, without the reader's step over what is missing."""
+    return {f for f in found(store.findings) if f[0] != "poll-skip"}
+
+
+def sent(h: History, partition: int, seq: int, at: int | None, type: str = "ok", txn: int = 7, **more: Any) -> None:
+    """One partition's part of operation 0 of process t."""
+    more.setdefault("txn_partitions", BOTH)
+    run = [Run(W, seq, at, 1)]
+    h.row("t", "txn", partition=partition, op=0, type=type, txn=txn, sent=run, txn_intent="commit", **more)
+
+
+def reader(h: History, partition: int, *runs: tuple[str, int, int, int], name: str = "r") -> None:
+    h.assign(name, partition=partition)
+    for w, s, n, o in runs:
+        h.poll(name, [(w, s, n, o)], partition=partition, position_before=o)
+
+
+def torn(h: History, outcome: str = "ok") -> None:
+    """Value 0 stands in partition 0; value 0 of partition 1 was acknowledged at offset 5, between 4 and 6."""
+    sent(h, 0, 0, 5, outcome)
+    sent(h, 1, 0, 5, outcome)
+    reader(h, 0, ("w", 0, 1, 5))
+    h.send("v", 0, 1, at=4, partition=1)
+    h.send("v", 1, 1, at=6, partition=1)
+    h.assign("r", partition=1)
+    h.poll("r", [("v", 0, 1, 4)], partition=1)
+    h.poll("r", [("v", 1, 1, 6)], partition=1)
+
+
+def committed_and_torn(h: History) -> None:
+    torn(h)
+
+
+def aborted_and_torn(h: History) -> None:
+    torn(h, "fail")
+
+
+def indefinite_and_torn(h: History) -> None:
+    torn(h, "info")
+
+
+def whole(h: History) -> None:
+    sent(h, 0, 0, 5)
+    sent(h, 1, 0, 5)
+    reader(h, 0, ("w", 0, 1, 5), ("v", 0, 1, 6))
+    reader(h, 1, ("w", 0, 1, 5), ("v", 1, 1, 6))
+    h.send("v", 0, 1, at=6)
+    h.send("v", 1, 1, at=6, partition=1)
+
+
+def nowhere(h: History) -> None:
+    """Aborted, and seen by nobody."""
+    sent(h, 0, 0, 5, "fail")
+    sent(h, 1, 0, 5, "fail")
+    for partition in (0, 1):
+        h.send("v", partition * 2, 1, at=4, partition=partition)
+        h.send("v", partition * 2 + 1, 1, at=6, partition=partition)
+        reader(h, partition, ("v", partition * 2, 1, 4), ("v", partition * 2 + 1, 1, 6))
+
+
+def not_passed(h: History) -> None:
+    """Nobody has read as far as the other partition's value yet."""
+    sent(h, 0, 0, 5)
+    sent(h, 1, 0, 5)
+    reader(h, 0, ("w", 0, 1, 5))
+    h.send("v", 0, 1, at=4, partition=1)
+    reader(h, 1, ("v", 0, 1, 4))
+
+
+def passed_by_a_group_alone(h: History) -> None:
+    """A group's member may have lost the partition in between: it proves no absence."""
+    sent(h, 0, 0, 5)
+    sent(h, 1, 0, None)
+    reader(h, 0, ("w", 0, 1, 5))
+    h.send("v", 0, 1, at=4, partition=1)
+    h.send("v", 1, 1, at=6, partition=1)
+    h.assign("g", f="subscribe", partition=1)
+    h.poll("g", [("v", 0, 1, 4), ("v", 1, 1, 6)], partition=1, mode="subscribe")
+
+
+LOST: Findings = {("lost-write", (W, 0))}
+TORN: Findings = {("torn-transaction", (7,))}
+
+CASES: list[tuple[Callable[[History], None], Findings]] = [
+    (committed_and_torn, TORN | LOST),
+    (aborted_and_torn, TORN | {("G1a", (W, 0))}),
+    (indefinite_and_torn, TORN | LOST),
+    (whole, set()),
+    (nowhere, set()),
+    (not_passed, set()),
+    (passed_by_a_group_alone, set()),
+]
+
+
+def live(h: History, *, seed: int | None = None, observed: bool = True) -> Store:
+    """Log time passes until everything is settled; rows come one by one, or in random batches."""
+    for _ in range(30):
+        for partition in sorted({row.partition for row in h.rows}):
+            h.row("observer", "offsets", partition=partition, log_start=0, log_end=100, last_stable=100)
+            h.mark(0.5, partition=partition)
+    store = Store()
+    rows = list(h.rows)
+    if seed is None:
+        for row in rows:
+            store.feed([row])
+        return store
+    rng = random.Random(seed)
+    late = {row.process: rng.choice((0, 0, 5, 40)) for row in rows}
+    order = sorted(range(len(rows)), key=lambda i: (i + late[rows[i].process] * rng.random(), i))
+    while order:
+        size = rng.randint(1, 30)
+        store.feed([rows[i] for i in order[:size]])
+        order = order[size:]
+    return store
+
+
+@pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_finished(build: Callable[[History], None], expected: Findings) -> None:
+    h, store = History(), Store()
+    build(h)
+    store.feed(h.rows, finished=True)
+    assert broken(store) == expected
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+@pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_live(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
+    h = History()
+    build(h)
+    store = live(h, seed=seed)
+    assert broken(store) == expected
+    findings = store.findings
+    assert len({(f.id, f.event, f.at) for f in findings if f.anomaly == "torn-transaction"}) <= 1
+
+
+def test_a_torn_transaction_names_both_values() -> None:
+    h = History()
+    torn(h, "info")
+    (finding,) = (f for f in live(h).findings if f.anomaly == "torn-transaction")
+    assert finding.evidence["seen"] == {"topic": "topic", "partition": 0, "writer": W, "seq": 0, "offset": 5}
+    assert finding.evidence["absent"] == {"topic": "topic", "partition": 1, "writer": W, "seq": 0, "offset": 5}
+    assert finding.evidence["outcome"] == "info"
+    assert finding.partition == -1
+
+
+def test_retention_tears_nothing() -> None:
+    """What is absent lies below the log start."""
+    h = History()
+    torn(h)
+    for _ in range(30):
+        h.row("observer", "offsets", partition=0, log_start=0, log_end=100, last_stable=100)
+        h.row("observer", "offsets", partition=1, log_start=6, log_end=100, last_stable=100)
+        for partition in (0, 1):
+            h.mark(0.5, partition=partition)
+    store = Store()
+    for row in h.rows:
+        store.feed([row])
+    assert broken(store) == set()
+
+
+def test_an_acknowledged_offset_that_holds_another_value() -> None:
+    """The transaction is visible in partition 0; in partition 1 its offset holds something else."""
+    h = History()
+    sent(h, 0, 0, 5, "info")
+    sent(h, 1, 0, 5, "info")
+    reader(h, 0, ("w", 0, 1, 5))
+    for seq, offset in ((0, 4), (1, 5), (2, 6)):
+        h.send("v", seq, 1, at=offset, partition=1)
+    reader(h, 1, ("v", 0, 1, 4), ("v", 1, 1, 5), ("v", 2, 1, 6))
+    assert found(live(h).findings) == TORN | LOST | {("inconsistent-offsets", (5,))}
+
+
+def test_what_became_of_an_indefinite_transaction_is_told() -> None:
+    h = History()
+    torn(h, "info")
+    told = {(row["txn"], row["outcome"], row["partition"]) for row in live(h).transactions}
+    assert told == {(7, "visible", 0), (7, "absent", 1)}
+
+
+def test_facts_are_forgotten_in_time() -> None:
+    fact = {
+        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 10, "txn": 1,
+        "outcome": "ok", "writer": 1, "seq": 0, "offset": 0, "length": 1,
+    }  # fmt: skip
+    first = resolve(None, pa.Table.from_pylist([fact], schema=FACT_SCHEMA), Objectives())
+    later = resolve(
+        first.stored, pa.Table.from_pylist([fact | {"txn": 2, "at": 10 + 2 * KEPT}], schema=FACT_SCHEMA), Objectives()
+    )
+    assert len(later.stored) <= len(first.stored) + 16
+    absent = fact | {"txn": 1, "kind": "absent", "at": 11 + 2 * KEPT, "partition": 1}
+    assert resolve(later.stored, pa.Table.from_pylist([absent], schema=FACT_SCHEMA), Objectives()).findings == []
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    with pytest.raises(UnknownFormat):
+        resolve(b"something else", pa.Table.from_pylist([], schema=FACT_SCHEMA), Objectives())
+
+
+# Transforms: input partition 0, output partition 1 (stage 2 joins by number, so both rows carry partition 0 of a topic)
+
+
+class Pair:
+    """An input topic `in` and an output topic `out`, partition 0 of each, and a transform of group g."""
+
+    def __init__(self) -> None:
+        self.inputs, self.outputs = History(), History()
+
+    def both(self) -> list[Any]:
+        for row in self.inputs.rows:
+            row.topic_id, row.topic = "in", "in"
+        for row in self.outputs.rows:
+            row.topic_id, row.topic = "out", "out"
+        return [*self.inputs.rows, *self.outputs.rows]
+
+    def begin(self) -> None:
+        for h in (self.inputs, self.outputs):
+            h.row("x", "start", kind="transform", settings={"group.id": "g"})
+        self.inputs.assign("x", f="subscribe")
+        self.inputs.assign("r")
+        self.outputs.assign("q")
+
+    def feed(self, seq: int, count: int) -> None:
+        """The input gets these values, at the offsets of their numbers, and a reader reads them."""
+        self.inputs.send("w", seq, count, at=seq)
+        self.inputs.poll("r", [("w", seq, count, seq)])
+
+    def transform(self, op: int, seq: int, count: int, at: int, type: str = "ok", *, process: str = "x") -> None:
+        """Operation `op` reflects these inputs at output offset `at`."""
+        runs = [("w", seq, count, seq)]
+        polled = [Run(number(w), s, o, n) for w, s, n, o in runs]
+        self.inputs.row(
+            process, "txn", op=op + 10, txn=op, type=type, polled=polled, mode="subscribe", group="g",
+            isolation="read_committed",
+        )  # fmt: skip
+        self.outputs.row(
+            process, "txn", op=op + 10, txn=op, type=type, sent=[Run(number("o"), at, at, count)], group="g",
+            sources=[Run(W, seq, seq, count)],
+        )  # fmt: skip
+        if type == "ok":
+            self.outputs.poll("q", [("o", at, count, at)])
+
+    def settle(self) -> None:
+        for h in (self.inputs, self.outputs):
+            for _ in range(40):
+                h.observe(end=1000)
+                h.mark(1.0)
+
+    def findings(self, *, finished: bool = False, seed: int | None = None) -> Findings:
+        store = Store()
+        if finished:
+            store.feed(self.both(), finished=True)
+            return found(store.findings)
+        self.settle()
+        rows = sorted(self.both(), key=lambda r: (r.completed, r.topic_id))
+        rng = random.Random(seed)
+        while rows:
+            size = 1 if seed is None else rng.randint(1, 40)
+            store.feed(rows[:size])
+            rows = rows[size:]
+        return found(store.findings)
+
+
+def once_each(p: Pair) -> None:
+    for i in range(4):
+        p.feed(i * 5, 5)
+        p.transform(i, i * 5, 5, i * 6)
+
+
+def aborted_and_done_again(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 5, 5, 6, "fail")
+    p.transform(2, 5, 5, 12)
+
+
+def twice(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 4, 5, 6)
+    p.transform(2, 9, 1, 12)
+
+
+def left_out(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 6, 4, 6)
+
+
+def tail_not_done(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+
+
+def perhaps_done(p: Pair) -> None:
+    """An indefinite transaction may have reflected what is missing."""
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 4, 2, 6, "info")
+    p.transform(2, 6, 4, 12)
+
+
+def begun_late(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 6, 4, 0)
+
+
+MISSING: Findings = {("eos-violation", ("missing", "g", W, 4)), ("eos-violation", ("missing", "g", W, 5))}
+TRANSFORMS: list[tuple[Callable[[Pair], None], Findings]] = [
+    (once_each, set()),
+    (aborted_and_done_again, set()),
+    (twice, {("eos-violation", ("twice", W, 4))}),
+    (left_out, MISSING),
+    (tail_not_done, set()),
+    (perhaps_done, set()),
+    (begun_late, set()),
+]
+ORDER = {"poll-skip", "nonmonotonic-poll"}
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+@pytest.mark.parametrize(("build", "expected"), TRANSFORMS, ids=[c[0].__name__ for c in TRANSFORMS])
+def test_transforms_live(build: Callable[[Pair], None], expected: Findings, seed: int | None) -> None:
+    pair = Pair()
+    pair.begin()
+    build(pair)
+    assert {f for f in pair.findings(seed=seed) if f[0] not in ORDER} == expected
+
+
+@pytest.mark.parametrize(("build", "expected"), TRANSFORMS, ids=[c[0].__name__ for c in TRANSFORMS])
+def test_transforms_finished(build: Callable[[Pair], None], expected: Findings) -> None:
+    pair = Pair()
+    pair.begin()
+    build(pair)
+    assert {f for f in pair.findings(finished=True) if f[0] not in ORDER} == expected
+
+
+def test_what_retention_took_from_the_input_is_not_missing() -> None:
+    pair = Pair()
+    pair.begin()
+    left_out(pair)
+    for _ in range(3):
+        pair.inputs.observe(start=6, end=1000)
+        pair.inputs.mark(1.0)
+    assert {f for f in pair.findings() if f[0] not in ORDER} == set()
+
+
+def test_an_indefinite_reflection_that_turns_out_visible_counts() -> None:
+    pair = Pair()
+    pair.begin()
+    pair.feed(0, 10)
+    pair.transform(0, 0, 5, 0, "info")
+    pair.outputs.poll("q", [("o", 0, 5, 0)])
+    pair.transform(1, 4, 6, 6)
+    assert {f for f in pair.findings() if f[0] not in ORDER} == {("eos-violation", ("twice", W, 4))}

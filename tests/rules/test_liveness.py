@@ -1,0 +1,213 @@
+"""`stuck-consumer`: readers that do not move, beside readers that have nothing to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, events, row_by_row, shuffled
+from tests.rules.model import Model
+
+R = number("r")
+
+
+def traffic(h: History, seconds: int, *, first: int = 0, polls: bool, others: bool = True, lag: int = 0) -> int:
+    """A record a second, read by `s` at once and by `r` if it polls; returns the next offset."""
+    for i in range(first, first + seconds):
+        h.send("w", i, 1, at=i)
+        if others:
+            h.poll("s", [("w", i, 1, i)])
+        if polls:
+            h.poll("r", [("w", i, 1, i)])
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    return first + seconds
+
+
+def stopped(h: History) -> None:
+    """`r` stops after ten seconds while `s` goes on."""
+    h.assign("r")
+    h.assign("s")
+    traffic(h, 10, polls=True)
+    traffic(h, 50, first=10, polls=False)
+
+
+def stopped_and_came_back(h: History) -> None:
+    stopped(h)
+    h.poll("r", [("w", 10, 50, 10)])
+    traffic(h, 5, first=60, polls=True)
+
+
+def never_began(h: History) -> None:
+    """It holds the partition, and not a record has come since."""
+    h.assign("r", f="subscribe")
+    h.assign("s")
+    traffic(h, 50, polls=False)
+
+
+def has_nothing_to_read(h: History) -> None:
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for _ in range(60):
+        h.observe(end=5)
+        h.mark(1.0)
+
+
+def stands_before_a_marker(h: History) -> None:
+    """The log ends with a transaction's marker, and before it with what was aborted: nothing that can be read."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    h.txn("t", sends=[("t", 0, 3, 5)], type="fail", txn=1)
+    for _ in range(60):
+        h.observe(end=9)
+        h.mark(1.0)
+
+
+def waits_for_a_transaction(h: History) -> None:
+    """Values beyond the last stable offset are not to be read yet."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    h.send("w", 5, 3, at=6)
+    for _ in range(60):
+        h.observe(end=9, stable=5)
+        h.mark(1.0)
+
+
+def says_that_it_passed(h: History) -> None:
+    """Acknowledged and not there (a swallowed commit): the reader went over it, and says so."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    h.send("w", 5, 1, at=5)
+    for _ in range(60):
+        h.row("r", "position", position_after=7, mode="assign", assigned=True)
+        h.observe(end=7)
+        h.mark(1.0)
+
+
+def says_that_it_stands(h: History) -> None:
+    """Somebody else's records lie ahead: no value of ours, but its own word that it does not get there."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for _ in range(60):
+        h.row("r", "position", position_after=5, mode="assign", assigned=True)
+        h.observe(end=9)
+        h.mark(1.0)
+
+
+def retention_overtook_it(h: History) -> None:
+    h.assign("r")
+    h.assign("s")
+    traffic(h, 5, polls=True)
+    h.send("w", 5, 2, at=5)
+    for _ in range(60):
+        h.observe(start=7, end=7)
+        h.mark(1.0)
+
+
+def gave_the_partition_up(h: History) -> None:
+    h.assign("r")
+    h.assign("s")
+    traffic(h, 5, polls=True)
+    h.assign("r", assigned=False, f="revoke")
+    traffic(h, 50, first=5, polls=False)
+
+
+def is_busy_with_transactions(h: History) -> None:
+    h.assign("r")
+    h.assign("s")
+    h.row("r", "init", transactional_id="x")
+    traffic(h, 5, polls=True)
+    traffic(h, 50, first=5, polls=False)
+
+
+def sees_no_watermark(h: History) -> None:
+    """Polls of a dead cluster return empty, and the observer hears nothing either."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for _ in range(60):
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+        h.mark(1.0)
+
+
+def saw_no_watermark_for_a_while(h: History) -> None:
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for _ in range(20):
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+        h.mark(1.0)
+    for _ in range(20):
+        h.observe(end=5)
+        h.mark(1.0)
+
+
+def reads_uncommitted(h: History) -> None:
+    """It may read up to the log's end, and stops."""
+    h.assign("r")
+    for i in range(50):
+        h.send("w", i, 1, at=i)
+        if i < 5:
+            h.poll("r", [("w", i, 1, i)], isolation="read_uncommitted", position_after=i + 1)
+        h.observe(end=i + 1, stable=0)
+        h.mark(1.0)
+
+
+STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
+    (stopped, [("opened", 41)]),
+    (stopped_and_came_back, [("opened", 41), ("closed", 61)]),
+    (never_began, [("opened", 32)]),
+    (says_that_it_stands, [("opened", 36)]),
+    (sees_no_watermark, [("opened", 35)]),
+    (reads_uncommitted, [("opened", 36)]),
+]
+FINE = [
+    has_nothing_to_read, stands_before_a_marker, waits_for_a_transaction, says_that_it_passed, retention_overtook_it,
+    gave_the_partition_up, is_busy_with_transactions, saw_no_watermark_for_a_while,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "expected"), STUCK, ids=[c[0].__name__ for c in STUCK])
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_a_stuck_reader(
+    build: Callable[[History], object], expected: list[tuple[str, int]], fed: Callable[[History], Store]
+) -> None:
+    h = History()
+    build(h)
+    assert [(event, second) for event, (who,), second in events(fed(h), "stuck-consumer") if who == R] == expected
+
+
+@pytest.mark.parametrize("build", FINE, ids=[c.__name__ for c in FINE])
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_a_reader_that_is_fine(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    build(h)
+    assert [e for e in events(fed(h), "stuck-consumer") if e[1] == (R,)] == []
+
+
+@pytest.mark.parametrize("build", [stopped_and_came_back, sees_no_watermark, says_that_it_stands])
+def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]) -> None:
+    h = History()
+    build(h)
+    expected = events(row_by_row(h), "stuck-consumer")
+    assert expected
+    for seed in range(5):
+        assert events(shuffled(h, seed), "stuck-consumer") == expected
+
+
+def test_a_reader_that_closes_is_stuck_no_longer() -> None:
+    h = History()
+    stopped(h)
+    h.row("r", "close", type="info")
+    traffic(h, 3, first=60, polls=False)
+    assert [e[0] for e in events(row_by_row(h), "stuck-consumer")] == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_healthy_cluster_has_no_such_condition(seed: int) -> None:
+    conditions = {
+        "stuck-consumer", "stuck-producer", "hanging-transaction", "unrecovered-transaction", "stuck-close",
+        "unsafe-config", "under-replicated-probe-topic", "misleading-fence", "benign-retention",
+    }  # fmt: skip
+    for store in (row_by_row(Model(seed).run().history), at_once(Model(seed).run().history)):
+        assert {f.anomaly for f in store.findings} & conditions == set()

@@ -1,0 +1,113 @@
+"""`sequence-loss` against `benign-retention`: a broken sequence, and whether the log still reaches back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row, shuffled
+
+W = number("w")
+
+
+def finished(h: History) -> Store:
+    store = Store()
+    store.feed(h.rows, finished=True)
+    return store
+
+
+FEEDS = pytest.mark.parametrize(
+    "fed",
+    [row_by_row, at_once, lambda h: shuffled(h, 2), finished],
+    ids=["row_by_row", "at_once", "shuffled", "finished"],
+)
+
+
+def broken(
+    h: History, *, start: int, error: str = "OUT_OF_ORDER_SEQUENCE_NUMBER", acknowledged: bool = True, **more: object
+) -> None:
+    """Ten values are acknowledged at offsets 0 to 9, then the client reports a broken sequence."""
+    if acknowledged:
+        h.send("w", 0, 10, at=0)
+        h.poll("r", [("w", 0, 10, 0)])
+    h.observe(start=0, end=10)
+    h.mark(1.0)
+    f = "txn" if "txn_partitions" in more else "send"
+    h.row("w", f, type="info", error=error, **more)
+    for _ in range(3):
+        h.observe(start=start, end=10)
+        h.mark(1.0)
+
+
+def verdicts(store: Store) -> set[tuple[str, tuple[int | str, ...]]]:
+    return {(f.anomaly, f.subject) for f in store.findings if f.anomaly in ("sequence-loss", "benign-retention")}
+
+
+@FEEDS
+@pytest.mark.parametrize("error", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_GAPLESS_GUARANTEE"])
+@pytest.mark.parametrize(("start", "name"), [(0, "sequence-loss"), (9, "sequence-loss"), (10, "benign-retention")])
+def test_where_the_log_starts_decides(start: int, name: str, error: str, fed: Callable[[History], Store]) -> None:
+    h = History()
+    broken(h, start=start, error=error)
+    assert verdicts(fed(h)) == {(name, (W, 1))}
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    "more",
+    [{"error": "_MSG_TIMED_OUT"}, {"acknowledged": False}, {"txn_partitions": [("topic", 0), ("topic", 1)], "txn": 1}],
+    ids=["another error", "nothing acknowledged", "a transaction over two partitions"],
+)
+def test_nothing_is_concluded(more: dict[str, object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    broken(h, start=0, **more)  # type: ignore[arg-type]
+    assert verdicts(fed(h)) == set()
+
+
+@FEEDS
+def test_what_comes_after_the_error_is_no_evidence(fed: Callable[[History], Store]) -> None:
+    """The client recovered and wrote on: what it was acknowledged then does not make a loss of the retention before."""
+    h = History()
+    broken(h, start=10, error="UNKNOWN_PRODUCER_ID")
+    h.send("w", 10, 5, at=10)
+    h.poll("r", [("w", 10, 5, 10)])
+    h.mark(1.0)
+    assert verdicts(fed(h)) == {("benign-retention", (W, 1))}
+
+
+def test_it_waits_for_a_log_start_after_the_error() -> None:
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.observe(start=0, end=10)
+    h.row("w", "send", type="info", error="UNKNOWN_PRODUCER_ID")
+    for _ in range(3):
+        h.mark(1.0)
+    assert verdicts(row_by_row(h)) == set()
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_values_that_nobody_polled_before_retention_took_them(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 10, at=0)
+    h.poll("r", [("w", 0, 4, 0)])
+    for _ in range(20):
+        h.observe(start=10, end=10)
+        h.mark(1.0)
+    store = fed(h)
+    assert verdicts(store) == {("benign-retention", (W, 4))}
+    assert "lost-write" not in {f.anomaly for f in store.findings}
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_values_that_were_polled_before_retention_took_them(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 10, at=0)
+    h.poll("r", [("w", 0, 10, 0)])
+    for _ in range(20):
+        h.observe(start=10, end=10)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == set()

@@ -1,0 +1,267 @@
+"""`hanging-transaction`, `unrecovered-transaction`, `stuck-producer`, `stuck-close`: what does not end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.history import Mark
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, events, kinds, row_by_row, shuffled
+
+FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+
+
+def seconds(h: History, count: int, *, end: int, stable: int) -> None:
+    for _ in range(count):
+        h.observe(end=end, stable=stable)
+        h.mark(1.0)
+
+
+def hanging(h: History) -> None:
+    h.start("t", **{"transaction.timeout.ms": "10000"})
+    h.txn("t", sends=[("t", 0, 3, None)], type="info", txn=1)
+    seconds(h, 40, end=9, stable=3)
+
+
+def ended_by_its_timeout(h: History) -> None:
+    h.start("t", **{"transaction.timeout.ms": "10000"})
+    h.txn("t", sends=[("t", 0, 3, None)], type="info", txn=1)
+    seconds(h, 12, end=9, stable=3)
+    seconds(h, 30, end=9, stable=9)
+
+
+def may_last_longer(h: History) -> None:
+    """Another client may keep its transactions open for a minute."""
+    h.start("v", **{"transaction.timeout.ms": "60000"})
+    hanging(h)
+
+
+def idle_and_then_open(h: History) -> None:
+    """An idle log's stable offset has not moved for long; a transaction that begins now does not hang."""
+    h.start("t", **{"transaction.timeout.ms": "10000"})
+    seconds(h, 60, end=3, stable=3)
+    seconds(h, 5, end=6, stable=3)
+    seconds(h, 5, end=7, stable=7)
+
+
+@FEEDS
+def test_a_hanging_transaction(fed: Callable[[History], Store]) -> None:
+    h = History()
+    hanging(h)
+    seconds(h, 2, end=9, stable=9)
+    assert [e[::2] for e in events(fed(h), "hanging-transaction")] == [("opened", 26), ("closed", 41)]
+
+
+@FEEDS
+@pytest.mark.parametrize("build", [ended_by_its_timeout, may_last_longer, idle_and_then_open])
+def test_transactions_that_end(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    build(h)
+    assert "hanging-transaction" not in kinds(fed(h))
+
+
+def killed(h: History, *, init: str = "x", other: bool = False, stable: int = 0) -> None:
+    """A life is killed in its transaction; the next takes its id, and init_transactions returns."""
+    h.row("t1", "init", transactional_id="x")
+    seconds(h, 2, end=0, stable=0)
+    h.txn("t1", sends=[("t1", 0, 3, None)], type="info", txn=1, transactional_id="x")
+    if other:
+        h.row("v", "init", transactional_id="y")
+        h.txn("v", sends=[("v", 0, 3, None)], type="info", txn=2, transactional_id="y")
+    h.row("t1", "close", type="info", error="process-died")
+    seconds(h, 3, end=3, stable=0)
+    h.row("t2", "init", transactional_id=init)
+    seconds(h, 1, end=4, stable=stable)
+    seconds(h, 20, end=4, stable=stable)
+
+
+@FEEDS
+def test_an_earlier_life_still_holds_the_stable_offset(fed: Callable[[History], Store]) -> None:
+    h = History()
+    killed(h)
+    seconds(h, 2, end=4, stable=4)
+    assert [e[:2] for e in events(fed(h), "unrecovered-transaction")] == [("opened", ("x",)), ("closed", ("x",))]
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    "how",
+    [{"stable": 4}, {"init": "z"}, {"other": True}],
+    ids=["init ended it", "another id's init", "another id may hold it"],
+)
+def test_a_life_that_recovers(how: dict[str, object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    killed(h, **how)  # type: ignore[arg-type]
+    assert "unrecovered-transaction" not in kinds(fed(h))
+
+
+def test_recovery_in_any_order_of_arrival() -> None:
+    h = History()
+    killed(h)
+    hanging(h)
+    for name in ("unrecovered-transaction", "hanging-transaction"):
+        expected = events(row_by_row(h), name)
+        for seed in range(5):
+            assert events(shuffled(h, seed), name) == expected
+
+
+# Writers
+
+
+def writes(h: History, count: int, *, first: int = 0, type: str = "ok", name: str = "w", lasting: float = 0.0) -> None:
+    for i in range(first, first + count):
+        invoked = h.at(h.time)
+        h.time += lasting
+        h.send(name, i, 1, at=i if type == "ok" else None, type=type, invoked=invoked)
+        h.mark(1.0)
+
+
+def held(h: History, count: int, name: str = "w") -> None:
+    """Marks that say: an operation of this process has been open since now."""
+    through, slices = h.at(h.time), sum(row.process == number(name) for row in h.rows)
+    for _ in range(count):
+        h.time += 1.0
+        now = h.at(h.time)
+        h.row("committer", "mark", marks=[Mark(number(name), slices, through)], invoked=now, completed=now)
+
+
+def born(h: History, process: str, name: str) -> None:
+    h.start(process, name=name, writer=str(number(process)), idempotent="true")
+
+
+def open_for_long(h: History) -> None:
+    born(h, "w", "writer-1")
+    writes(h, 3)
+    held(h, 40)
+
+
+def never_answered(h: History) -> None:
+    """Every send times out; each takes eight seconds."""
+    born(h, "w", "writer-1")
+    writes(h, 2)
+    writes(h, 6, first=2, type="info", lasting=8.0)
+
+
+def stillborn(h: History) -> None:
+    """Its producer id never came: it has sent nothing anywhere."""
+    born(h, "w", "writer-1")
+    held(h, 40)
+
+
+def failing_lives(h: History) -> None:
+    """Each life gives up after fifteen seconds without an answer, and the next begins."""
+    for life in range(4):
+        born(h, f"w{life}", "writer-1")
+        writes(h, 1, type="info", name=f"w{life}", lasting=15.0)
+        h.row(f"w{life}", "close", type="info", error="_TIMED_OUT")
+
+
+STUCK = [open_for_long, never_answered, stillborn, failing_lives]
+
+
+def answers_late(h: History) -> None:
+    born(h, "w", "writer-1")
+    writes(h, 5, lasting=25.0)
+
+
+def times_out_now_and_then(h: History) -> None:
+    born(h, "w", "writer-1")
+    for i in range(0, 20, 2):
+        writes(h, 1, first=i, type="info", lasting=20.0)
+        writes(h, 1, first=i + 1)
+
+
+def sends_elsewhere(h: History) -> None:
+    """Its operation is open for long, but it has never sent to this partition, and it has worked before."""
+    born(h, "w", "writer-1")
+    h.mark(20.0)
+    held(h, 40)
+
+
+def has_nothing_to_do(h: History) -> None:
+    born(h, "w", "writer-1")
+    writes(h, 3)
+    for _ in range(50):
+        h.mark(1.0)
+
+
+def died_long_ago(h: History) -> None:
+    """The host was away for an hour; its writer's next life is not stuck since then."""
+    born(h, "w0", "writer-1")
+    writes(h, 1, type="info", name="w0", lasting=5.0)
+    h.row("w0", "close", type="info", error="process-died")
+    h.mark(3600.0)
+    born(h, "w1", "writer-1")
+    writes(h, 3, name="w1")
+
+
+FINE = [answers_late, times_out_now_and_then, sends_elsewhere, has_nothing_to_do, died_long_ago]
+
+
+@FEEDS
+@pytest.mark.parametrize("build", STUCK)
+def test_a_stuck_writer(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    build(h)
+    assert [e[:2] for e in events(fed(h), "stuck-producer")] == [("opened", ("writer-1",))]
+
+
+@FEEDS
+@pytest.mark.parametrize("build", FINE)
+def test_a_writer_that_is_fine(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
+    h = History()
+    build(h)
+    assert "stuck-producer" not in kinds(fed(h))
+
+
+@FEEDS
+def test_a_stuck_writer_that_is_answered_again(fed: Callable[[History], Store]) -> None:
+    h = History()
+    never_answered(h)
+    writes(h, 1, first=9)
+    assert [e[0] for e in events(fed(h), "stuck-producer")] == ["opened", "closed"]
+
+
+@FEEDS
+def test_a_stuck_writer_whose_name_is_given_up(fed: Callable[[History], Store]) -> None:
+    h = History()
+    failing_lives(h)
+    for _ in range(40):
+        h.mark(1.0)
+    assert [e[0] for e in events(fed(h), "stuck-producer")] == ["opened", "closed"]
+
+
+def test_a_completion_that_is_late_in_coming_makes_nobody_stuck() -> None:
+    """The marks are here, the rows that they count are not: they may hold the answer."""
+    h = History()
+    born(h, "w", "writer-1")
+    writes(h, 2)
+    late = h.send("w", 2, 1, at=2)
+    held(h, 40)
+    h.rows.remove(late)
+    store = row_by_row(h)
+    assert "stuck-producer" not in kinds(store)
+
+
+@FEEDS
+def test_a_close_that_does_not_return(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.start("r")
+    h.row("r", "close", type="info", error="_CLOSE_STUCK")
+    h.mark(5.0)
+    assert [e[:2] for e in events(fed(h), "stuck-close")] == [("opened", (number("r"),))]
+    h.row("r", "close")
+    h.mark(1.0)
+    assert [e[0] for e in events(fed(h), "stuck-close")] == ["opened", "closed"]
+    assert [e[0] for e in events(shuffled(h, 1), "stuck-close")] == ["opened", "closed"]
+
+
+@FEEDS
+def test_a_close_that_failed_returned(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.start("r")
+    h.row("r", "close", type="info", error="_TRANSPORT")
+    h.mark(5.0)
+    assert "stuck-close" not in kinds(fed(h))
