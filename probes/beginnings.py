@@ -1,4 +1,9 @@
-"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start."""
+"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start.
+
+Inside a rebalance callback a consumer answers only the thread that the callback runs in (seen with librdkafka 2.16: a
+call from another thread waits until the callback is over). So there it is asked directly (`in_callback`), and its own
+timeout is what bounds the call.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +24,22 @@ COORDINATOR_WITHIN = 10.0
 
 
 def committed(
-    consumer: Consumer, partitions: Iterable[Partition], beat: Callable[[], None], within: float = ASK_WITHIN
+    consumer: Consumer,
+    partitions: Iterable[Partition],
+    beat: Callable[[], None],
+    within: float = ASK_WITHIN,
+    *,
+    in_callback: bool = False,
 ) -> dict[Partition, int | None]:
     """The group's committed offsets; None where there is none. Raises ClientError, ClientStuck."""
     asked = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not asked:
         return {}
     try:
-        found = bounded(lambda: consumer.committed(asked, timeout=within), within * 2, beat, "committed")
+        if in_callback:
+            found = consumer.committed(asked, timeout=within)
+        else:
+            found = bounded(lambda: consumer.committed(asked, timeout=within), within * 2, beat, "committed")
     except ClientStuck:
         raise
     except Exception as error:
@@ -52,14 +65,21 @@ def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: floa
     return starts
 
 
-def _committed_at_last(
-    consumer: Consumer, partitions: list[Partition], beat: Callable[[], None]
+def committed_at_last(
+    consumer: Consumer,
+    partitions: Iterable[Partition],
+    beat: Callable[[], None],
+    within: float = COORDINATOR_WITHIN,
+    *,
+    in_callback: bool = False,
 ) -> dict[Partition, int | None]:
-    """`committed`, asked again for a while: a coordinator that has just moved or is loading refuses at first."""
-    limit = time.monotonic() + COORDINATOR_WITHIN
+    """`committed`, asked again for `within` seconds: a coordinator that has just moved or is loading refuses at first,
+    and so does one (to a consumer at read_committed) that holds offsets of a transaction that has not ended."""
+    partitions = list(partitions)
+    limit = time.monotonic() + within
     while True:
         try:
-            return committed(consumer, partitions, beat)
+            return committed(consumer, partitions, beat, in_callback=in_callback)
         except ClientError as error:
             if error.fatal or time.monotonic() >= limit:
                 raise
@@ -75,8 +95,12 @@ def beginnings(
     beat: Callable[[], None],
     *,
     use_committed: bool = True,
+    within: float = COORDINATOR_WITHIN,
+    in_callback: bool = False,
 ) -> dict[Partition, int]:
     """The offset to begin at in each partition; OFFSET_BEGINNING where no leader told the log's start.
+
+    `within`: seconds that the group's coordinator is given.
 
     Raises ClientError and ClientStuck where the group's offsets cannot be read: to begin at the start instead would
     read everything again after each outage."""
@@ -84,7 +108,8 @@ def beginnings(
     begin = {where: carried[where] for where in wanted if where in carried}
     rest = [where for where in wanted if where not in begin]
     if use_committed:
-        begin |= {where: at for where, at in _committed_at_last(consumer, rest, beat).items() if at is not None}
+        found = committed_at_last(consumer, rest, beat, within, in_callback=in_callback)
+        begin |= {where: at for where, at in found.items() if at is not None}
     rest = [where for where in wanted if where not in begin]
     begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")
     return {where: begin.get(where, OFFSET_BEGINNING) for where in wanted}

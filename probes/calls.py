@@ -39,7 +39,7 @@ def bounded(call: Callable[[], T], limit: float, beat: Callable[[], None], what:
     while not done.wait(min(BEAT, max(limit - waited, 0.0))):
         waited += BEAT
         if waited >= limit:
-            raise ClientStuck(f"{what} has not returned for {limit:g} s")
+            raise ClientStuck(f"{what} has not returned for {limit:g} s", done)
         beat()
     result, error = outcome[0]
     if error is not None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from probes.copy_of_registers import PAYLOAD_BYTES
 from probes.tag import MAX_RUN_BYTES, smallest
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -23,11 +24,18 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _transaction_timeouts(timeouts: tuple[float, ...]) -> tuple[float, ...]:
+    if not timeouts or any(t < 1 for t in timeouts):
+        raise ValueError("transaction timeouts are 1 second or more, and at least one is needed")
+    return timeouts
+
+
 class TopicsConfig(Section):
     """The probe topics. They are created if they are not there, and grown when brokers are added; never reassigned."""
 
     prefix: str = Field(
-        default="offsetwatch", description="The topics are `<prefix>-records` and `<prefix>-transactions`."
+        default="offsetwatch",
+        description="The topics are `<prefix>-records`, `<prefix>-transactions` and so on: one or two a workload.",
     )
     partitions: int = Field(
         default=6, ge=1, description="At least this many partitions a topic, and at least one per broker."
@@ -61,6 +69,21 @@ class TopicsConfig(Section):
     def transactions(self) -> str:
         """The topic that transactions write to."""
         return f"{self.prefix}-transactions"
+
+    @property
+    def transform_in(self) -> str:
+        """The topic that transforms read."""
+        return f"{self.prefix}-transform-in"
+
+    @property
+    def transform_out(self) -> str:
+        """The topic that transforms write to."""
+        return f"{self.prefix}-transform-out"
+
+    @property
+    def registers(self) -> str:
+        """The topic on which registers are kept."""
+        return f"{self.prefix}-registers"
 
 
 class WriterConfig(Section):
@@ -118,9 +141,64 @@ class TransactionConfig(Section):
     @field_validator("timeouts")
     @classmethod
     def _allowed(cls, timeouts: tuple[float, ...]) -> tuple[float, ...]:
-        if not timeouts or any(t < 1 for t in timeouts):
-            raise ValueError("transaction timeouts are 1 second or more, and at least one is needed")
-        return timeouts
+        return _transaction_timeouts(timeouts)
+
+
+class TransformConfig(Section):
+    """Transforms: read a topic of their own as one group, and write one output record for each input, exactly once."""
+
+    count: Count = Field(default=2, description="Members of the group. Without any, their two topics are not made.")
+    id_per_partition: bool = Field(
+        default=False, description="A transactional id (and producer) per input partition, instead of one per member."
+    )
+    rate: float = Field(default=2.0, gt=0, description="Transactions a second of each.")
+    input_rate: float = Field(default=20.0, gt=0, description="Records a second that are written to their input.")
+    records: int = Field(default=100, ge=1, description="At most this many records a poll; a transaction has two.")
+    abort_share: Share = Field(default=0.1, description="The share of transactions that are aborted on purpose.")
+    timeouts: tuple[float, ...] = Field(
+        default=(10.0, 60.0), description="transaction.timeout of each member in turn, seconds."
+    )
+    record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
+
+    @field_validator("timeouts")
+    @classmethod
+    def _allowed(cls, timeouts: tuple[float, ...]) -> tuple[float, ...]:
+        return _transaction_timeouts(timeouts)
+
+
+class AbortsConfig(Section):
+    """Transactions that abort and do not seek back: where does the consumer stand then?"""
+
+    count: Count = Field(default=1, description="Probes of this kind, each in a group of its own.")
+    rate: float = Field(default=0.2, ge=0.01, description="Transactions a second of each.")
+    abort_share: Share = Field(default=0.7, description="The share that is aborted; the others move the group forward.")
+    rebalance_share: Share = Field(default=0.3, description="The share with a rebalance forced into it.")
+    poll_records: int = Field(default=50, ge=1, description="At most this many records polled in a transaction.")
+    timeout: float = Field(default=10.0, ge=1, description="transaction.timeout, seconds.")
+    record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
+
+
+class RegistersConfig(Section):
+    """Registers on top of the log, written, compared and set, and read by several clients at once."""
+
+    count: Count = Field(default=3, description="Clients. Without any, the topic of the registers is not made.")
+    registers: int = Field(default=4, ge=1, le=256, description="Registers, spread over the topic's partitions.")
+    rate: float = Field(default=5.0, gt=0, description="Operations a second of each client, one after the other.")
+    catch_up_within: Seconds = Field(
+        default=10.0, description="How long an operation waits to read its own record, seconds."
+    )
+    poll_records: int = Field(default=1_000, ge=1, description="At most this many records a poll.")
+    record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
+
+
+class AuditConfig(Section):
+    """The audit: re-reads every probe partition from its beginning, so that a log that changes later is found."""
+
+    enabled: bool = Field(default=True, description="Off where reading everything again costs too much.")
+    period: Seconds = Field(
+        default=3600.0, description="Seconds from the start of one pass to the next; a longer pass delays it."
+    )
+    rate: float = Field(default=20_000.0, ge=1, description="At most this many records a second.")
 
 
 class ObserverConfig(Section):
@@ -168,6 +246,10 @@ class ProbesConfig(Section):
     writer: WriterConfig = WriterConfig()
     reader: ReaderConfig = ReaderConfig()
     transaction: TransactionConfig = TransactionConfig()
+    transform: TransformConfig = TransformConfig()
+    aborts: AbortsConfig = AbortsConfig()
+    registers: RegistersConfig = RegistersConfig()
+    audit: AuditConfig = AuditConfig()
     observer: ObserverConfig = ObserverConfig()
     unrest: UnrestConfig = UnrestConfig()
     supervision: SupervisionConfig = SupervisionConfig()
@@ -185,7 +267,22 @@ class ProbesConfig(Section):
         for size, topic in (
             (self.writer.record_bytes, self.topics.records),
             (self.transaction.record_bytes, self.topics.transactions),
+            (self.aborts.record_bytes, self.topics.transactions),
+            (self.writer.record_bytes, self.topics.transform_in),
         ):
             if size < smallest(run, topic):
                 raise ValueError(f"record_bytes {size} is too small for a tag in topic {topic}: {smallest(run, topic)}")
+        needed = smallest(run, self.topics.transform_out, source=True)
+        if self.transform.record_bytes < needed:
+            raise ValueError(f"record_bytes {self.transform.record_bytes} is too small for a transform's tag: {needed}")
+        needed = smallest(run, self.topics.registers, payload=PAYLOAD_BYTES)
+        if self.registers.record_bytes < needed:
+            raise ValueError(f"record_bytes {self.registers.record_bytes} is too small for a register's tag: {needed}")
         return self
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The topics that these probes need."""
+        transform = (self.topics.transform_in, self.topics.transform_out) if self.transform.count else ()
+        registers = (self.topics.registers,) if self.registers.count else ()
+        return (self.topics.records, self.topics.transactions, *transform, *registers)

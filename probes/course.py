@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from probes.delivery import Batch
+from probes.delivery import Batch, runs_to_send
 from probes.errors import ClientError, ClientStuck
 from probes.layout import Partition
 from probes.polls import Polled
+from probes.probe import Counters
 from probes.record import Instant
-from rules.history import Irregular
+from rules.history import Irregular, Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,19 @@ class Course:
     commit_invoked: bool = False
     committed: bool = False
     aborted: bool = False
+    rebalanced: bool = False
+    transactional_id: str | None = None
+    """Where it is not its life's."""
+    end_invoked: Instant | None = None
+    """When its commit or abort was invoked, whichever was first."""
     error: ClientError | ClientStuck | None = None
+
+    @property
+    def ending(self) -> dict[str, Any]:
+        """The fields of its rows that tell when its end was invoked."""
+        if self.end_invoked is None:
+            return {}
+        return {"end_invoked": self.end_invoked.at, "mono_end_invoked": self.end_invoked.mono}
 
     @property
     def touched(self) -> list[Partition]:
@@ -68,3 +81,29 @@ def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
         irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
         base += part.count
     return irregular
+
+
+def unsent(course: Course) -> dict[Partition, list[Run]]:
+    """What it sends, before anything is known of it."""
+    sent: dict[Partition, list[Run]] = {}
+    for batch in course.batches:
+        for where, runs in runs_to_send(batch.writer, batch.expected).items():
+            sent.setdefault(where, []).extend(runs)
+    return sent
+
+
+def count_outcome(counters: Counters, course: Course, outcome: Outcome) -> None:
+    """For people: one more transaction, and its records."""
+    records = sum(count for batch in course.batches for _, count in batch.expected.values())
+    if outcome == "ok":
+        counters.transactions_committed += 1
+        counters.acknowledged += records
+    elif outcome == "fail":
+        counters.transactions_aborted += 1
+        counters.failed += records
+    else:
+        counters.transactions_indefinite += 1
+        counters.indefinite += records
+    if course.error is not None:
+        counters.errors += 1
+        counters.last_error = str(course.error)

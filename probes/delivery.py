@@ -7,7 +7,7 @@ sequence numbers are read back from the values, so nothing depends on the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,7 +39,9 @@ class Fate:
 
 @dataclass(slots=True)
 class Batch:
-    """Records on their way. `expected` are the sequence numbers handed over, by partition: (first, count)."""
+    """Records on their way. `expected` are the sequence numbers handed over, by partition: (first, count); `sources`
+    the input records that a transform's records reflect, as many; `payloads` one for each record, where they carry
+    any."""
 
     writer: int
     expected: dict[Partition, tuple[int, int]]
@@ -48,6 +50,8 @@ class Batch:
     """Sequence numbers that never entered the client's queue, and why."""
     fatal: ClientError | None = None
     queued: int = 0
+    sources: Mapping[Partition, Sequence[Run]] = field(default_factory=dict)
+    payloads: Mapping[Partition, Sequence[bytes]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -71,7 +75,15 @@ def hand_over(
     for where, (first, count) in batch.expected.items():
         topic, partition = where
         messages: list[dict[str, Any]] = [
-            {"value": value} for value in encoders[where].encode(first, count, sent=sent, txn=txn)
+            {"value": value}
+            for value in encoders[where].encode(
+                first,
+                count,
+                sent=sent,
+                txn=txn,
+                sources=batch.sources.get(where, ()),
+                payloads=batch.payloads.get(where, ()),
+            )
         ]
         try:
             queued = producer.produce_batch(topic, messages, partition=partition, on_delivery=report)

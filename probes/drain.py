@@ -139,7 +139,7 @@ def drain(
     say = say or (lambda sentence: None)
     connection = Connection(bootstrap, dict(security))
     admin = open_admin(admin_settings(connection, client="offsetwatch-drain"))
-    topics = ProbeTopics(admin, config.topics, say)
+    topics = ProbeTopics(admin, config.topics, say, config.topic_names)
     layout = layout_of(topics.view(), topics.names)
     if not layout.topics:
         raise ProbeError(f"there is no probe topic to drain ({', '.join(topics.names)})")

@@ -12,10 +12,14 @@ context is claimed for two kinds of codes only:
 So a record that timed out or was purged, in flight or queued, is `info`: it may have been sent before it was queued
 again. A transaction whose commit was invoked is never `fail`, whatever it returned and even if a later abort succeeds;
 one that was aborted is `fail` only if the abort returned without an error (`transaction_outcome`).
+
+Some codes are our own: `_STUCK` (a call into the client, or the probe itself, does not return), `_CLOSE_STUCK` (closing
+the client does not return), `_CRASHED` (the client was abandoned on purpose).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -289,9 +293,18 @@ class ClientError(ProbeError):
 
 
 class ClientStuck(ProbeError):
-    """A call into the client did not return within its limit."""
+    """A call into the client did not return within its limit. `returned` is set if it ever does."""
 
     code: Final = "_STUCK"
+
+    def __init__(self, sentence: str, returned: threading.Event | None = None) -> None:
+        super().__init__(sentence)
+        self.returned = returned or threading.Event()
+
+
+CLOSE_STUCK: Final = "_CLOSE_STUCK"
+"""The error of a close row whose client did not return from closing; `invoked` is when closing began. If it returns
+later, a close row of type `ok` follows."""
 
 
 class Unreachable(ProbeError):

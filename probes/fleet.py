@@ -17,6 +17,8 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient
 
+from probes.aborts import Aborts
+from probes.audit import Audit
 from probes.client import Connection, admin_settings, open_admin
 from probes.clock import Clock
 from probes.config import ProbesConfig
@@ -29,10 +31,12 @@ from probes.log.recovery import recover
 from probes.observer import Observer
 from probes.probe import Counters, World
 from probes.reader import Reader
+from probes.registers import Registers
 from probes.run import run_id
 from probes.supervisor import Spec, Supervisor
 from probes.topics import ProbeTopics
 from probes.transactions import Transactions
+from probes.transform import Transform
 from probes.writer import Writer
 
 log = logging.getLogger("offsetwatch.fleet")
@@ -70,10 +74,30 @@ def specs(config: ProbesConfig, run: str, brokers: Sequence[Broker]) -> list[Spe
             ("group", f"{base}-transactions-{i + 1}"),
         )
         made.append(Spec(f"transactions-{i + 1}", Transactions, options))
+    made += _transforms(config, base)
+    for i in range(config.aborts.count):
+        made.append(Spec(f"aborts-{i + 1}", Aborts, (("group", f"{base}-aborts-{i + 1}"),)))
+    made += [Spec(f"registers-{i + 1}", Registers) for i in range(config.registers.count)]
     if config.reader.per_broker:
         made += [broker_spec(config, run, broker) for broker in brokers]
     groups = sorted({str(value) for spec in made for key, value in spec.options if key == "group"})
     made.append(Spec("observer", Observer, (("groups", tuple(groups)),)))
+    if config.audit.enabled:
+        # It commits nothing that the observer could read back.
+        made.append(Spec("audit", Audit, (("group", f"{base}-audit"),)))
+    return made
+
+
+def _transforms(config: ProbesConfig, base: str) -> list[Spec]:
+    """The members of one group, and the writer that feeds them."""
+    asked = config.transform
+    if not asked.count:
+        return []
+    feed = (("in_flight", 1), ("topic", config.topics.transform_in), ("rate", asked.input_rate))
+    made = [Spec("transform-feed", Writer, feed)]
+    for i in range(asked.count):
+        options = (("timeout", asked.timeouts[i % len(asked.timeouts)]), ("group", f"{base}-transform"))
+        made.append(Spec(f"transform-{i + 1}", Transform, options))
     return made
 
 
@@ -126,7 +150,7 @@ class Fleet:
         Raises Unreachable, ProbeError, ClientError, and the probe log's errors (a journal folder taken by another)."""
         self._run = run_id(self._config, self._folder)
         self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
-        self._topics = ProbeTopics(self._admin, self._config.topics, self._say)
+        self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._topics.ensure()
         if self._history is not None:
             self._start_committer(str(self._history))
@@ -170,6 +194,10 @@ class Fleet:
             probes=tuple(supervisor.status()) if supervisor is not None else (),
             committer=self._committer.status() if self._committer is not None else None,
         )
+
+    def pids(self) -> dict[str, int]:
+        """The process numbers of the probes that have processes of their own, by name."""
+        return self._processes.pids() if self._processes is not None else {}
 
     def _world(self) -> World:
         return World(
@@ -230,9 +258,10 @@ class Fleet:
             for broker in found.brokers:
                 if broker.id not in self._brokers:
                     self._brokers.add(broker.id)
-                    self._add(broker_spec(self._config, self._run, broker))
+                    self.add(broker_spec(self._config, self._run, broker))
 
-    def _add(self, spec: Spec) -> None:
+    def add(self, spec: Spec) -> None:
+        """Take on one more probe, once the fleet has started. In threads its class may be any `Probe`."""
         if self._processes is not None:
             self._processes.add(self._errand(spec))
         elif self._supervisor is not None:

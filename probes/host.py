@@ -53,6 +53,8 @@ class Host:
         self._counters = Counters(errand.spec.name, errand.spec.kind)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"host-{errand.spec.name}", daemon=True)
+        self.pid: int | None = None
+        """The child's process number; of the last one where none is running."""
 
     def start(self) -> None:
         self._thread.start()
@@ -76,6 +78,7 @@ class Host:
             ours, theirs = context.Pipe()
             process = context.Process(target=_child, args=(self._errand, self._layout, theirs), daemon=True)
             process.start()
+            self.pid = process.pid
             theirs.close()
             try:
                 self._attend(process, ours)
@@ -140,6 +143,10 @@ class ProcessSupervisor:
                 host.ask_to_stop()
             for host in ending:
                 host.join(60.0)
+
+    def pids(self) -> dict[str, int]:
+        """The process number of each probe, by its name."""
+        return {host.status().name: host.pid for host in self._hosts if host.pid is not None}
 
     def status(self) -> list[Counters]:
         return [host.status() for host in self._hosts]

@@ -9,11 +9,14 @@ What the probes' groups have committed is read back in rows of its own, absent w
 are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
 never joins it, does the asking: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
 
-It also watches the topics' ids: a topic that was deleted and created again is another log.
+It also watches the topics' ids: a topic that was deleted and created again is another log. And what the cluster says of
+the topics' settings (`probes.topic_settings`): a partition's row carries them at first, then whenever they change, and
+once a minute.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +31,10 @@ from probes.errors import translate
 from probes.layout import Partition
 from probes.probe import Probe
 from probes.record import Instant
+from probes.topic_settings import TopicSettings
 from rules.history import Slice
+
+log = logging.getLogger("offsetwatch.probe")
 
 SECOND: Final = 1_000_000_000
 TELL_AGAIN: Final = 10 * SECOND
@@ -79,6 +85,8 @@ class Observer(Probe):
         """By leader, or by group."""
         self._news = threading.Event()
         self._told: dict[str, tuple[int, list[Committed]]] = {}
+        self._settings = TopicSettings(self.layout, self.world.config.topics, self._complain)
+        self._complaints: set[str] = set()
         self._due = 0
 
     @property
@@ -98,6 +106,8 @@ class Observer(Probe):
             self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
         self._describe()
         self._wait_until(lambda: all(future.done() for future in self._descriptions.values()), 2 * ANSWER_WITHIN)
+        self._look_at_descriptions()
+        self._ask_settings()
         self._due = self.world.clock.monotonic_ns()
 
     def turn(self) -> None:
@@ -128,6 +138,8 @@ class Observer(Probe):
         """Ask everybody who is not still to answer, and log the answers that come at once."""
         self._look_at_descriptions()
         self._describe()
+        self._settings.hear()
+        self._ask_settings()
         # One moment for all: what the journal promises by the rows of some holds for the others too.
         invoked = self.log.begin()
         asked = [self._ask_leader(leader, invoked) for leader in self._leaders_now() if leader not in self._pending]
@@ -179,6 +191,16 @@ class Observer(Probe):
             found = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
             self._descriptions = {name: self._watched(future) for name, future in found.items()}
 
+    def _ask_settings(self) -> None:
+        broker = min((leader for leader in self._leaders.values() if leader is not None), default=None)
+        now = self.world.clock.monotonic_ns()
+        self._settings.ask(self.admin, broker, now, self._config.request_timeout)
+
+    def _complain(self, sentence: str) -> None:
+        if sentence not in self._complaints:
+            self._complaints.add(sentence)
+            log.warning("%s", sentence)
+
     def _watched(self, future: Future[Any]) -> Future[Any]:
         future.add_done_callback(lambda _: self._news.set())
         return future
@@ -202,6 +224,9 @@ class Observer(Probe):
                 rows = self._rows(question, now)
                 if question.opened and not rows:
                     rows = self._rows(question, now, whole=True)
+                if question.group is None:
+                    for row in rows:
+                        row.settings = self._settings.to_tell((row.topic, row.partition), now.mono)
                 self.log.append(rows)
                 for error in {row.error for row in rows if row.error is not None}:
                     self.counters.errors += 1
@@ -217,7 +242,7 @@ class Observer(Probe):
     def _offset_rows(self, question: Question, completed: Instant) -> list[Slice]:
         rows = []
         for where in question.partitions:
-            values: dict[str, int] = {}
+            values: dict[str, Any] = {}
             errors = []
             for name in FIELDS:
                 value = _result(question.futures.get((where, name)))
@@ -271,6 +296,7 @@ class Observer(Probe):
                 continue
             topic = future.result()
             self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
+            self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
             if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
                 self.world.places_changed()
 

@@ -74,6 +74,11 @@ class Reader(Probe):
         return self._mode
 
     @property
+    def poll_records(self) -> int:
+        """At most this many records may come now."""
+        return self._config.poll_records
+
+    @property
     def consumer(self) -> Consumer:
         assert self._consumer is not None
         return self._consumer
@@ -85,8 +90,11 @@ class Reader(Probe):
         alone = {"bootstraps_from": self._connection.bootstrap} if self._bootstrap_alone else {}
         return super().labels() | {"mode": self._mode} | alone
 
-    def open(self) -> None:
+    def _open_consumer(self) -> None:
         self._consumer = open_consumer(self.settings(), self.on_error, self._on_commit)
+
+    def open(self) -> None:
+        self._open_consumer()
         if self._mode == "assign":
             self._assign(self._all)
         else:
@@ -125,7 +133,7 @@ class Reader(Probe):
         op, invoked = self.log.next_op(), self.log.begin()
         self._rebalanced = set()
         try:
-            messages = self.consumer.consume(self._config.poll_records, self._config.poll_wait)
+            messages = self.consumer.consume(self.poll_records, self._config.poll_wait)
         except Exception as error:
             problem = translate(error)
             if problem.fatal:
@@ -166,9 +174,15 @@ class Reader(Probe):
     def saw(self, where: Partition, part: Polled) -> None:
         """For readers that remember; called once the rows are in the journal."""
 
+    def ended(self, where: Partition) -> None:
+        """For readers whose client tells that it is at a partition's end."""
+
     def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
         rows = []
         for problem in problems:
+            if problem.error.code == "_PARTITION_EOF" and problem.where is not None:
+                self.ended(problem.where)
+                continue
             self.on_error(problem.error)
             if problem.error.fatal:
                 raise problem.error

@@ -87,9 +87,12 @@ class Record:
         op: int,
         invoked: Instant,
         completed: Instant | None = None,
+        *,
+        transactional_id: str | None = None,
         **fields: Any,
     ) -> Slice:
-        """One slice of this life; completed when it was invoked if nothing is said."""
+        """One slice of this life; completed when it was invoked, and of the life's transactional id, if nothing is
+        said."""
         completed = completed or invoked
         topic, partition = where
         return Slice(
@@ -108,7 +111,7 @@ class Record:
             boot=self.life.boot,
             mono_invoked=invoked.mono,
             mono_completed=completed.mono,
-            transactional_id=self.life.transactional_id,
+            transactional_id=transactional_id or self.life.transactional_id,
             **fields,
         )
 
@@ -160,11 +163,26 @@ class Record:
             self._journal.alive(self._begun or self._clock.now())
         self.beat()
 
-    def end(self, type: Outcome, error: str | None = None) -> None:
-        """The life is over: what is open becomes `info`, close rows everywhere, the journal is closed."""
+    def end(self, type: Outcome, error: str | None = None, *, invoked: Instant | None = None) -> None:
+        """The life is over: what is open becomes `info`, close rows everywhere, the journal is closed. `invoked`: when
+        closing began, now if it is not said."""
         with self._lock:
             if not self.ended:
-                self._end(type, error)
+                self._end(type, error, invoked)
+
+    def close_stuck(self, error: str, invoked: Instant) -> None:
+        """The client does not return from closing: what is open becomes `info`, and so do the close rows. The journal
+        stays open for what becomes of it: `alive` until `end`, or `leave`."""
+        with self._alive():
+            self._close_rows("info", error, invoked)
+            self._begun = None
+
+    def leave(self) -> None:
+        """Close the journal of a life whose close rows are there; nothing more will be told of it."""
+        with self._lock:
+            if not self.ended:
+                self.ended = True
+                self._journal.close()
 
     def abandon(self, error: str) -> None:
         """`end` from another thread, for a probe that does not return. Never blocks for long, never raises."""
@@ -178,16 +196,19 @@ class Record:
         finally:
             self._lock.release()
 
-    def _end(self, type: Outcome, error: str | None) -> None:
+    def _close_rows(self, type: Outcome, error: str | None, invoked: Instant | None) -> None:
+        moment = self.now()
+        for rows in list(self._open.values()):
+            for row in rows:
+                row.completed, row.mono_completed = moment.at, moment.mono
+                row.error = row.error or error
+            self._journal.append(rows)
+        self._open.clear()
+        self._journal.append(self.everywhere("close", type, invoked or moment, moment, error=error))
+
+    def _end(self, type: Outcome, error: str | None, invoked: Instant | None) -> None:
         try:
-            moment = self.now()
-            for rows in list(self._open.values()):
-                for row in rows:
-                    row.completed, row.mono_completed = moment.at, moment.mono
-                    row.error = row.error or error
-                self._journal.append(rows)
-            self._open.clear()
-            self._journal.append(self.everywhere("close", type, moment, error=error))
+            self._close_rows(type, error, invoked)
             self._journal.close()
         except BaseException:
             self._journal.release()

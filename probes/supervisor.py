@@ -10,6 +10,7 @@ Stopping goes by ranks: those that send first, then those that read, the observe
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import threading
@@ -19,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from probes.calls import bounded
-from probes.errors import ClientStuck, Crash, ProbeError, translate
+from probes.calls import BEAT, bounded
+from probes.errors import CLOSE_STUCK, ClientStuck, Crash, ProbeError, translate
 from probes.log.errors import ProbeLogError
 from probes.log.journal import Journal
 from probes.probe import Carried, Counters, Probe, World
@@ -28,11 +29,23 @@ from probes.record import Abandoned, Record
 
 log = logging.getLogger("offsetwatch.probe")
 
-RANKS: Final = {"writer": 0, "transactions": 0, "reader": 1, "observer": 2}
+RANKS: Final = {
+    "writer": 0,
+    "transactions": 0,
+    "transform": 0,
+    "aborts": 0,
+    "registers": 0,
+    "reader": 1,
+    "audit": 1,
+    "observer": 2,
+}
 """The order in which kinds of probes stop."""
 FINISH_WITHIN: Final = 15.0
 """Seconds that a probe gets to come to an end, beside the time for closing its clients."""
 WATCH_INTERVAL: Final = 0.5
+CLOSE_LINGER: Final = 45.0
+"""Seconds for which a client that has not returned from closing in time is waited for in its log. Less than the time
+for which the committer vouches for a closed life: nobody may hear of one that was forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +126,14 @@ class Keeper:
             except Abandoned:
                 return
             except Crash as crash:
-                log.info("probe %s: %s", self.spec.name, crash)
+                # In words: an exception that a log's handler keeps would keep the crashed client with it.
+                log.info("probe %s: %s", self.spec.name, str(crash))
                 failures = 0
             except Exception as error:
                 self.counters.errors += 1
                 self.counters.last_error = str(error)
                 expected = isinstance(error, (ProbeError, ProbeLogError))
-                log.warning("probe %s: %s", self.spec.name, error, exc_info=None if expected else error)
+                log.warning("probe %s: %s", self.spec.name, str(error), exc_info=None if expected else error)
                 failures = 1 if time.monotonic() - begun > self._config.steady_after else failures + 1
             if attempt.abandoned:
                 return
@@ -168,18 +182,38 @@ class Keeper:
 
     def _close(self, probe: Probe, record: Record, error: str | None) -> None:
         """Close the clients, except after a deliberate crash, and the log."""
+        begun = record.begin()
         if error == Crash.code:
             _bury(probe)
         else:
             try:
                 bounded(probe.close, self._config.close_within, record.alive, f"close-{probe.name}")
-            except ClientStuck:
-                error = error or "_STUCK_CLOSE"
+            except ClientStuck as stuck:
+                log.warning("probe %s: closing its client does not return", self.spec.name)
+                record.close_stuck(CLOSE_STUCK, begun)
+                args = (record, stuck.returned)
+                threading.Thread(target=self._linger, args=args, name=f"closing-{self.spec.name}", daemon=True).start()
+                return
             except Abandoned:
                 return
             except Exception as failure:
                 error = error or translate(failure).code
-        record.end("ok" if error is None else "info", error)
+        record.end("ok" if error is None else "info", error, invoked=begun)
+
+    def _linger(self, record: Record, returned: threading.Event) -> None:
+        """Wait for a client that does not return from closing, and say in its log if it does; another life goes on."""
+        record.beat = lambda: None
+        limit = time.monotonic() + CLOSE_LINGER
+        try:
+            while not returned.wait(BEAT) and not self.stop.is_set() and time.monotonic() < limit:
+                record.alive()
+            if returned.is_set():
+                record.end("ok")
+                return
+            log.warning("probe %s: closing an earlier client has still not returned", self.spec.name)
+            record.leave()
+        except (ProbeError, ProbeLogError) as problem:
+            log.warning("probe %s: the log of a client that does not close ends: %s", self.spec.name, problem)
 
 
 class _Attempt:
@@ -204,12 +238,16 @@ class _Attempt:
 
 def _bury(probe: Probe) -> None:
     """Let go of a crashed probe's clients without closing them. The library's clean-up may take its time: it is left
-    to a thread that holds them for longer than anybody else does."""
+    to a thread that holds them for longer than anybody else does.
+
+    A consumer and the callbacks that it was given hold each other. Until they are collected it would go on saying to
+    its group that it lives, without ever taking part in a rebalance: all others would wait for it for minutes."""
     grave = [probe]
 
     def lower() -> None:
         time.sleep(1.0)
         grave.clear()
+        gc.collect()
 
     threading.Thread(target=lower, name="grave", daemon=True).start()
 

@@ -5,7 +5,8 @@ Layout, little-endian, format version 1:
     bytes   field          meaning
     0-2     magic          b"OWT"
     3       version        1
-    4       flags          bit 0: the record belongs to a transaction
+    4       flags          bit 0: the record belongs to a transaction; bit 1: it reflects an input record;
+                           bit 2: it carries a payload
     5       run length     bytes of the probe run's id
     6       topic length   bytes of the topic's name
     7       reserved       0
@@ -15,6 +16,8 @@ Layout, little-endian, format version 1:
     28-35   sent           int64, wall clock when it was handed to the client, microseconds since the epoch
     36-43   txn            int64, the transaction it belongs to (0 without the flag)
     44-     run, topic     UTF-8
+    then    source         only with the flag: int64 writer, int64 seq, int64 offset of the input record
+    then    payload        only with the flag: uint16 length and as many bytes, whose meaning is its probe's
             padding        zeros up to the configured record size
     last 4  checksum       CRC32C of every byte before it
 
@@ -43,6 +46,8 @@ VERSION: Final = 1
 MAGIC: Final = b"OWT"
 MAX_RUN_BYTES: Final = 64
 TRANSACTIONAL: Final = 1
+SOURCED: Final = 2
+LADEN: Final = 4
 
 _HEAD: Final = struct.Struct("<3sBBBBBiqqqq")
 _COLUMNS: Final = np.dtype(
@@ -59,13 +64,23 @@ _COLUMNS: Final = np.dtype(
         ("txn", "<i8"),
     ]
 )
+_SOURCE: Final = struct.Struct("<qqq")
 _SEQ_AT: Final = 20
 _CHECKSUM: Final = 4
+_LENGTH: Final = 2
 _MAGIC_AND_VERSION: Final = int.from_bytes(MAGIC + bytes([VERSION]), "little")
 _RESIDUE: Final = crc32c(crc32c(b"").to_bytes(_CHECKSUM, "little"))
 """The CRC32C of any value that ends in its own CRC32C."""
 
 Numbers = npt.NDArray[np.int64]
+
+
+class Source(NamedTuple):
+    """The input record that a transform's output record reflects, and its offset in the input partition."""
+
+    writer: int
+    seq: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,9 @@ class Tag:
     partition: int
     sent: int
     txn: int | None = None
+    source: Source | None = None
     version: int = VERSION
+    payload: bytes | None = None
 
 
 class Decoded(NamedTuple):
@@ -89,9 +106,11 @@ class Decoded(NamedTuple):
     irregular: list[Irregular]
 
 
-def smallest(run: str, topic: str) -> int:
-    """The least record size in bytes that holds a tag of this run and topic."""
-    return _HEAD.size + len(run.encode()) + len(topic.encode()) + _CHECKSUM
+def smallest(run: str, topic: str, *, source: bool = False, payload: int | None = None) -> int:
+    """The least record size in bytes that holds a tag of this run and topic, with or without a source, and with a
+    payload of so many bytes if any."""
+    more = (_SOURCE.size if source else 0) + (0 if payload is None else _LENGTH + payload)
+    return _HEAD.size + len(run.encode()) + len(topic.encode()) + more + _CHECKSUM
 
 
 class Encoder:
@@ -108,11 +127,25 @@ class Encoder:
         self._run, self._topic = run.encode(), topic.encode()
         self._writer, self._partition, self._size = writer, partition, size
 
-    def encode(self, first: int, count: int, *, sent: int, txn: int | None = None) -> list[bytes]:
-        """The values of `count` records with seq first, first+1, ...; `sent` in microseconds since the epoch."""
+    def encode(
+        self,
+        first: int,
+        count: int,
+        *,
+        sent: int,
+        txn: int | None = None,
+        sources: Sequence[Run] = (),
+        payloads: Sequence[bytes] = (),
+    ) -> list[bytes]:
+        """The values of `count` records with seq first, first+1, ...; `sent` in microseconds since the epoch.
+
+        `sources`: the runs of the input records that they reflect, in that order and as many; none if not given.
+        `payloads`: one for each record; none if not given. Raises ValueError where either are not as many as the
+        records, or the records too small for them."""
         size = self._size
+        flags = (0 if txn is None else TRANSACTIONAL) | (SOURCED if sources else 0) | (LADEN if payloads else 0)
         head = _HEAD.pack(
-            MAGIC, VERSION, 0 if txn is None else TRANSACTIONAL, len(self._run), len(self._topic), 0,
+            MAGIC, VERSION, flags, len(self._run), len(self._topic), 0,
             self._partition, self._writer, 0, sent, txn or 0,
         )  # fmt: skip
         template = (head + self._run + self._topic).ljust(size, b"\0")
@@ -120,6 +153,14 @@ class Encoder:
         block[:] = np.frombuffer(template, dtype=np.uint8)
         seqs = np.arange(first, first + count, dtype="<i8")
         block[:, _SEQ_AT : _SEQ_AT + 8] = seqs.view(np.uint8).reshape(count, 8)
+        at = len(head) + len(self._run) + len(self._topic)
+        if sources:
+            if at + _SOURCE.size + _CHECKSUM > size:
+                raise ValueError(f"records of {size} bytes are too small to name their source")
+            block[:, at : at + _SOURCE.size] = _unfolded(sources, count).view(np.uint8).reshape(count, _SOURCE.size)
+            at += _SOURCE.size
+        if payloads:
+            _load(block, at, size - _CHECKSUM, payloads)
         flat = block.reshape(-1).data
         starts = range(0, count * size, size)
         sums = np.array([crc32c(flat[at : at + size - _CHECKSUM]) for at in starts], dtype="<u4")
@@ -139,14 +180,23 @@ def read(value: bytes | None) -> Tag | None:
         return None
     _, version, flags, run_length, topic_length, _, partition, writer, seq, sent, txn = _HEAD.unpack_from(value)
     end = _HEAD.size + run_length + topic_length
-    if version != VERSION or end + _CHECKSUM > len(value):
+    limit = len(value) - _CHECKSUM
+    then = end + (_SOURCE.size if flags & SOURCED else 0)
+    if version != VERSION or then + (_LENGTH if flags & LADEN else 0) > limit:
+        return None
+    begin = then + _LENGTH
+    until = begin + int.from_bytes(value[then:begin], "little") if flags & LADEN else then
+    if until > limit:
         return None
     try:
         run = value[_HEAD.size : _HEAD.size + run_length].decode()
         topic = value[_HEAD.size + run_length : end].decode()
     except UnicodeDecodeError:
         return None
-    return Tag(run, writer, seq, topic, partition, sent, txn if flags & TRANSACTIONAL else None, version)
+    source = Source(*_SOURCE.unpack_from(value, end)) if flags & SOURCED else None
+    own = txn if flags & TRANSACTIONAL else None
+    payload = value[begin:until] if flags & LADEN else None
+    return Tag(run, writer, seq, topic, partition, sent, own, source, version, payload)
 
 
 def decode(
@@ -189,6 +239,41 @@ def sequence_numbers(values: Sequence[bytes]) -> Numbers:
     return np.ascontiguousarray(block[:, _SEQ_AT : _SEQ_AT + 8]).view("<i8").reshape(-1).astype(np.int64, copy=False)
 
 
+def _unfolded(sources: Sequence[Run], count: int) -> Numbers:
+    """(count, 3): writer, seq and offset of every record of the runs."""
+    lengths = [run.length for run in sources]
+    if sum(lengths) != count:
+        raise ValueError(f"{count} records are to reflect {sum(lengths)}")
+    heads = np.array([(run.writer, run.seq, run.offset or 0) for run in sources], dtype="<i8")
+    steps = np.arange(count) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    rows = np.repeat(heads, lengths, axis=0)
+    rows[:, 1:] += steps[:, None]
+    return np.ascontiguousarray(rows, dtype="<i8")
+
+
+def _load(block: npt.NDArray[np.uint8], at: int, end: int, payloads: Sequence[bytes]) -> None:
+    """Write each record's payload into its row, between `at` and `end`."""
+    for row, payload in zip(block, payloads, strict=True):
+        laden = len(payload).to_bytes(_LENGTH, "little") + payload
+        if at + len(laden) > end:
+            raise ValueError(f"records of {block.shape[1]} bytes have no room for a payload of {len(payload)}")
+        row[at : at + len(laden)] = np.frombuffer(laden, dtype=np.uint8)
+
+
+def _roomy(block: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], end: int) -> npt.NDArray[np.bool_]:
+    """Whether each record has room for the source and the payload that its flags promise after `end`."""
+    limit = block.shape[1] - _CHECKSUM
+    if not (flags & (SOURCED | LADEN)).any():
+        return np.full(len(flags), end <= limit)
+    need = end + np.where(flags & SOURCED, _SOURCE.size, 0)
+    laden = np.flatnonzero((flags & LADEN) != 0)
+    fits = laden[need[laden] + _LENGTH <= limit]
+    need[laden] += _LENGTH
+    low, high = (block[fits, need[fits] - i].astype(np.int64) for i in (2, 1))
+    need[fits] += low + 256 * high
+    return np.asarray(need <= limit, dtype=bool)
+
+
 def _columns(
     values: Sequence[bytes | None], topic: bytes, partition: int, known: Sequence[bytes]
 ) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
@@ -223,7 +308,8 @@ def _columns_of_size(
         text = np.frombuffer(run + topic, dtype=np.uint8)
         end = _HEAD.size + len(text)
         if end + _CHECKSUM <= size:
-            ours |= (head["run_length"] == len(run)) & (block[:, _HEAD.size : end] == text).all(axis=1)
+            roomy = _roomy(block, head["flags"], end)
+            ours |= (head["run_length"] == len(run)) & (block[:, _HEAD.size : end] == text).all(axis=1) & roomy
     return whole & ours, head["writer"].astype(np.int64), head["seq"].astype(np.int64)
 
 

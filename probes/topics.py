@@ -36,6 +36,8 @@ from probes.layout import Broker, Layout, Topic
 log = logging.getLogger("offsetwatch.topics")
 
 REQUEST_TIMEOUT: Final = 10.0
+MARKING: Final = frozenset({"cleanup.policy", "min.insync.replicas", "retention.ms", "retention.bytes"})
+"""The settings that every topic made here has as its own, so that it can be told from one that somebody else made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,18 @@ def _settings(config: TopicsConfig, replication: int) -> dict[str, str]:
 class ProbeTopics:
     """Keeps the probe topics as they should be, and tells what is there. Say-once is per object."""
 
-    def __init__(self, admin: AdminClient, config: TopicsConfig, say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        admin: AdminClient,
+        config: TopicsConfig,
+        say: Callable[[str], None] | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """`names`: the topics to keep, `ProbesConfig.topic_names`; without, those that every fleet has."""
         self._admin, self._config = admin, config
+        self.names = tuple(names) or (config.records, config.transactions)
         self._say = say or log.warning
         self._said: set[str] = set()
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self._config.records, self._config.transactions
 
     def ensure(self) -> Layout:
         """Plan, act, wait until every partition has a leader, and return what is there.

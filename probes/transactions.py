@@ -11,28 +11,24 @@ a fresh one in each life, so that what a dead life left open is only ended by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from probes.beginnings import beginnings
-from probes.calls import bounded
-from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, open_producer, producer_settings
-from probes.course import Course, Outline, outline, renumbered
+from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, producer_settings
+from probes.course import Course, Outline, count_outcome, outline, renumbered, unsent
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
-from probes.errors import ClientError, ClientStuck, Crash, ProbeError, classify, transaction_outcome, translate
+from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome, translate
 from probes.layout import Partition
 from probes.polls import positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
+from probes.transactor import GRACE, Transactor
 from rules.history import Isolation, Mode, Outcome, Run, Slice, micros
 
-CALL_WITHIN: Final = 30.0
-"""Seconds that init_transactions and sending offsets may take."""
-GRACE: Final = 15.0
-"""Seconds that a commit or an abort may take beyond the transaction's timeout."""
 POLL_WAIT: Final = 0.05
 
 
@@ -52,7 +48,7 @@ class Transactions(Probe):
         self._next_seq = dict.fromkeys(self._targets, 0)
         own = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
         self._transactional_id = own if stable else f"{own}-{self.process:x}"
-        self._producer: Producer | None = None
+        self._transactor: Transactor | None = None
         self._consumer: Consumer | None = None
         self._encoders: dict[Partition, Encoder] = {}
         self.position: dict[Partition, int] = {}
@@ -68,9 +64,9 @@ class Transactions(Probe):
         return "assign"
 
     @property
-    def producer(self) -> Producer:
-        assert self._producer is not None
-        return self._producer
+    def transactor(self) -> Transactor:
+        assert self._transactor is not None
+        return self._transactor
 
     @property
     def consumer(self) -> Consumer:
@@ -105,8 +101,8 @@ class Transactions(Probe):
                 partition=where[1],
                 size=self._config.record_bytes,
             )
-        self._producer = open_producer(self.settings(), self.on_error)
-        self._init()
+        self._transactor = self._new_transactor()
+        self._transactor.init()
         self._consumer = open_consumer(self._consumer_settings(), self.on_error)
         admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
         invoked = self.log.begin()
@@ -122,6 +118,9 @@ class Transactions(Probe):
             )
         )  # fmt: skip
         self._due = self.world.clock.monotonic_ns()
+
+    def _new_transactor(self) -> Transactor:
+        return Transactor(self.settings(), self.on_error, timeout=self._timeout, log=self.log)
 
     def turn(self) -> None:
         wait = self._due - self.world.clock.monotonic_ns()
@@ -143,21 +142,8 @@ class Transactions(Probe):
         if self._consumer is not None:
             self._consumer.close()
         # A producer that is unusable cannot end its transaction; closing it would only try to.
-        if self._producer is not None and not self._unusable:
-            self._producer.close()
-
-    def _init(self) -> None:
-        invoked = self.log.begin()
-        error: ClientError | ClientStuck | None = None
-        try:
-            self._call(lambda: self.producer.init_transactions(CALL_WITHIN), CALL_WITHIN + GRACE, "init_transactions")
-        except (ClientError, ClientStuck) as problem:
-            error = problem
-        outcome: Outcome = "ok" if error is None else classify(error.code, "init")
-        code = error.code if error else None
-        self.log.append(self.log.everywhere("init", outcome, invoked, self.log.now(), error=code))
-        if error is not None:
-            raise error
+        if self._transactor is not None and not self._unusable:
+            self._transactor.close()
 
     def _transact(self, plan: Outline, *, crash_at: str | None) -> None:
         course = self._prepare(plan)
@@ -171,7 +157,7 @@ class Transactions(Probe):
             commit_invoked=course.commit_invoked, committed=course.committed, aborted=course.aborted
         )
         self.log.append(self._outcome_rows(course, outcome))
-        self._count(course, outcome)
+        count_outcome(self.counters, course, outcome)
         if outcome == "ok":
             for where, at in course.after.items():
                 self.position[where] = self.carried.positions[self.topic_place(where)] = at
@@ -195,52 +181,53 @@ class Transactions(Probe):
                 expected[where] = (first, count)
             batches.append(Batch(self.writer, expected))
         course = Course(op, txn, plan.intent, self.log.now(), dict(self.position), batches)
-        self.log.opened(op, self._rows(course, "info", None, self._unsent(course)))
+        self._journal(course)
         return course
 
     def _run(self, course: Course, crash_at: str | None) -> None:
-        try:
-            self.producer.begin_transaction()
-            for batch in course.batches:
-                hand_over(self.producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
-                self.counters.sent += sum(count for _, count in batch.expected.values())
-                self._poll(course)
-        except ProbeError:
-            raise
-        except Exception as error:
-            raise translate(error) from error
-        self.log.opened(course.op, self._rows(course, "info", None, self._unsent(course)))
+        self.transactor.begin()
+        producer = self.transactor.producer
+        for batch in course.batches:
+            hand_over(producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
+            self.counters.sent += sum(count for _, count in batch.expected.values())
+            self._poll(course)
+        self._journal(course)
         if crash_at == "sent":
             raise Crash("the transaction's client is abandoned with records in flight")
         for batch in course.batches:
-            collect(self.producer, batch, polls=int((self._timeout + GRACE) / POLL), beat=self.log.alive)
+            collect(producer, batch, polls=int((self._timeout + GRACE) / POLL), beat=self.log.alive)
             if batch.fatal is not None:
                 raise batch.fatal
         if course.polled:
-            offsets = [TopicPartition(topic, p, at) for (topic, p), at in course.after.items()]
-            group = self.consumer.consumer_group_metadata()
             course.offsets_sent = True
-            self._call(
-                lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_WITHIN),
-                CALL_WITHIN + GRACE,
-                "send_offsets_to_transaction",
-            )
+            self.transactor.send_offsets(course.after, self.consumer.consumer_group_metadata())
         if crash_at == "offsets":
             raise Crash("the transaction's client is abandoned before the transaction's end")
         if course.intent == "abort":
             self._abort(course)
             return
         course.commit_invoked = True
+        self._ending(course)
         if crash_at == "end":
-            try:
-                bounded(self.producer.commit_transaction, self.rng.random() * 0.01, self.log.alive, "commit")
-            finally:
-                raise Crash("the transaction's client is abandoned while it commits")
-        self._until_done(lambda: self.producer.commit_transaction(self._timeout + GRACE), "commit_transaction")
+            self.transactor.crash_in_commit(self.rng.random() * 0.01)
+        self.transactor.commit()
         course.committed = True
 
+    def _journal(self, course: Course) -> None:
+        """Put into the journal how far it has come."""
+        self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
+
+    def _ending(self, course: Course) -> None:
+        """Its end is about to be invoked: the journal must know before the request leaves."""
+        if course.end_invoked is None:
+            course.end_invoked = self.log.now()
+            self._journal(course)
+
     def _poll(self, course: Course) -> None:
-        messages = self.consumer.consume(self._config.poll_records, POLL_WAIT)
+        try:
+            messages = self.consumer.consume(self._config.poll_records, POLL_WAIT)
+        except Exception as error:
+            raise translate(error) from error
         polled, problems = sort_out(messages, self.world.runs)
         for problem in problems:
             self.on_error(problem.error)
@@ -257,7 +244,8 @@ class Transactions(Probe):
         self.log.alive()
 
     def _abort(self, course: Course) -> None:
-        self._until_done(lambda: self.producer.abort_transaction(self._timeout + GRACE), "abort_transaction")
+        self._ending(course)
+        self.transactor.abort()
         course.aborted = True
 
     def _rescue(self, course: Course) -> None:
@@ -274,36 +262,9 @@ class Transactions(Probe):
         """Seek to where the transaction began, in what it polled."""
         for where in course.polled:
             at = course.began_at.get(where, OFFSET_BEGINNING)
-            self._call(lambda w=where, o=at: self.consumer.seek(TopicPartition(*w, o)), CALL_WITHIN, "seek")  # type: ignore[misc]
-
-    def _call(self, call: Callable[[], Any], limit: float, what: str) -> None:
-        try:
-            bounded(call, limit, self.log.alive, what)
-        except ProbeError:
-            raise
-        except Exception as error:
-            raise translate(error) from error
-
-    def _until_done(self, call: Callable[[], Any], what: str) -> None:
-        """Make the call, and again where it may be made again, within the transaction's timeout and a grace."""
-        limit = self.log.now().mono + int((self._timeout + GRACE) * 1e9)
-        while True:
-            left = max((limit - self.log.now().mono) / 1e9, 0.0)
-            try:
-                self._call(call, left + GRACE, what)
-                return
-            except ClientError as error:
-                if not error.retriable or error.fatal or error.abortable or self.log.now().mono >= limit:
-                    raise
+            self.transactor.call(lambda w=where, o=at: self.consumer.seek(TopicPartition(*w, o)), "seek")  # type: ignore[misc]
 
     # Rows
-
-    def _unsent(self, course: Course) -> dict[Partition, list[Run]]:
-        sent: dict[Partition, list[Run]] = {}
-        for batch in course.batches:
-            for where, (first, count) in batch.expected.items():
-                sent.setdefault(where, []).append(Run(batch.writer, first, None, count))
-        return sent
 
     def _rows(
         self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
@@ -321,7 +282,7 @@ class Transactions(Probe):
                     position_before=course.before.get(where), position_after=course.after.get(where),
                     committed=course.after.get(where) if course.offsets_sent else None,
                     group=self.group if course.offsets_sent and where in course.after else None,
-                    isolation=self.isolation, mode="assign",
+                    isolation=self.isolation, mode="assign", **course.ending,
                 )
             )  # fmt: skip
         return rows
@@ -346,22 +307,7 @@ class Transactions(Probe):
                 self.log.row(
                     where, "txn", "info", op, course.invoked, completed, error=part.error, txn=course.txn,
                     txn_partitions=course.touched, txn_intent=course.intent, sent=part.runs, isolation=self.isolation,
-                    mode="assign",
+                    mode="assign", **course.ending,
                 )
             )  # fmt: skip
         return rows
-
-    def _count(self, course: Course, outcome: Outcome) -> None:
-        records = sum(count for batch in course.batches for _, count in batch.expected.values())
-        if outcome == "ok":
-            self.counters.transactions_committed += 1
-            self.counters.acknowledged += records
-        elif outcome == "fail":
-            self.counters.transactions_aborted += 1
-            self.counters.failed += records
-        else:
-            self.counters.transactions_indefinite += 1
-            self.counters.indefinite += records
-        if course.error is not None:
-            self.counters.errors += 1
-            self.counters.last_error = str(course.error)

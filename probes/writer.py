@@ -58,12 +58,16 @@ class Writer(Probe):
     kind: ClassVar[str] = "writer"
     sends: ClassVar[bool] = True
 
-    def __init__(self, *args: Any, in_flight: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, in_flight: int = 1, topic: str | None = None, rate: float | None = None, **kwargs: Any
+    ) -> None:
+        """`topic` and `rate` (records a second): others than those of the ordinary writers."""
         super().__init__(*args, **kwargs)
         self._config = self.world.config.writer
         self._in_flight = in_flight
+        self._topic, self._rate = topic or self.world.config.topics.records, rate or self._config.rate
         self._producer: Producer | None = None
-        self._targets = list(self.layout.partitions(self.world.config.topics.records))
+        self._targets = list(self.layout.partitions(self._topic))
         self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._batches = 0
@@ -82,10 +86,13 @@ class Writer(Probe):
 
     def open(self) -> None:
         assert self.writer is not None
-        topic = self.world.config.topics.records
         for where in self._targets:
             self._encoders[where] = Encoder(
-                run=self.world.run, writer=self.writer, topic=topic, partition=where[1], size=self._config.record_bytes
+                run=self.world.run,
+                writer=self.writer,
+                topic=self._topic,
+                partition=where[1],
+                size=self._config.record_bytes,
             )
         self._producer = open_producer(self.settings(), self.on_error)
         self._due = self.world.clock.monotonic_ns()
@@ -98,7 +105,7 @@ class Writer(Probe):
             return
         # After an outage the lost time is not made up for by a flood.
         self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
-        records = max(1, min(round(self._config.rate * self._config.batch_interval), self._config.batch_records))
+        records = max(1, min(round(self._rate * self._config.batch_interval), self._config.batch_records))
         self._send(draw(self._targets, records, self._config.partitions_per_batch, self._batches, self.rng))
         self._batches += 1
 

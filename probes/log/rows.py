@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules.history import EPOCH, SLICE_SCHEMA, Irregular, Mark, Run, Slice, from_micros
+from rules.history import EPOCH, SLICE_SCHEMA, Irregular, Mark, RegisterOp, Run, Slice, from_micros
 
 Row = list[Any]
 """One packed slice: the values of `FIELDS` in order, cut after the last that is there."""
@@ -26,6 +26,7 @@ FIELDS: Final = (
     "mono_completed", "sent", "polled", "position_before", "position_after", "error", "transactional_id", "txn",
     "txn_intent", "txn_partitions", "isolation", "mode", "log_start", "log_end", "last_stable", "committed", "group",
     "assigned", "rebalanced", "irregular", "kind", "settings", "marks", "boot",
+    "end_invoked", "mono_end_invoked", "sources", "registers", "reached",
 )  # fmt: skip
 """Those that most rows have come first."""
 
@@ -34,6 +35,7 @@ _PLAIN: Final = attrgetter(*FIELDS)
 _INVOKED, _COMPLETED, _BOOT, _SLICE = AT["invoked"], AT["completed"], AT["boot"], AT["slice"]
 _SENT, _POLLED, _IRREGULAR, _MARKS = AT["sent"], AT["polled"], AT["irregular"], AT["marks"]
 _TOUCHED, _SETTINGS = AT["txn_partitions"], AT["settings"]
+_SOURCES, _REGISTERS, _END_INVOKED = AT["sources"], AT["registers"], AT["end_invoked"]
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -56,6 +58,9 @@ def pack(row: Slice, shared: Shared, number: int) -> Row:
     packed[_COMPLETED] = (row.completed - EPOCH) // _MICROSECOND
     packed[_SENT] = [tuple(run) for run in row.sent] or None
     packed[_POLLED] = [tuple(run) for run in row.polled] or None
+    packed[_SOURCES] = [tuple(run) for run in row.sources] or None
+    packed[_REGISTERS] = [tuple(one) for one in row.registers] or None
+    packed[_END_INVOKED] = (row.end_invoked - EPOCH) // _MICROSECOND if row.end_invoked else None
     packed[_IRREGULAR] = [tuple(one) for one in row.irregular] or None
     packed[_MARKS] = [(m.process, m.slices, (m.through - EPOCH) // _MICROSECOND) for m in row.marks] or None
     packed[_TOUCHED] = [tuple(one) for one in row.txn_partitions] or None if row.txn_partitions else None
@@ -75,6 +80,10 @@ def unpack(row: Row, shared: Shared) -> Slice:
     values["invoked"], values["completed"] = from_micros(row[_INVOKED]), from_micros(row[_COMPLETED])
     values["sent"] = tuple(Run(*run) for run in values.get("sent") or ())
     values["polled"] = tuple(Run(*run) for run in values.get("polled") or ())
+    values["sources"] = tuple(Run(*run) for run in values.get("sources") or ())
+    values["registers"] = tuple(RegisterOp(*one) for one in values.get("registers") or ())
+    if values.get("end_invoked") is not None:
+        values["end_invoked"] = from_micros(values["end_invoked"])
     values["irregular"] = tuple(Irregular(*one) for one in values.get("irregular") or ())
     values["marks"] = tuple(Mark(p, n, from_micros(t)) for p, n, t in values.get("marks") or ())
     touched = values.get("txn_partitions")

@@ -27,6 +27,7 @@ from rules.history import Slice
 
 P = TypeVar("P", bound=Probe)
 QUIET = {"enabled": False}
+FEW_TOPICS = {"transform": {"count": 0}, "registers": {"count": 0}}
 
 
 class Witness(Record):
@@ -50,14 +51,14 @@ class Stage:
     def __init__(self, bootstrap: str, folder: Path, **config: Any) -> None:
         self.prefix = f"stage-{uuid.uuid4().hex[:8]}"
         topics = {"prefix": self.prefix, "partitions": 3, **config.pop("topics", {})}
-        self.config = ProbesConfig.model_validate({"topics": topics, "unrest": QUIET, **config})
+        self.config = ProbesConfig.model_validate({"topics": topics, "unrest": QUIET, **FEW_TOPICS, **config})
         self.connection = Connection(bootstrap)
         self.clock = SystemClock()
         self.folder = folder
         self.said: list[str] = []
         self.changes = 0
         self.admin = open_admin(admin_settings(self.connection, client="stage"))
-        self.topics = ProbeTopics(self.admin, self.config.topics, self.said.append)
+        self.topics = ProbeTopics(self.admin, self.config.topics, self.said.append, self.config.topic_names)
         self.layout: Layout = self.topics.ensure()
         self.probes: list[Probe] = []
 

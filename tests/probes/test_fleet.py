@@ -111,13 +111,20 @@ def test_the_fleet_is_what_was_asked_for():
     made = {spec.name: dict(spec.options) for spec in specs(asked, "r", [Broker(1, "h:1"), Broker(2, "h:2")])}
     assert Counter(name.rstrip("0123456789-") for name in made) == {
         "writer": 1, "writer-five": 1, "reader": 2, "reader-group": 2, "reader-restless": 1, "reader-broker": 2,
-        "transactions": 4, "observer": 1,
+        "transactions": 4, "transform-feed": 1, "transform": 2, "aborts": 1, "audit": 1, "registers": 3, "observer": 1,
     }  # fmt: skip
     assert [made[f"transactions-{i}"]["stable"] for i in (1, 2, 3, 4)] == [True, False, True, False]
     assert [made[f"transactions-{i}"]["timeout"] for i in (1, 2, 3, 4)] == [60, 10, 1, 60]
     assert made["reader-broker-2"]["bootstrap"] == "h:2"
     assert made["reader-group-1"]["group"] == made["reader-group-2"]["group"]
-    assert set(made["observer"]["groups"]) == {o["group"] for o in made.values() if "group" in o}
+    assert made["transform-1"]["group"] == made["transform-2"]["group"]
+    assert [made[f"transform-{i}"]["timeout"] for i in (1, 2)] == [10, 60]
+    assert (made["transform-feed"]["topic"], made["transform-feed"]["rate"]) == (asked.topics.transform_in, 20)
+    committing = {o["group"] for name, o in made.items() if "group" in o and name != "audit"}
+    assert set(made["observer"]["groups"]) == committing
+    few = config(transform={"count": 0}, aborts={"count": 0}, audit={"enabled": False})
+    left = {spec.kind for spec in specs(few, "r", [])}
+    assert left == {"writer", "reader", "transactions", "registers", "observer"}
 
 
 def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from deploy.local_kafka import LocalKafka
 from probes.client import Connection, consumer_settings
 from probes.observer import Observer
-from tests.probes.conftest import witness
+from probes.topic_settings import creator
+from probes.topics import MARKING, ProbeTopics
+from tests.probes.conftest import Stage, witness
 
 
 def test_committed_offsets_are_read_back_when_they_change_and_absent_is_not_zero(stage):
@@ -71,3 +77,84 @@ def test_where_nobody_answers_there_is_a_row_all_the_same(stage):
     assert {(row.type, row.group) for row in rows} == {("info", None), ("info", "g")}
     assert len(rows) == 12
     assert all(row.error and row.log_end is None and row.committed is None for row in rows)
+
+
+def told(observer: Observer, topic: str) -> list[dict[str, str]]:
+    rows = witness(observer).of("offsets")
+    return [dict(row.settings) for row in rows if row.settings and (row.topic, row.partition) == (topic, 0)]
+
+
+def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stage, monkeypatch):
+    monkeypatch.setattr("probes.topic_settings.ASK_EVERY", 0.0)
+    one = stage(topics={"retention_hours": 2})
+    topic = one.config.topics.records
+    observer = one.put(Observer, "observer")
+    for _ in range(4):
+        observer.observe()
+        time.sleep(0.1)
+    asked = {"replicas_asked": "3", "min_insync_asked": "2"}
+    has = {
+        "replicas": "1", "min_insync": "1", "created_by": "offsetwatch", "unclean_leader_election": "false",
+        "transaction_max_timeout_ms": "900000", "retention_ms": "7200000", "cleanup_policy": "delete",
+    }  # fmt: skip
+    assert told(observer, topic) == [asked | has]
+    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    one.admin.incremental_alter_configs([altered])[altered].result()
+    for _ in range(4):
+        observer.observe()
+        time.sleep(0.2)
+    assert told(observer, topic)[1:] == [asked | has | {"cleanup_policy": "compact"}]
+    monkeypatch.setattr("probes.topic_settings.TELL_AGAIN", 0.0)
+    observer.observe()
+    assert len(told(observer, topic)) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "broker", "replicas", "partitions", "by"),
+    [
+        ({"cleanup.policy", "min.insync.replicas", "retention.ms", "retention.bytes"}, {}, 1, 6, "offsetwatch"),
+        (set(), {"auto.create.topics.enable": "true"}, 1, 1, "auto"),
+        ({"retention.ms"}, {"auto.create.topics.enable": "true"}, 1, 6, "auto"),
+        (set(), {"auto.create.topics.enable": "false"}, 1, 1, "unknown"),
+        (set(), {"auto.create.topics.enable": "true"}, 3, 1, "unknown"),
+        (set(), {"auto.create.topics.enable": "true"}, 1, 6, "unknown"),
+        ({"segment.ms"}, {"auto.create.topics.enable": "true"}, 1, 1, "unknown"),
+        (set(), {}, 1, 1, "unknown"),
+    ],
+)
+def test_who_made_a_topic_is_said_where_it_can_be_told(own, broker, replicas, partitions, by):
+    usual = {"default.replication.factor": "1", "num.partitions": "1"}
+    brokers = {name: Entry(value, 5) for name, value in (usual | broker).items()} if broker else {}
+    topic = {name: Entry("x", 1 if name in own else 5) for name in {"segment.ms", *MARKING}}
+    assert creator(topic, brokers, replicas, partitions) == by
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_made_by_asking_for_it_is_told_from_one_of_ours(tmp_path):
+    overrides = {"auto.create.topics.enable": True}
+    with LocalKafka(tmp_path / "kafka", brokers=1, overrides=overrides) as cluster:
+        prefix = "taken"
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer.produce(f"{prefix}-records", b"somebody was here first")
+        assert producer.flush(20) == 0
+        one = Stage(cluster.bootstrap, tmp_path / "journal", topics={"prefix": prefix})
+        one.config = one.config.model_copy(
+            update={"topics": one.config.topics.model_copy(update={"prefix": prefix, "partitions": 1})}
+        )
+        one.topics = ProbeTopics(one.admin, one.config.topics, one.said.append, one.config.topic_names)
+        one.layout = one.topics.ensure()
+        observer = one.put(Observer, "observer")
+        for _ in range(10):
+            observer.observe()
+            time.sleep(0.1)
+        assert told(observer, f"{prefix}-records")[-1]["created_by"] == "auto"
+        assert told(observer, f"{prefix}-transactions")[-1]["created_by"] == "offsetwatch"
+        one.end()
+
+
+class Entry(NamedTuple):
+    """As the client tells a setting."""
+
+    value: str
+    source: int

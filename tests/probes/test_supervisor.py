@@ -202,7 +202,34 @@ def test_closing_that_does_not_return_is_left_behind(running):
     running.start()
     running.until(1, "turn")
     assert running.stop() < 5
-    assert running.endings() == [("info", "_STUCK_CLOSE")]
+    time.sleep(0.5)
+    assert running.endings() == [("info", "_CLOSE_STUCK")]
+
+
+def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life_does_not_wait(running):
+    wedge = threading.Event()
+    running.diary.script = {
+        (1, "turn"): fail(ClientError("_TRANSPORT", "gone")),
+        (1, "close"): lambda: wedge.wait(SLOW),  # type: ignore[dict-item, return-value]
+    }
+    running.start(close_within=0.5)
+    running.until(2, "turn")
+    stuck = min(life_folders(running.folder), key=lambda path: path.stat().st_ctime)
+    rows = closes(stuck)
+    assert {(row["type"], row["error"]) for row in rows} == {("info", "_CLOSE_STUCK")}
+    assert all(400_000 < row["completed"] - row["invoked"] < 5_000_000 for row in rows), "since closing began"
+    wedge.set()
+    time.sleep(0.8)
+    told = [(row["partition"], row["type"], row["error"]) for row in closes(stuck)]
+    assert told == [(0, "info", "_CLOSE_STUCK"), (1, "info", "_CLOSE_STUCK"), (0, "ok", None), (1, "ok", None)]
+    assert running.diary.did(2, "turn")
+
+
+def closes(folder: Path) -> list[dict[str, Any]]:
+    data = b"".join(path.read_bytes() for _, path in segments(folder))
+    messages = [decode(one.payload) for one in frames(data)[0]]
+    rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
+    return [{name: row[AT[name]] for name in AT} for row in rows if row[AT["f"]] == "close"]
 
 
 def test_writers_stop_first_then_readers_and_the_observer_last(running):

@@ -52,8 +52,35 @@ def test_what_is_encoded_is_read_back(run, topic, writer, partition, first, coun
     )
 
 
-def test_a_change_of_any_bit_of_any_byte_is_found():
-    (value,) = encoder(size=120).encode(5, 1, sent=123456, txn=99)
+@given(
+    payloads=st.lists(st.binary(max_size=20), min_size=1, max_size=8),
+    room=st.integers(0, 5),
+    source=st.booleans(),
+)
+def test_a_payload_is_carried_beside_the_source(payloads, room, source):
+    size = smallest("run-a", TOPIC, source=source, payload=max(map(len, payloads))) + room
+    sources = [Run(8, 70, 700, len(payloads))] if source else []
+    values = encoder(size=size).encode(5, len(payloads), sent=1, sources=sources, payloads=payloads)
+    assert [read(value).payload for value in values] == payloads
+    assert [read(value).source is not None for value in values] == [source] * len(payloads)
+    assert decoded(values, 50) == ([Run(7, 5, 50, len(payloads))], [])
+    with pytest.raises(ValueError, match="no room for a payload"):
+        encoder(size=size).encode(5, 1, sent=1, sources=sources[:0], payloads=[b"x" * size])
+
+
+def test_a_payload_that_does_not_fit_its_record_is_a_broken_tag():
+    (value,) = encoder(size=80).encode(5, 1, sent=1, payloads=[b"abc"])
+    at = value.index(b"\3\0abc")
+    for length in (2, 3, 80, 60_000):
+        forged = value[:at] + length.to_bytes(2, "little") + value[at + 2 : -4]
+        forged += crc32c(forged).to_bytes(4, "little")
+        assert (read(forged) is not None) == (length < 80)
+        assert [one.status for one in decoded([forged])[1]] == ([] if length < 80 else ["corrupted"])
+
+
+@pytest.mark.parametrize("sources", [(), (Run(8, 70, 700, 1),)])
+def test_a_change_of_any_bit_of_any_byte_is_found(sources):
+    (value,) = encoder(size=120).encode(5, 1, sent=123456, txn=99, sources=sources)
     for at in range(len(value)):
         for bit in range(8):
             broken = value[:at] + bytes([value[at] ^ 1 << bit]) + value[at + 1 :]
@@ -74,6 +101,29 @@ def test_a_whole_form_with_lengths_beyond_its_end_is_corrupted():
     lying = bytearray(value[:-4])
     lying[5] = 255
     lying += crc32c(bytes(lying)).to_bytes(4, "little")
+    assert decoded([bytes(lying)])[1][0].status == "corrupted"
+
+
+def test_outputs_name_the_inputs_that_they_reflect_one_by_one():
+    sources = [Run(8, 70, 700, 2), Run(9, 5, 702, 1), Run(8, 72, 710, 3)]
+    values = encoder().encode(5, 6, sent=1, txn=3, sources=sources)
+    told = [(8, 70, 700), (8, 71, 701), (9, 5, 702), (8, 72, 710), (8, 73, 711), (8, 74, 712)]
+    assert [read(value).source for value in values] == told
+    assert decoded([*values]) == ([Run(7, 5, 0, 6)], [])
+    assert [value.source for value in map(read, encoder().encode(5, 2, sent=1))] == [None, None]
+
+
+def test_sources_that_do_not_fit_are_refused_and_a_cut_source_is_corrupted():
+    with pytest.raises(ValueError, match="2 records are to reflect 3"):
+        encoder().encode(5, 2, sent=1, sources=[Run(8, 70, 700, 3)])
+    tight = smallest("run-a", TOPIC)
+    with pytest.raises(ValueError, match="too small to name their source"):
+        encoder(size=tight).encode(5, 1, sent=1, sources=[Run(8, 70, 700, 1)])
+    (value,) = encoder(size=tight).encode(5, 1, sent=1)
+    lying = bytearray(value[:-4])
+    lying[4] |= 2
+    lying += crc32c(bytes(lying)).to_bytes(4, "little")
+    assert read(bytes(lying)) is None
     assert decoded([bytes(lying)])[1][0].status == "corrupted"
 
 

@@ -61,6 +61,9 @@ def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
     assert all(sum(run.length for run in row.sent) == 4 for row in rows)
     assert all(run.offset is not None for row in rows for run in row.sent)
     assert {row.transactional_id for row in rows} == {probe.transactional_id}
+    assert all(row.invoked < row.end_invoked < row.completed for row in rows)
+    assert all(row.mono_invoked < row.mono_end_invoked < row.mono_completed for row in rows)
+    assert {row.type for row in transact(probe, "abort") if row.end_invoked} == {"fail"}
     assert [row.f for row in witness(probe).rows[:13:6]] == ["start", "init", "assign"]
     assert {(row.assigned, row.topic) for row in witness(probe).of("assign")} == {
         (True, one.config.topics.transactions),
@@ -144,6 +147,9 @@ def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage
     crashed.log.end("info", Crash.code)
     rows = [row for row in one.read_journal(crashed) if row.f == "txn"]
     assert {(row.type, row.error) for row in rows} == {("info", "_CRASHED")}
+    ends = {row.end_invoked for row in rows}
+    assert ends == {None} if point != "end" else len(ends) == 1 and rows[0].invoked < min(ends) < rows[0].completed
+    assert {row.mono_end_invoked is None for row in rows} == {point != "end"}
     assert sum(run.length for row in rows for run in row.sent) == 12
     follower = put(one, "a")
     assert {row.type for row in witness(follower).of("init")} == {"ok"}

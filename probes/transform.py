@@ -1,0 +1,398 @@
+"""Consume-transform-produce: reads a topic as a member of a group, and writes one output record for each input.
+
+An output goes to the output partition of its input's number and names the input in its tag (`probes.tag.Source`). The
+offsets are committed in the transaction that writes the outputs, with the group's metadata of the generation in which
+the inputs were polled. So every input must be reflected exactly once in the committed output; the protocol that this
+rests on is, in this order:
+
+- a new life takes over its transactional id (`init_transactions`) before it joins the group: what its predecessor left
+  open is ended, or was committed, before anything is read;
+- what is assigned begins at the group's committed offsets. A consumer at read_committed is not told them while a
+  transaction holds offsets that are neither committed nor aborted; the transform waits for that;
+- a transaction is aborted inside the callback that revokes its partitions, before the group gets to know that they are
+  given up. Where they were lost, somebody else may own them already: then the coordinator fences the offsets by their
+  generation, and the transaction cannot commit;
+- what a poll returned in which a rebalance happened is thrown away, and read again from where the assignment began;
+- after an abort the consumer is sent back to the committed offsets. After a commit of unknown outcome (`info`) the life
+  is over, and the next one begins with `init_transactions`.
+
+With `id_per_partition` each input partition has a transactional id and a producer of its own, taken over by whoever is
+assigned the partition, before its committed offset is read: the epoch fences, the generation only helps.
+
+One transaction is one operation, `txn`: its rows in the input partitions hold what was polled, those in the output
+partitions what was sent and its `sources`. Records that are broken or not ours are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any, ClassVar, Final, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+
+from probes.beginnings import beginnings, committed_at_last
+from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, producer_settings
+from probes.course import Course, count_outcome, renumbered, unsent
+from probes.delivery import POLL, Batch, collect, fates, hand_over
+from probes.errors import ClientError, ClientStuck, Crash, ProbeError, transaction_outcome
+from probes.layout import Partition
+from probes.membership import Membership, seek
+from probes.polls import Polled, sort_out
+from probes.probe import Probe
+from probes.record import Instant, random_id
+from probes.tag import Encoder
+from probes.transactor import GRACE, Transactor
+from rules.history import Isolation, Mode, Outcome, Run, Slice, micros
+
+FIRST_POLL_WAIT: Final = 0.5
+SECOND_POLL_WAIT: Final = 0.1
+"""Each transaction has two polls: a rebalance that falls into the second one falls into the transaction."""
+COORDINATOR_GRACE: Final = 30.0
+"""Seconds beyond the longest transaction timeout that the group's coordinator is given to tell committed offsets."""
+WHOLE: Final = -1
+"""The key of the one producer there is where the transactional id is not by partition."""
+
+
+class Transform(Probe):
+    """One life of a transform. `id_per_partition` and everything else is told by the configuration."""
+
+    kind: ClassVar[str] = "transform"
+    sends: ClassVar[bool] = True
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(self, *args: Any, timeout: float, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.transform
+        topics = self.world.config.topics
+        self._timeout, self.group, self._input, self._output = timeout, group, topics.transform_in, topics.transform_out
+        own = f"{topics.prefix}-{self.world.run}-{self.name}"
+        self._transactional_id = None if self._config.id_per_partition else own
+        self._next_seq = dict.fromkeys(self.layout.partitions(self._output), 0)
+        self._encoders: dict[Partition, Encoder] = {}
+        self._transactors: dict[int, Transactor] = {}
+        self._consumer: Consumer | None = None
+        self._membership: Membership | None = None
+        self.position: dict[Partition, int] = {}
+        self._began: dict[Partition, int] = {}
+        self._courses: dict[int, Course] = {}
+        self._unusable = False
+        self._due = self._position_due = 0
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    @property
+    def mode(self) -> Mode | None:
+        return "subscribe"
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    @property
+    def membership(self) -> Membership:
+        assert self._membership is not None
+        return self._membership
+
+    def settings(self) -> Mapping[str, str]:
+        return self._producer_settings(self._transactional_id)
+
+    def _producer_settings(self, transactional_id: str | None) -> dict[str, str]:
+        return producer_settings(
+            self.world.connection,
+            client=f"offsetwatch-{self.name}",
+            delivery_timeout=self.world.config.writer.delivery_timeout,
+            linger_ms=0,
+            transactional_id=transactional_id,
+            transaction_timeout=self._timeout,
+        )
+
+    def labels(self) -> dict[str, str]:
+        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
+        ids = {"id_per_partition": str(self._config.id_per_partition).lower()}
+        return super().labels() | read | {"idempotent": "true", "in_flight": "1", "mode": "subscribe"} | ids
+
+    def open(self) -> None:
+        assert self.writer is not None
+        for where in self._next_seq:
+            self._encoders[where] = Encoder(
+                run=self.world.run, writer=self.writer, topic=where[0], partition=where[1],
+                size=self._config.record_bytes,
+            )  # fmt: skip
+        if self._transactional_id is not None:
+            self._take_over(WHOLE, self._transactional_id)
+        settings = consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=self.group)
+        self._consumer = open_consumer(settings, self.on_error)
+        self._membership = Membership(
+            self._consumer, self.group, self.log, isolation=self.isolation, begin=self._begin, revoked=self._revoked
+        )
+        self._membership.subscribe([self._input])
+        self._due = self._position_due = self.world.clock.monotonic_ns()
+
+    def turn(self) -> None:
+        wait = self._due - self.world.clock.monotonic_ns()
+        if wait > 0:
+            self.pause(min(wait / 1e9, 0.5))
+            return
+        interval = int(1e9 / self._config.rate)
+        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
+        trouble = self.rng.choice(["sent", "offsets", "end", "rebalance"]) if self.unrest.due() else None
+        self.transform(trouble)
+        if self.world.clock.monotonic_ns() >= self._position_due:
+            self._position_due += int(self.world.config.reader.position_interval * 1e9)
+            self._log_positions()
+
+    def close(self) -> None:
+        if self._membership is not None:
+            self._membership.close()
+        if self._consumer is not None:
+            self._consumer.close()
+        # A producer that is unusable cannot end its transaction; closing it would only try to.
+        if not self._unusable:
+            for transactor in self._transactors.values():
+                transactor.close()
+
+    def transform(self, trouble: str | None = None) -> None:
+        """Transform what is there, if anything is. `trouble`: crash when the outputs are "sent", after the "offsets" or
+        in the "end", or provoke a "rebalance" inside the transaction. Raises ClientError, ClientStuck and Crash, after
+        which this life must not go on."""
+        self._courses = {}
+        self._unusable = True
+        self._take(self._poll(FIRST_POLL_WAIT))
+        if self._courses:
+            if trouble == "rebalance":
+                self.membership.leave([self._input])
+            else:
+                self._take(self._poll(SECOND_POLL_WAIT))
+            if trouble == "sent" and self._courses:
+                raise Crash("the transform's client is abandoned with outputs in flight")
+            for key in list(self._courses):
+                self._end(key, trouble)
+        self._unusable = False
+
+    # The assignment
+
+    def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Partitions are assigned: take over their transactional ids, then find out where they begin."""
+        if self._transactional_id is None:
+            for _, number in partitions:
+                self._take_over(number, f"{self.group}-{number}")
+        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        patience = max(self._config.timeouts) + COORDINATOR_GRACE
+        begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, within=patience, in_callback=True)
+        self._began = dict(begin)
+        self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
+        return begin
+
+    def _take_over(self, key: int, transactional_id: str) -> None:
+        settings = self._producer_settings(transactional_id)
+        transactor = Transactor(settings, self.on_error, timeout=self._timeout, log=self.log)
+        self._transactors[key] = transactor
+        transactor.init()
+
+    def _revoked(self) -> None:
+        """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
+        failure: ClientError | ClientStuck | None = None
+        for key in list(self._courses):
+            course = self._courses[key]
+            course.rebalanced = True
+            course.error = ClientError("_REVOKE_PARTITIONS", "a rebalance took the partitions", abortable=True)
+            try:
+                self._abort(course, self._transactors[key])
+            except (ClientError, ClientStuck) as error:
+                failure = course.error = error
+            self._log_outcome(course)
+            del self._courses[key]
+        self.position, self._began = {}, {}
+        if failure is not None:
+            raise failure
+        if self._transactional_id is None:
+            for transactor in self._transactors.values():
+                transactor.call(transactor.close, "close")
+            self._transactors = {}
+
+    # One transaction
+
+    def _poll(self, wait: float) -> dict[Partition, Polled]:
+        messages = self.membership.consume(self._config.records, wait)
+        polled, problems = sort_out(messages, self.world.runs)
+        for problem in problems:
+            self.on_error(problem.error)
+            if problem.error.fatal:
+                raise problem.error
+        if self.membership.rebalanced:
+            # What came may belong to the assignment that is over.
+            if messages and self.membership.assigned:
+                self.membership.resume(self._began)
+            polled = {}
+        if not polled:
+            self.log.idle()
+        return polled
+
+    def _take(self, polled: Mapping[Partition, Polled]) -> None:
+        """Send the outputs of what was polled, in the transactions that are open or begin now."""
+        by_key: dict[int, dict[Partition, Polled]] = {}
+        for where, part in polled.items():
+            by_key.setdefault(WHOLE if self._transactional_id else where[1], {})[where] = part
+            self.counters.polled += part.count
+            self.counters.irregular += len(part.decoded.irregular)
+        for key, parts in by_key.items():
+            fresh = key not in self._courses
+            course = self._courses[key] if not fresh else self._outline(key)
+            self._extend(course, parts)
+            self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
+            transactor = self._transactors[key]
+            if fresh:
+                transactor.begin()
+            batch = course.batches[-1]
+            hand_over(transactor.producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
+            self.counters.sent += sum(count for _, count in batch.expected.values())
+
+    def _outline(self, key: int) -> Course:
+        intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
+        course = self._courses[key] = Course(
+            self.log.next_op(), random_id(), intent, self.membership.invoked, {}, [],
+            transactional_id=self._transactors[key].transactional_id,
+        )  # fmt: skip
+        return course
+
+    def _extend(self, course: Course, parts: Mapping[Partition, Polled]) -> None:
+        """Note what was polled, and number and reserve its outputs as one more batch."""
+        assert self.writer is not None
+        expected: dict[Partition, tuple[int, int]] = {}
+        sources: dict[Partition, list[Run]] = {}
+        for where, part in parts.items():
+            course.before.setdefault(where, self.position.get(where))
+            course.polled.setdefault(where, []).append(part)
+            course.after[where] = self.position[where] = part.next
+            out = (self._output, where[1])
+            if out not in self._next_seq:
+                raise ProbeError(f"topic {self._output} has no partition {where[1]}")
+            if part.decoded.runs:
+                first, count = self._next_seq[out], sum(run.length for run in part.decoded.runs)
+                self._next_seq[out] = first + count
+                self.log.reserve(out, first + count)
+                expected[out], sources[out] = (first, count), part.decoded.runs
+        course.batches.append(Batch(self.writer, expected, sources=sources))
+
+    def _end(self, key: int, trouble: str | None) -> None:
+        course, transactor = self._courses[key], self._transactors[key]
+        try:
+            self._finish(course, transactor, trouble)
+        except (ClientError, ClientStuck) as error:
+            course.error = error
+            if not isinstance(error, ClientStuck) and not error.fatal:
+                with suppress(ClientError, ClientStuck):
+                    self._abort(course, transactor)
+        outcome = self._log_outcome(course)
+        del self._courses[key]
+        if outcome == "fail":
+            self._go_back(course)
+        elif outcome == "info":
+            raise course.error or ClientError("_STATE", "the transaction's outcome is not known")
+
+    def _finish(self, course: Course, transactor: Transactor, trouble: str | None) -> None:
+        for batch in course.batches:
+            collect(transactor.producer, batch, polls=int((self._timeout + GRACE) / POLL), beat=self.log.alive)
+            if batch.fatal is not None:
+                raise batch.fatal
+            for fate in chain.from_iterable(fates(batch).values()):
+                if fate.type != "ok":
+                    raise ClientError(fate.error or "_FAIL", "an output was not delivered", abortable=True)
+        metadata = self.membership.metadata
+        course.offsets_sent = True
+        transactor.send_offsets(course.after, metadata)
+        if trouble == "offsets":
+            raise Crash("the transform's client is abandoned before its transaction's end")
+        if course.intent == "abort":
+            self._abort(course, transactor)
+            return
+        course.commit_invoked = True
+        self._ending(course)
+        if trouble == "end":
+            transactor.crash_in_commit(self.rng.random() * 0.01)
+        transactor.commit()
+        course.committed = True
+
+    def _abort(self, course: Course, transactor: Transactor) -> None:
+        self._ending(course)
+        transactor.abort()
+        course.aborted = True
+
+    def _ending(self, course: Course) -> None:
+        """Its end is about to be invoked: the journal must know before the request leaves."""
+        if course.end_invoked is None:
+            course.end_invoked = self.log.now()
+            self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
+
+    def _go_back(self, course: Course) -> None:
+        """Send the consumer to the committed offsets of what the transaction polled."""
+        mine = [where for where in course.polled if where in self.membership.assigned]
+        invoked_at = committed_at_last(self.consumer, mine, self.log.alive, self._timeout + COORDINATOR_GRACE)
+        back = {where: self._began[where] if at is None else at for where, at in invoked_at.items()}
+        for where, at in back.items():
+            if at == OFFSET_BEGINNING:
+                self.position.pop(where, None)
+            else:
+                self.position[where] = at
+        try:
+            seek(self.consumer, back.items())
+        except ClientError:
+            # A partition that is not being fetched yet cannot be sought.
+            self.membership.resume({w: self.position.get(w, self._began[w]) for w in self.membership.assigned})
+
+    # Rows
+
+    def _rows(
+        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
+    ) -> list[Slice]:
+        touched = course.touched
+        code = course.error.code if course.error else None
+        common = {
+            "error": code, "txn": course.txn, "txn_partitions": touched, "txn_intent": course.intent,
+            "transactional_id": course.transactional_id, "isolation": self.isolation, "mode": self.mode,
+        } | course.ending  # fmt: skip
+        rows = []
+        for where in touched:
+            if where[0] == self._output:
+                sources = [run for batch in course.batches for run in batch.sources.get(where, ())]
+                own: dict[str, Any] = {"sent": sent.get(where, ()), "sources": sources, "group": self.group}
+            else:
+                parts = course.polled[where]
+                own = {
+                    "polled": [run for part in parts for run in part.decoded.runs], "irregular": renumbered(parts),
+                    "position_before": course.before.get(where), "position_after": course.after.get(where),
+                    "committed": course.after.get(where) if course.offsets_sent else None,
+                    "group": self.group if course.offsets_sent else None, "rebalanced": course.rebalanced,
+                }  # fmt: skip
+            rows.append(self.log.row(where, "txn", type, course.op, course.invoked, completed, **common, **own))
+        return rows
+
+    def _log_outcome(self, course: Course) -> Outcome:
+        outcome = transaction_outcome(
+            commit_invoked=course.commit_invoked, committed=course.committed, aborted=course.aborted
+        )
+        sent: dict[Partition, list[Run]] = {}
+        for batch in course.batches:
+            for where, parts in fates(batch).items():
+                sent.setdefault(where, []).extend(run for part in parts for run in part.runs)
+        ordered = {where: sorted(runs, key=lambda run: run.seq) for where, runs in sent.items()}
+        self.log.append(self._rows(course, outcome, self.log.now(), ordered))
+        count_outcome(self.counters, course, outcome)
+        return outcome
+
+    def _log_positions(self) -> None:
+        op, now = self.log.next_op(), self.log.now()
+        rows = [
+            self.log.row(
+                where, "position", "ok", op, now, position_before=at, position_after=at, isolation=self.isolation,
+                mode=self.mode, assigned=True,
+            )
+            for where, at in self.position.items()
+        ]  # fmt: skip
+        if rows:
+            self.log.append(rows)

@@ -1,0 +1,105 @@
+"""Where a real consumer stands after an abort, and that the probe which finds out does nobody harm."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from probes.aborts import Aborts
+from probes.errors import Crash
+from probes.reader import Reader
+from probes.transactions import Transactions
+from rules.history import Slice
+from tests.probes.conftest import Stage, witness
+from tests.probes.test_reader import until
+from tests.probes.test_transactions import transact
+
+
+def put(one: Stage) -> Aborts:
+    return one.put(Aborts, "aborts-1", group=f"{one.prefix}-aborts-1")
+
+
+def filled(stage) -> Stage:
+    one = stage()
+    other = one.put(Transactions, "other", timeout=10.0, stable=True, group=f"{one.prefix}-other")
+    transact(other)
+    return one
+
+
+def aborted(probe: Aborts, rebalance: str | None = None) -> list[Slice]:
+    """The position rows of one aborted transaction."""
+    before = len(witness(probe).of("position"))
+    until(lambda: probe.transact("abort", rebalance))  # type: ignore[arg-type]
+    return witness(probe).of("position")[before:]
+
+
+def test_without_a_rebalance_the_consumer_stays_where_its_polls_had_ended(stage):
+    one = filled(stage)
+    probe = put(one)
+    first = aborted(probe)
+    txns = {row.txn for row in witness(probe).of("txn") if row.type == "fail"}
+    assert {row.txn for row in first} == txns
+    assert len(txns) == 1
+    for row in first:
+        assert (row.position_before, row.rebalanced) == (0, False)
+        assert row.reached > 0
+        assert row.position_after == row.reached, "advance: it was not taken back"
+    again = {row.partition: row for row in aborted(probe)}
+    assert all(again[row.partition].position_before == 0 for row in first if row.partition in again), "we went back"
+
+
+@pytest.mark.parametrize("how", ["join", "leave"])
+def test_with_a_rebalance_it_is_back_where_the_group_had_committed(stage, how):
+    one = filled(stage)
+    probe = put(one)
+    until(lambda: probe.transact("commit"))
+    moved = {row.partition: row.committed for row in witness(probe).of("txn") if row.committed}
+    assert moved
+    other = next(p for p in one.probes if isinstance(p, Transactions))
+    transact(other)
+    rows = aborted(probe, how)
+    assert {row.rebalanced for row in rows} == {True}
+    for row in rows:
+        assert row.position_after == row.position_before == moved.get(row.partition, 0), "rewind"
+        assert row.reached > row.position_before
+    assert {row.type for row in witness(probe).of("txn") if row.txn == rows[0].txn} == {"fail"}
+
+
+def test_it_is_taken_for_no_reader_and_its_aborted_records_are_seen_by_none(stage):
+    one = filled(stage)
+    probe = put(one)
+    for _ in range(3):
+        aborted(probe)
+    until(lambda: probe.transact("commit"))
+    rows = witness(probe).rows
+    assert Counter(row.f for row in rows if row.f not in ("start", "init")).keys() == {"txn", "position"}
+    assert not [row for row in rows if row.polled or row.assigned is not None or row.mode is not None]
+    failed = {
+        (row.partition, r.writer, r.seq) for row in witness(probe).of("txn") if row.type == "fail" for r in row.sent
+    }
+    kept = {(row.partition, r.writer, r.seq) for row in witness(probe).of("txn") if row.type == "ok" for r in row.sent}
+    assert (len(failed), len(kept)) == (3, 1)
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-reader")
+    until(lambda: reader.counters.polled >= 13, reader)
+    polls = [(row.partition, run) for row in witness(reader).of("poll") for run in row.polled]
+    seen = {(where, run.writer, run.seq + i) for where, run in polls for i in range(run.length)}
+    assert kept <= seen
+    assert not failed & seen
+
+
+def test_it_aborts_and_commits_at_its_rate_and_is_abandoned_where_there_is_unrest(stage):
+    one = stage(aborts={"rate": 5.0, "abort_share": 0.5, "rebalance_share": 0.0})
+    other = one.put(Transactions, "other", timeout=10.0, stable=True, group=f"{one.prefix}-other")
+    probe = put(one)
+    until(
+        lambda: (
+            transact(other),
+            probe.turn(),
+            probe.counters.transactions_aborted > 1 and probe.counters.transactions_committed > 1,
+        )[-1],
+        within=40,
+    )
+    probe.unrest.due = lambda: True  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        until(lambda: False, probe)  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""The audit on a real broker: two passes over everything, at its rate, and the checks told to forget in between."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from probes.audit import Audit
+from probes.errors import Crash
+from probes.layout import Partition
+from probes.transactions import Transactions
+from rules.history import Slice
+from tests.probes.conftest import Stage, witness
+from tests.probes.test_reader import produce, tagged
+from tests.probes.test_transactions import transact
+
+
+def put(one: Stage) -> Audit:
+    return one.put(Audit, "audit", group=f"{one.prefix}-audit")
+
+
+def run_passes(audit: Audit, count: int, within: float = 40.0) -> None:
+    end = time.monotonic() + within
+    while audit.passes < count:
+        assert time.monotonic() < end, "it did not happen in time"
+        audit.turn()
+
+
+def rows_of(audit: Audit, where: Partition) -> list[Slice]:
+    return [row for row in witness(audit).rows if (row.topic, row.partition) == where]
+
+
+def read(audit: Audit, where: Partition) -> Counter[int]:
+    """How often each offset was polled."""
+    polled = [run for row in rows_of(audit, where) for run in row.polled]
+    return Counter(run.offset + i for run in polled for i in range(run.length))
+
+
+def test_two_passes_read_everything_twice_from_the_beginning(stage):
+    one = stage(audit={"period": 0.5})
+    places = list(one.layout.partitions(one.config.topics.records))
+    for number, where in enumerate(places):
+        produce(one, where, tagged(where, 0, 10 * number))
+    other = one.put(Transactions, "other", timeout=10.0, stable=True, group=f"{one.prefix}-other")
+    transact(other)
+    transact(other, "abort")
+    audit = put(one)
+    run_passes(audit, 2)
+    for number, where in enumerate(places):
+        assert read(audit, where) == dict.fromkeys(range(10 * number), 2)
+    ended_by_markers = (one.config.topics.transactions, 0)
+    assert sorted(read(audit, ended_by_markers).values()) == [2] * 4, "and not what was aborted"
+    for where in one.layout.partitions():
+        told = [
+            (row.f, row.assigned) for row in rows_of(audit, where) if row.assigned is not None and row.f != "position"
+        ]
+        turns = [index for index, one_of in enumerate(told) if one_of == ("assign", True)]
+        assert len(turns) == 2
+        assert all(told[index - 1] == ("assign", False) for index in turns), "forgotten before each turn"
+        assert told[-1] == ("revoke", False)
+        polls = [row for row in rows_of(audit, where) if row.f == "poll"]
+        assert {(row.mode, row.isolation, row.type) for row in polls} <= {("assign", "read_committed", "ok")}
+    first = next(row for row in rows_of(audit, places[2]) if row.f == "poll")
+    assert first.position_before == 0
+    assert not witness(audit).of("commit")
+    group = f"{one.prefix}-audit"
+    answer = one.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    assert [tp for tp in answer.topic_partitions if tp.offset >= 0] == []
+    assert audit.counters.errors == 0
+
+
+def test_a_pass_begins_at_the_log_start_and_ends_where_the_log_ended_when_it_began(stage):
+    one = stage(audit={"period": 1000.0})
+    here = (one.config.topics.records, 1)
+    produce(one, here, tagged(here, 0, 30))
+    first = TopicPartition(*here, 12)
+    one.admin.delete_records([first])[first].result()
+    audit = put(one)
+    audit._begin_pass()
+    produce(one, here, tagged(here, 30, 5))
+    run_passes(audit, 1)
+    assert set(range(12, 30)) <= set(read(audit, here)) <= set(range(12, 35))
+    produce(one, here, tagged(here, 35, 5))
+    polled = audit.counters.polled
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        audit.turn()
+    assert audit.counters.polled == polled, "nothing until the next period"
+
+
+def test_it_keeps_to_its_rate_and_logs_where_it_stands(stage):
+    one = stage(audit={"period": 1000.0, "rate": 500.0}, reader={"position_interval": 0.5})
+    here = (one.config.topics.records, 0)
+    produce(one, here, tagged(here, 0, 1500))
+    audit = put(one)
+    begun = time.monotonic()
+    run_passes(audit, 1)
+    assert 2.5 < time.monotonic() - begun < 15
+    assert max(row.polled[-1].offset + 1 - row.position_before for row in rows_of(audit, here) if row.polled) <= 100
+    stands = [row.position_after for row in rows_of(audit, here) if row.f == "position"]
+    assert stands == sorted(set(stands))
+    assert len(stands) >= 2
+
+
+def test_a_partition_that_cannot_be_read_keeps_it_from_no_other(stage, monkeypatch):
+    monkeypatch.setattr("probes.audit.IDLE_ENDS_TURN", 1.0)
+    one = stage(audit={"period": 1000.0})
+    here = (one.config.topics.records, 2)
+    produce(one, here, tagged(here, 0, 7))
+    audit = put(one)
+    audit._begin_pass()
+    audit._ends = dict.fromkeys(audit._ends, 10**6)
+    audit.ended = lambda where: None  # type: ignore[method-assign]
+    run_passes(audit, 1)
+    assert read(audit, here) == dict.fromkeys(range(7), 1)
+
+
+def test_unrest_means_a_new_life_and_a_new_pass(stage):
+    one = stage(audit={"period": 1000.0})
+    audit = put(one)
+    audit._begin_pass()
+    audit.unrest.due = lambda: True  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        run_passes(audit, 1)
+    again = put(one)
+    run_passes(again, 1)

@@ -1,0 +1,239 @@
+"""Registers on a real broker: what clients are told is checked as everything else is, and a stale client is found."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from probes.clock import SystemClock
+from probes.copy_of_registers import ACTIONS, Asked, Copy, Entry, decode
+from probes.errors import Crash
+from probes.layout import Partition
+from probes.record import random_id
+from probes.registers import Registers
+from probes.tag import Tag
+from rules.catalogue import CATALOGUE
+from rules.finding import Finding
+from rules.history import Mark, Slice
+from tests.probes.conftest import Stage, witness
+from tests.rules.histories import Store
+
+HERE: Partition = ("registers", 0)
+
+
+def tags(*entries: Entry, first: int = 0, writer: int = 1) -> list[tuple[int, Tag | None]]:
+    return [
+        (first + i, Tag("run", writer, first + i, *HERE, 0, payload=entry.encode())) for i, entry in enumerate(entries)
+    ]
+
+
+def copy(at: int = 0) -> Copy:
+    made = Copy()
+    made.begin(HERE, at)
+    return made
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_entry_is_read_back(action):
+    entry = Entry(action, 7, 2**63 - 1, 5)
+    assert decode(entry.encode()) == entry
+    assert decode(entry.encode()[:-1]) is decode(None) is decode(b"\x03" + entry.encode()[1:]) is None
+
+
+def test_the_log_decides_which_cas_is_accepted():
+    one = copy()
+    one.apply(HERE, tags(Entry("cas", 7, 5, 0), Entry("cas", 7, 6, 0), Entry("read", 7), Entry("write", 8, 9)), 4)
+    assert (one.holds(HERE, 7), one.holds(HERE, 8), one.holds(HERE, 9)) == (5, 9, 0)
+
+
+def test_what_was_before_the_beginning_is_unknown_until_a_write():
+    one = copy(at=10)
+    one.apply(HERE, tags(Entry("cas", 7, 5, 0), first=10), 11)
+    assert one.holds(HERE, 7) is None
+    one.apply(HERE, tags(Entry("write", 7, 6), Entry("cas", 7, 8, 6), first=11), 13)
+    assert one.holds(HERE, 7) == 8
+    one.forget(HERE)
+    assert one.holds(HERE, 7) is None
+
+
+def test_a_read_is_answered_as_of_its_own_record():
+    one = copy()
+    asked = Asked(HERE, 7, 1, 1, 1)
+    one.ask(asked)
+    one.apply(HERE, tags(Entry("cas", 7, 5, 0), Entry("read", 7), Entry("cas", 7, 6, 5)), 3)
+    assert (asked.answered, asked.applied, asked.held, one.holds(HERE, 7)) == (True, True, 5, 6)
+
+
+def test_a_copy_that_passed_the_acknowledged_offset_answers_without_the_record():
+    one = copy()
+    asked = Asked(HERE, 7, 99, 0, 1)
+    one.ask(asked)
+    one.apply(HERE, tags(Entry("cas", 7, 5, 0)), 1)
+    assert not asked.answered
+    one.apply(HERE, tags(Entry("cas", 7, 6, 5), first=2), 3)
+    assert (asked.answered, asked.applied, asked.held) == (True, False, 5)
+
+
+class Stale(Registers):
+    """A client that forgets to apply what it reads, from the moment it is told to."""
+
+    stale = False
+
+    def _apply(self, messages: list[Any], polled: Any) -> None:
+        if not self.stale:
+            super()._apply(messages, polled)
+            return
+        for where, part in polled.items():
+            self.copy.apply(where, [], part.next)
+
+
+def work(clients: Iterable[Registers], seconds: float) -> None:
+    """Let the clients work at once, each in a thread."""
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def run(client: Registers) -> None:
+        try:
+            while not done.is_set():
+                client.turn()
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    done.wait(seconds)
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert problems == []
+
+
+def checked(one: Stage, clients: Iterable[Registers], *, finished: bool) -> list[Finding]:
+    """The findings in everything that these clients logged; live, with marks until a minute later."""
+    rows = [row for client in clients for row in one.read_journal(client)]
+    end = max(row.completed for row in rows)
+    marks = []
+    for topic_id, topic, partition in sorted({(row.topic_id, row.topic, row.partition) for row in rows}):
+        mine = [row for row in rows if (row.topic_id, row.partition) == (topic_id, partition)]
+        counts = Counter(row.process for row in mine)
+        for number in range(60):
+            at = end + timedelta(seconds=number)
+            marks.append(
+                Slice(
+                    cluster=mine[0].cluster, topic_id=topic_id, topic=topic, partition=partition, run="run-a",
+                    process=9, op=number, slice=number, f="mark", type="ok", invoked=at, completed=at,
+                    marks=[Mark(process, count, at) for process, count in counts.items()],
+                )
+            )  # fmt: skip
+    store = Store()
+    store.feed(rows + marks, finished=finished)
+    return [f for f in store.findings if CATALOGUE[f.anomaly].kind == "violation"]
+
+
+def put(one: Stage, count: int, make: type[Registers] = Registers) -> list[Registers]:
+    return [one.put(make, f"client-{random_id():x}") for _ in range(count)]
+
+
+BUSY = {"registers": {"count": 4, "registers": 2, "rate": 200}}
+
+
+def overlapping(ops: Iterable[Slice]) -> int:
+    """How many operations began while the one before, on the same register, was under way."""
+    of_one = sorted(ops, key=lambda row: (row.registers[0].register, row.mono_invoked))
+    return sum(
+        a.registers[0].register == b.registers[0].register and b.mono_invoked < a.mono_completed
+        for a, b in pairwise(of_one)
+    )
+
+
+def test_several_clients_agree_on_a_healthy_broker(stage):
+    one = stage(**BUSY)
+    clients = put(one, 4)
+    work(clients[:2], 2.0)
+    work(clients, 6.0)
+    one.end()
+    ops = [row for client in clients for row in witness(client).of("register")]
+    kinds = Counter((row.registers[0].action, row.type) for row in ops)
+    assert len(ops) > 200 and set(kinds) >= {("read", "ok"), ("cas", "ok"), ("cas", "fail"), ("write", "ok")}
+    assert kinds["cas", "ok"] > 50 and kinds["cas", "fail"] > 10
+    assert not any(type == "info" for _, type in kinds)
+    assert overlapping(ops) > 50
+    for finished in (False, True):
+        assert checked(one, clients, finished=finished) == []
+
+
+def test_an_operation_logs_its_send_its_polls_and_itself(stage):
+    one = stage(**BUSY)
+    (client,) = put(one, 1)
+    where, register = client.registers[0]
+    assert client.operate(where, Entry("cas", register, 5, 0)) == "ok"
+    assert client.operate(where, Entry("cas", register, 6, 0)) == "fail"
+    assert client.operate(where, Entry("read", register)) == "ok"
+    cas, refused, read = witness(client).of("register")
+    assert [(row.type, row.registers[0].observed) for row in (cas, refused, read)] == [
+        ("ok", None), ("fail", 5), ("ok", 5),
+    ]  # fmt: skip
+    sends = witness(client).of("send")
+    assert [[run.offset for run in row.sent] for row in sends] == [[0], [1], [2]]
+    assert [run for row in witness(client).of("poll") for run in row.polled] == [
+        run for row in sends for run in row.sent
+    ]
+    assert all(row.mono_invoked <= send.mono_invoked for row, send in zip((cas, refused, read), sends, strict=True))
+    assert read.mono_completed >= witness(client).of("poll")[-1].mono_completed
+
+
+def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(stage):
+    one = stage(**BUSY)
+    first, other = put(one, 2)
+    where, register = first.registers[0]
+    assert first.operate(where, Entry("cas", register, 5, 0)) == "ok"
+    with pytest.raises(Crash):
+        first.operate(where, Entry("cas", register, 6, 5), crash=True)
+    first.close()
+    first.log.end("info", "crash")
+    (second,) = put(one, 1)
+    assert second.copy.holds(where, register) is None
+
+    def on_it() -> list[str]:
+        rows = witness(second).of("register")
+        return [row.registers[0].action for row in rows if row.registers[0].register == register]
+
+    while not on_it():  # alone: what the other writes would tell it
+        second.turn()
+    work([second, other], 3.0)
+    one.end()
+    assert on_it()[0] == "write"
+    assert [row.type for row in one.read_journal(first) if row.f == "register"] == ["ok", "info"]
+    for finished in (False, True):
+        assert checked(one, [first, second, other], finished=finished) == []
+
+
+def test_a_stale_client_is_found(stage):
+    one = stage(**BUSY)
+    clients = put(one, 2)
+    (stale,) = put(one, 1, Stale)
+    work([*clients, stale], 2.0)
+    stale.stale = True  # type: ignore[attr-defined]
+    work([*clients, stale], 3.0)
+    one.end()
+    for finished in (False, True):
+        found = checked(one, [*clients, stale], finished=finished)
+        assert {f.anomaly for f in found} == {"nonlinearizable-register"}
+        assert {f.subject[1] for f in found} == {stale.process}
+        assert {f.evidence["reason"] for f in found} <= {"stale", "never-written"}
+
+
+def test_a_boot_has_registers_of_its_own(stage):
+    one = stage(**BUSY)
+    before = put(one, 2)
+    one.clock = SystemClock(boot="another")
+    (after,) = put(one, 1)
+    assert before[0].registers == before[1].registers
+    assert len({register for probe in (before[0], after) for _, register in probe.registers}) == 4

@@ -1,0 +1,254 @@
+"""Transforms on a real broker: every input once in the committed output, whatever happens to who writes it."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import random
+import threading
+import time
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+
+from probes.client import Connection, consumer_settings
+from probes.clock import SystemClock
+from probes.config import ProbesConfig
+from probes.errors import Crash
+from probes.layout import Layout, Partition
+from probes.probe import World
+from probes.supervisor import Spec, Supervisor
+from probes.tag import read
+from probes.transform import Transform
+from probes.writer import Writer
+from rules.history import Slice
+from tests.probes.conftest import Stage, witness
+from tests.probes.test_reader import produce, tagged, until
+
+Read = dict[int, list[tuple[int, Any]]]
+"""By partition, (offset, tag) of every record that a read_committed reader is shown."""
+MODES = pytest.mark.parametrize("id_per_partition", [False, True])
+
+
+def transforming(stage: Any, **config: Any) -> Stage:
+    one: Stage = stage(transform={"count": 2, "abort_share": 0.0, **config})
+    return one
+
+
+def put(one: Stage, name: str = "transform-1") -> Transform:
+    return one.put(Transform, name, timeout=10.0, group=f"{one.prefix}-transform")
+
+
+def committed_records(one: Stage, topic: str) -> Read:
+    """Everything from the beginning to the end, by a client of the test's own."""
+    settings = consumer_settings(one.connection, client="t", group="none") | {"enable.partition.eof": "true"}
+    consumer = Consumer(settings)
+    partitions = [p for name, p in one.layout.partitions(topic)]
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    found: Read = {p: [] for p in partitions}
+    ended: set[int] = set()
+    limit = time.monotonic() + 60
+    while len(ended) < len(partitions):
+        assert time.monotonic() < limit
+        for message in consumer.consume(1000, 0.2):
+            if message.error():
+                ended.add(message.partition())
+            else:
+                found[message.partition()].append((message.offset(), read(message.value())))
+    consumer.close()
+    return found
+
+
+def assert_exactly_once(one: Stage) -> int:
+    """Each input is the source of one record of the output partition of its number; returns how many there are."""
+    inputs = committed_records(one, one.config.topics.transform_in)
+    outputs = committed_records(one, one.config.topics.transform_out)
+    for partition, records in inputs.items():
+        expected = Counter((tag.writer, tag.seq, offset) for offset, tag in records)
+        reflected = Counter(tuple(tag.source) for _, tag in outputs[partition])
+        assert reflected == expected
+    return sum(len(records) for records in inputs.values())
+
+
+def feed(one: Stage, first: int = 0, count: int = 10) -> None:
+    for partition in range(3):
+        where = (one.config.topics.transform_in, partition)
+        produce(one, where, tagged(where, first, count))
+
+
+def transform_all(probe: Transform, trouble: str | None = None) -> list[Slice]:
+    """One turn that had something to do; its transactions' rows."""
+    before = len(witness(probe).of("txn"))
+    until(lambda: probe.transform(trouble) or len(witness(probe).of("txn")) > before)
+    return witness(probe).of("txn")[before:]
+
+
+def group_offsets(one: Stage) -> dict[int, int]:
+    group = f"{one.prefix}-transform"
+    answer = one.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    return {tp.partition: tp.offset for tp in answer.topic_partitions}
+
+
+def ends(rows: list[Slice], topic: str) -> dict[int, int | None]:
+    return {row.partition: row.position_after for row in rows if row.topic == topic}
+
+
+@MODES
+def test_a_transaction_reflects_what_it_polled_and_commits_where_it_stands(stage, id_per_partition):
+    one = transforming(stage, id_per_partition=id_per_partition)
+    source, target = one.config.topics.transform_in, one.config.topics.transform_out
+    probe = put(one)
+    feed(one)
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transform_all(probe)) or sum(r.length for row in rows for r in row.sent) == 30)
+    assert {row.type for row in rows} == {"ok"}
+    for op in {row.op for row in rows}:
+        touched = {(row.topic, row.partition): row for row in rows if row.op == op}
+        assert {tuple(sorted(row.txn_partitions)) for row in touched.values()} == {tuple(sorted(touched))}
+        for (topic, partition), row in touched.items():
+            assert (row.group, row.mode) == (f"{one.prefix}-transform", "subscribe")
+            assert row.invoked < row.end_invoked < row.completed
+            if topic == target:
+                polled = touched[source, partition].polled
+                assert [r[:2] for r in row.sources] == [r[:2] for r in polled]
+                assert [r.offset for r in row.sources] == [r.offset for r in polled]
+                assert sum(r.length for r in row.sent) == sum(r.length for r in row.sources)
+                assert all(r.offset is not None for r in row.sent)
+            else:
+                assert (row.committed, row.sent) == (row.position_after, ())
+                assert row.position_before == row.polled[0].offset
+    assert len({row.transactional_id for row in rows}) == (3 if id_per_partition else 1)
+    inits = {row.transactional_id for row in witness(probe).of("init")}
+    assert inits == {row.transactional_id for row in rows}
+    assigned = {row.partition for row in witness(probe).of("assign") if row.assigned and row.topic == source}
+    assert assigned == {0, 1, 2}
+    until(lambda: group_offsets(one) == {0: 10, 1: 10, 2: 10})
+    assert assert_exactly_once(one) == 30
+
+
+@MODES
+def test_after_an_abort_the_same_inputs_come_again(stage, id_per_partition):
+    one = transforming(stage, id_per_partition=id_per_partition, abort_share=1.0)
+    probe = put(one)
+    feed(one)
+    aborted = transform_all(probe)
+    assert {(row.type, row.txn_intent, row.error) for row in aborted} == {("fail", "abort", None)}
+    probe._config = probe._config.model_copy(update={"abort_share": 0.0})
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transform_all(probe)) or sum(r.length for row in rows for r in row.sent) == 30)
+    first = {row.partition: row.polled[0] for row in reversed(rows) if row.polled}
+    assert all(first[row.partition] == row.polled[0] for row in aborted if row.polled)
+    assert assert_exactly_once(one) == 30
+
+
+@MODES
+def test_a_rebalance_inside_a_transaction_aborts_it_and_is_in_its_rows(stage, id_per_partition):
+    one = transforming(stage, id_per_partition=id_per_partition)
+    probe = put(one)
+    feed(one)
+    rows = transform_all(probe, "rebalance")
+    assert {(row.type, row.txn_intent, row.error) for row in rows} == {("fail", "commit", "_REVOKE_PARTITIONS")}
+    assert {row.rebalanced for row in rows if row.polled} == {True}
+    order = [row.f for row in witness(probe).rows if row.f in ("txn", "revoke", "subscribe")]
+    assert [f for f, after in zip(order, [*order[1:], ""], strict=True) if f != after][-3:] == [
+        "txn", "revoke", "subscribe",
+    ]  # fmt: skip
+    until(lambda: probe.transform() or sum(group_offsets(one).values()) == 30)
+    assert assert_exactly_once(one) == 30
+
+
+@MODES
+@pytest.mark.parametrize("point", ["sent", "offsets", "end"])
+def test_a_crash_leaves_it_in_doubt_and_the_next_life_goes_on_exactly_where_it_must(stage, id_per_partition, point):
+    one = transforming(stage, id_per_partition=id_per_partition)
+    crashed = put(one)
+    feed(one)
+    with pytest.raises(Crash):
+        transform_all(crashed, point)
+    crashed.membership.close()
+    crashed.consumer.close()
+    crashed.log.end("info", Crash.code)
+    rows = [row for row in one.read_journal(crashed) if row.f == "txn"]
+    assert {row.error for row in rows if row.type == "info"} == {"_CRASHED"}
+    assert any(row.end_invoked for row in rows if row.type == "info") == (point == "end")
+    follower = put(one)
+    until(lambda: follower.transform() or sum(group_offsets(one).values()) == 30)
+    inits = [row.op for row in witness(follower).of("init")]
+    assert min(inits) < min(row.op for row in witness(follower).of("assign") if row.assigned)
+    assert assert_exactly_once(one) == 30
+
+
+def specs(one: Stage, *names: str) -> list[Spec]:
+    options = (("timeout", 5.0), ("group", f"{one.prefix}-transform"))
+    return [Spec(name, Transform, options) for name in names]
+
+
+def _child(config: ProbesConfig, bootstrap: str, layout: Layout, folder: Path, ready: Any, seed: float) -> None:
+    random.seed(seed)
+    world = World(config, Connection(bootstrap), SystemClock(), "run-a", frozenset({"run-a"}), lambda: layout)
+    options = (("timeout", 5.0), ("group", f"{config.topics.prefix}-transform"))
+    supervisor = Supervisor([Spec("transform-2", Transform, options)], world, folder)
+    supervisor.start()
+    while not supervisor.status()[0].transactions_committed:
+        time.sleep(0.02)
+    ready.set()
+    threading.Event().wait()
+
+
+@MODES
+def test_whoever_is_killed_or_thrown_out_each_input_is_reflected_once(stage, tmp_path, id_per_partition):
+    one = transforming(
+        stage,
+        id_per_partition=id_per_partition,
+        abort_share=0.2,
+        rate=20.0,
+        timeouts=[5.0],
+        records=20,
+    )
+    one.config = one.config.model_copy(
+        update={
+            "unrest": one.config.unrest.model_copy(update={"enabled": True, "mean_interval": 8.0}),
+            "supervision": one.config.supervision.model_copy(update={"backoff": 0.2}),
+        }
+    )
+    quiet = one.config.model_copy(update={"unrest": one.config.unrest.model_copy(update={"enabled": False})})
+    writing = World(quiet, one.connection, one.clock, "run-a", frozenset({"run-a"}), lambda: one.layout)
+    options = (("topic", one.config.topics.transform_in), ("rate", 200.0))
+    writer = Supervisor([Spec("feed", Writer, options)], writing, tmp_path / "feed")
+    transforms = Supervisor(specs(one, "transform-1"), one.world, tmp_path / "threads")
+    writer.start()
+    transforms.start()
+    context = mp.get_context("spawn")
+    for number in range(3):
+        ready = context.Event()
+        folder = tmp_path / f"child-{number}"
+        child = context.Process(
+            target=_child, args=(one.config, one.connection.bootstrap, one.layout, folder, ready, number), daemon=True
+        )
+        child.start()
+        assert ready.wait(90), "it takes part"
+        time.sleep(random.random())
+        child.kill()
+        child.join()
+    writer.stop()
+    total = writer.status()[0].acknowledged
+    assert total > 1000
+    end = time.monotonic() + 120
+    starts: dict[Partition, int] = {}
+    while time.monotonic() < end:
+        starts = {(tp, p): at for p, at in group_offsets(one).items() for tp in [one.config.topics.transform_in]}
+        if sum(starts.values()) >= total and outputs_settled(one, total):
+            break
+        time.sleep(0.5)
+    status = transforms.status()
+    transforms.stop()
+    assert status[0].transactions_aborted > 0
+    assert assert_exactly_once(one) == total
+
+
+def outputs_settled(one: Stage, total: int) -> bool:
+    found = committed_records(one, one.config.topics.transform_out)
+    return len(list(chain.from_iterable(found.values()))) >= total
