@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,6 +50,20 @@ class UpkeepConfig(_Section):
     findings_days: Days = 365.0
 
 
+class CyclesConfig(_Section):
+    """The search for dependency cycles, in seconds of log time: every `every` seconds over the last `window`, of which
+    half at most is new. `engine` "graphframes" lets GraphFrames divide the graph, where its jar is to be had; "memory"
+    takes this process alone. `ww` counts write-write edges too; the policy then allows what is found. `most` bounds
+    the cycles of one name that one search reports."""
+
+    enabled: bool = True
+    engine: Literal["memory", "graphframes"] = "memory"
+    window: Annotated[float, Field(ge=2, le=86_400)] = 120.0
+    every: Seconds = 15.0
+    ww: bool = False
+    most: Annotated[int, Field(ge=1, le=100_000)] = 100
+
+
 class JobConfig(_Section):
     """The integrity job. Paths that are not given lie below `root`.
 
@@ -72,6 +86,7 @@ class JobConfig(_Section):
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     objectives: ObjectivesConfig = ObjectivesConfig()
     upkeep: UpkeepConfig = UpkeepConfig()
+    cycles: CyclesConfig = CyclesConfig()
 
     @property
     def history_path(self) -> Path:

@@ -38,6 +38,11 @@ class JobFailed(JobError):
 
 
 _GAP: Final = (
+    "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_STREAMING_TRAILING_COMMIT_MISSING",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_VERSION_NOT_FOUND",
     "DELTA_VERSION_NOT_CONTINUOUS",
     "DELTA_STREAM_CHECKPOINT",
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
@@ -62,11 +67,11 @@ def translated(error: BaseException, *, checkpoint: str) -> JobError:
     """Our error for the exception that ended a query."""
     if isinstance(error, JobError):
         return error
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
     if "UnknownFormat" in text:
         return StateFormat(
-            f"The state in {checkpoint} was written by another version of the checks; "
-            f"move it away to rebuild it from the probe log ({last_line(text)})."
+            f"The state in {checkpoint} was written by another version of the checks, "
+            f"and must be rebuilt from the probe log ({last_line(text)})."
         )
     if any(sign in text for sign in _GAP):
         return EvidenceGap(

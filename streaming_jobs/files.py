@@ -70,7 +70,7 @@ def read(block: Block) -> Iterator[pa.Table]:
             present = set(file.schema_arrow.names)
             rows = file.read_row_group(group, columns=[n for n in CHECKED_SCHEMA.names if n in present])
             seen += rows.num_rows
-            yield _completed(rows)
+            yield completed(rows)
     if seen != block.rows:
         raise ValueError(f"{block.uri}: a block of {block.rows} rows was read as {seen}")
 
@@ -105,7 +105,7 @@ def _groups(metadata: Any, block: Block) -> list[int]:
     return chosen
 
 
-def _completed(rows: pa.Table) -> pa.Table:
+def completed(rows: pa.Table) -> pa.Table:
     """The rows with every column: one that a file lacks was added to the table later, and is null in it."""
     columns = []
     for field in CHECKED_SCHEMA:

@@ -10,8 +10,8 @@ kept beside the error, a `check-failed` condition opens, and the partition's lat
 since checks that have missed rows would speak of gaps that are not there. Its verdict is unknown from then on; all
 other partitions go on. No evidence is lost: every row is in `history`, and a rebuild replays the partition from there.
 
-**A state of another version** (`UnknownFormat`) ends the query, with an error that says so: here is where a rebuild
-would begin.
+**A state of another version** (`UnknownFormat`) ends the query: the job then rebuilds the state (`rebuild`) from the
+probe log. A query whose state was rebuilt is handed it as its initial state.
 """
 
 from __future__ import annotations
@@ -40,13 +40,21 @@ from streaming_jobs.bundles import BUNDLE_DDL, bundle_files, bundle_rows, pack, 
 from streaming_jobs.validation import KEYS
 
 OUTPUT_DDL: Final = (
-    "cluster string, topic_id string, partition int, findings binary, summary string, rejected binary, "
+    "cluster string, topic_id string, partition int, findings binary, facts binary, rechecks string, summary string, "
+    "rejected binary, "
     "slices bigint, sent bigint, polled bigint, state_bytes bigint, chunks_written bigint, "
     "check_us bigint, state_us bigint"
 )
-"""One row per partition and batch. `findings` and `rejected` are Arrow streams, absent where there are none. `summary`
-is the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what was
+"""One row per partition and batch. `findings`, `facts` (for stage 2) and `rejected` are Arrow streams, absent where
+there are none, and so is `rechecks`, a JSON list of [start, end) offsets that two readers saw differently. `summary` is
+the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what was
 written to the state store; `check_us` and `state_us` are spent in the checks and in the store's round trips."""
+
+_ARROW: Final = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "bigint": pa.int64()}
+OUTPUT_SCHEMA: Final = pa.schema(
+    [(name, _ARROW[kind]) for name, kind in (column.split() for column in OUTPUT_DDL.split(", "))]
+)
+"""The same in Arrow's terms."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +101,36 @@ class _Kept:
     behind: int
 
 
+STATE_DDL: Final = (
+    "cluster string, topic_id string, partition int, name string, value binary, failed string, behind bigint"
+)
+"""State that was rebuilt. A partition has one row without a name, whose value is the hot value, with the error that
+quarantined it and the slices left unchecked since; and one row for each chunk."""
+
+
 class Partition(StatefulProcessor):
-    """One partition's checks, called once per batch that holds slices of it."""
+    """One partition's checks, called once per batch that holds slices of it.
+
+    `kept` and `chunks` are where its state is: Spark's stores, or whatever else holds values so (`rebuild`)."""
 
     def __init__(self, objectives: Objectives, check: Check) -> None:
         self.objectives = objectives
         self.check = check
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.kept: ValueState = handle.getValueState("partition", "hot binary, failed string, behind bigint")
-        self.chunks: MapState = handle.getMapState("chunks", "name string", "chunk binary")
+        self.kept: ValueState | Any = handle.getValueState("partition", "hot binary, failed string, behind bigint")
+        self.chunks: MapState | Any = handle.getMapState("chunks", "name string", "chunk binary")
 
     def close(self) -> None:
         pass
+
+    def handleInitialState(self, key: Any, initialState: pd.DataFrame, timerValues: Any) -> None:  # noqa: N802, N803
+        for row in initialState.itertuples(index=False):
+            if isinstance(row.name, str):
+                self.chunks.updateValue((row.name,), (row.value,))
+            else:
+                failed = row.failed if isinstance(row.failed, str) else None
+                self.kept.update((row.value, failed, int(row.behind)))
 
     def handleInputRows(  # noqa: N802
         self,
@@ -118,13 +143,17 @@ class Partition(StatefulProcessor):
         for frame in rows:
             for refused, payload in zip(frame["rejected"], frame["payload"], strict=True):
                 (rejected if refused else payloads).append(payload)
-        place = Place(str(key[0]), str(key[1]), int(key[2]))
+        row = self.verdict(Place(str(key[0]), str(key[1]), int(key[2])), payloads, rejected)
+        yield pd.DataFrame({name: pd.Series([value], dtype=_DTYPES[name]) for name, value in row.items()})
+
+    def verdict(self, place: Place, payloads: list[bytes], rejected: list[bytes]) -> dict[str, Any]:
+        """The row of `OUTPUT_DDL` for one batch's bundles of this partition: its slices, and its rejected rows."""
         row: dict[str, Any] = dict(zip(KEYS, place, strict=True)) | _NOTHING
         if rejected:
             row["rejected"] = pack(pa.concat_tables([unpack(payload) for payload in rejected]))
         if payloads:
             self._checked(place, slices_in(payloads), row)
-        yield pd.DataFrame({name: pd.Series([value], dtype=_DTYPES[name]) for name, value in row.items()})
+        return row
 
     def _checked(self, place: Place, slices: pa.Table, row: dict[str, Any]) -> None:
         row["slices"] = slices.num_rows
@@ -143,6 +172,8 @@ class Partition(StatefulProcessor):
                 stepped = self.check.step({place: Stored(kept.hot, chunks)}, slices, self.objectives)[place]
                 judged = [(finding, severity(finding.anomaly, finding.context)) for finding in stepped.findings]
                 found = pack(findings_table(judged)) if judged else None
+                facts = pack(stepped.facts) if stepped.facts.num_rows else None
+                rechecks = orjson.dumps([list(r) for r in stepped.rechecks]).decode() if stepped.rechecks else None
                 summary = orjson.dumps(stepped.summary, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
                 check_ns = time.perf_counter_ns() - ready + (loaded - began)
                 state_ns += ready - loaded
@@ -154,7 +185,7 @@ class Partition(StatefulProcessor):
             before = time.perf_counter_ns()
             row["state_bytes"], row["chunks_written"] = self._save(kept, stepped)
             state_ns += time.perf_counter_ns() - before
-            row["findings"], row["summary"] = found, summary
+            row["findings"], row["facts"], row["rechecks"], row["summary"] = found, facts, rechecks, summary
         else:
             kept.behind += slices.num_rows
             self.kept.update((kept.hot, kept.failed, kept.behind))
@@ -194,8 +225,8 @@ def _unknown(slices: pa.Table, kept: _Kept) -> str:
 
 
 _NOTHING: Final[dict[str, Any]] = {
-    "findings": None, "summary": None, "rejected": None, "slices": 0, "sent": 0, "polled": 0,
-    "state_bytes": 0, "chunks_written": 0, "check_us": 0, "state_us": 0,
+    "findings": None, "facts": None, "rechecks": None, "summary": None, "rejected": None, "slices": 0, "sent": 0,
+    "polled": 0, "state_bytes": 0, "chunks_written": 0, "check_us": 0, "state_us": 0,
 }  # fmt: skip
 _DTYPES: Final[dict[str, str]] = {
     name: {"string": "object", "binary": "object", "int": "int32", "bigint": "int64"}[kind]
@@ -203,9 +234,11 @@ _DTYPES: Final[dict[str, str]] = {
 }
 
 
-def verdicts(history: DataFrame, objectives: Objectives, check: Check | None = None) -> DataFrame:
+def verdicts(
+    history: DataFrame, objectives: Objectives, check: Check | None = None, initial: DataFrame | None = None
+) -> DataFrame:
     """The stream of verdicts, columns as in `OUTPUT_DDL`, over `source.stream`: the probe log's rows, or
-    its files' blocks."""
+    its files' blocks. `initial`, of `STATE_DDL`, is the state that the first batch of a new checkpoint begins with."""
     bundle = bundle_files if tuple(history.columns) == files.COLUMNS else bundle_rows
     bundles = history.mapInArrow(cast(Any, bundle), BUNDLE_DDL)
     return bundles.groupBy(*KEYS).transformWithStateInPandas(
@@ -213,4 +246,5 @@ def verdicts(history: DataFrame, objectives: Objectives, check: Check | None = N
         outputStructType=OUTPUT_DDL,
         outputMode="update",
         timeMode="none",
+        initialState=None if initial is None else initial.groupBy(*KEYS),
     )

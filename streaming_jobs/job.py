@@ -3,6 +3,9 @@
 Three threads touch it: the caller's, Spark's (which calls `_on_batch` for each micro-batch), and the job's own watch,
 which looks every half second for finished batches, a failed query and a silent probe log, and runs the tables' upkeep
 in between. None of the checks depends on any of these clocks.
+
+Where the stream cannot begin or go on (`rebuild.reason_to_rebuild`, `StateFormat`, `EvidenceGap`) the state is rebuilt
+from the probe log, and another query goes on with it. A query that ends so before its first batch is not rebuilt again.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming_jobs.config import JobConfig
-from streaming_jobs.errors import JobError, JobFailed, translated
+from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.findings import current_findings
-from streaming_jobs.integrity import Check, verdicts
+from streaming_jobs.gap import gap, open_gaps
+from streaming_jobs.handover import handover
+from streaming_jobs.integrity import STATE_DDL, Check, verdicts
 from streaming_jobs.progress import Progress, from_spark
+from streaming_jobs.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
+from streaming_jobs.recheck import Rechecks
 from streaming_jobs.session import SessionSettings
 from streaming_jobs.sink import Batch, Listener, Sink, query_id
 from streaming_jobs.source import await_history, stream
@@ -38,16 +45,18 @@ log = logging.getLogger(__name__)
 
 _TICK: Final = 0.5
 _COMMIT_WAIT: Final = 10.0
+_RECHECK: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """Whom the job tells, each in order, on the job's threads: be quick. `on_failure` is called once, when the query
-    ended by itself."""
+    ended by itself. `on_rebuild` is given lines for the user while the state is rebuilt."""
 
     on_batch: Sequence[Listener] = ()
     on_progress: Sequence[Callable[[Progress], None]] = ()
     on_failure: Sequence[Callable[[JobError], None]] = ()
+    on_rebuild: Sequence[Callable[[str], None]] = ()
 
 
 class _Stopping(Exception):
@@ -101,27 +110,36 @@ class IntegrityJob:
         self._last_batch = -1
         self._seen_progress = -1
         self._threads: list[threading.Thread] = []
+        self._trigger: dict[str, Any] = {}
+        self._format_rebuilt = False
+        self._rechecks: Rechecks | None = None
 
     # Running
 
     def start(self) -> None:
         """Start the endless query and the watch. Raises `JobError`s: no probe log, no such table, a bad checkpoint."""
         self._launch({"processingTime": f"{round(self._config.trigger * 1000)} milliseconds"})
+        if self._query is None:
+            return  # stopped meanwhile
         self._spawn(self._watch, "integrity-watch")
+        self._spawn(self._recheck, "integrity-recheck")
         if self._config.upkeep.enabled:
             self._spawn(self._keep_up, "integrity-upkeep")
 
     def run_available_now(self) -> None:
         """Check what the probe log holds now, in batches, and return. Raises the `JobError` that ended it."""
         self._launch({"availableNow": True})
-        assert self._query is not None
-        query = self._query
-        try:
-            while not query.awaitTermination(1):
-                self._tell_progress()
-        except PySparkException as error:
-            raise self._failed(error) from None
+        while self._query is not None:
+            try:
+                while not self._query.awaitTermination(1):
+                    self._tell_progress()
+                break
+            except PySparkException as error:
+                if not self._recovered(error):
+                    raise self._failed(error) from None
         self._tell_progress()
+        if self._rechecks is not None:
+            self._rechecks.answer(self._stopping.is_set)
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -143,9 +161,9 @@ class IntegrityJob:
         Safe to call twice, and before `start` has returned (which then raises `HistoryMissing` if it was waiting)."""
         self._stopping.set()
         query = self._query
+        with self._busy:  # the running batch's writes, or a rebuild's
+            number = self._last_batch
         if query is not None:
-            with self._busy:  # the running batch's writes
-                number = self._last_batch
             self._await_commit(number)
             try:
                 query.stop()
@@ -165,23 +183,91 @@ class IntegrityJob:
         config = self._config
         if self._query is not None:
             raise JobFailed("The integrity job has been started already.")
+        self._trigger = trigger
         await_history(config.history_path, config.history_wait, stopping=self._stopping.is_set)
+        why = reason_to_rebuild(config)
+        if why is not None and not self._rebuilt(why):
+            return
+        self._run_query()
+
+    def _run_query(self) -> None:
+        """A query over the checkpoint as it is; with the state that was handed over to it, if it has not begun."""
+        config = self._config
         config.checkpoint_path.mkdir(parents=True, exist_ok=True)
         # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
         self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
-        frame = verdicts(stream(self._spark, config), config.objectives.objectives(), self._check)
+        handed = handover(config.checkpoint_path)
+        initial = None
+        if handed is not None and handed.state is not None:
+            initial = self._spark.read.schema(STATE_DDL).parquet(str(handed.state.absolute()))
+        history = stream(self._spark, config, None if handed is None else handed.plan)
+        frame = verdicts(history, config.objectives.objectives(), self._check, initial)
         writer = (
             frame.writeStream.foreachBatch(self._on_batch)
             .outputMode("update")
             .queryName(f"{config.name}-{id(self):x}")
             .option("checkpointLocation", str(config.checkpoint_path.absolute()))
-            .trigger(**trigger)
+            .trigger(**self._trigger)
         )
         try:
             self._query = writer.start()
         except PySparkException as error:
             raise translated(error, checkpoint=str(config.checkpoint_path)) from None
+        if self._stopping.is_set():
+            self._query.stop()
         self._open_sink()
+
+    def _rebuilt(self, why: str) -> bool:
+        """Rebuild the state; False where a stop came first, and the next start goes on with it."""
+        config = self._config
+        rebuild = Rebuild(
+            config,
+            self._listeners.on_batch,
+            check=self._check,
+            say=self._say,
+            clock=self._clock,
+            stopping=self._stopping.is_set,
+        )
+        try:
+            with self._busy:
+                rebuild.run(why)
+        except RebuildStopped as stopped:
+            log.info("%s", stopped)
+            self._ended.set()
+            return False
+        return True
+
+    def _recovered(self, error: BaseException) -> bool:
+        """Whether a query that ended by `error` was followed by another one, with its state rebuilt. Raises the
+        `JobError` by which the rebuild failed."""
+        cause = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
+        if not isinstance(cause, StateFormat | EvidenceGap) or self._stopping.is_set():
+            return False
+        handed = handover(self._config.checkpoint_path)
+        if handed is not None and handed.state is not None:
+            return False  # the state was rebuilt and has served no batch: it would be the same again
+        if isinstance(cause, StateFormat):
+            if self._format_rebuilt:
+                return False  # what these very checks wrote they cannot read
+            self._format_rebuilt = True
+        sink = self._open_sink()
+        if isinstance(cause, EvidenceGap):
+            known = set(open_gaps(current_findings(self._config.tables_path)))
+            sink.report(gap("opened", (sink.clusters or {""}) - known, self._clock(), str(cause)))
+        log.warning("%s", cause)
+        self._say(str(cause))
+        why = "the probe log no longer keeps what it wants next"
+        if isinstance(cause, StateFormat):
+            why = "it was written by another version of the checks"
+        self._query, self._sink, self._cause = None, None, None
+        self._last_batch = self._seen_progress = -1
+        if self._rebuilt(why):
+            self._run_query()
+        return True
+
+    def _say(self, line: str) -> None:
+        for listener in self._listeners.on_rebuild:
+            listener(line)
 
     def _open_sink(self) -> Sink:
         """The sink, once the query has its id; whichever thread comes first makes it."""
@@ -189,7 +275,14 @@ class IntegrityJob:
             if self._sink is None:
                 config = self._config
                 app = f"{config.name}:{query_id(config.checkpoint_path)}"
-                sink = Sink(config.tables_path, app, self._listeners.on_batch, clock=self._clock)
+                sink = Sink(
+                    config.tables_path,
+                    app,
+                    [self._ask, *self._listeners.on_batch],
+                    clock=self._clock,
+                    objectives=config.objectives.objectives(),
+                )
+                self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path)
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
@@ -201,6 +294,7 @@ class IntegrityJob:
                     open_clusters=stalled["cluster"].to_pylist(),
                 )
                 self._sink = sink
+                sink.report(gap("closed", open_gaps(found), self._clock()))
             return self._sink
 
     # Spark's thread
@@ -221,6 +315,17 @@ class IntegrityJob:
                 raise
             self._last_batch = number
 
+    def _ask(self, batch: Batch) -> None:
+        if self._rechecks is not None:
+            self._rechecks.ask(batch.rechecks)
+
+    # The thread that explains what readers saw differently
+
+    def _recheck(self) -> None:
+        while not self._ended.wait(_RECHECK):
+            if self._rechecks is not None:
+                self._rechecks.answer(self._ended.is_set)
+
     # The watch's thread
 
     def _watch(self) -> None:
@@ -231,12 +336,16 @@ class IntegrityJob:
                 log.exception("the watch over the integrity job failed; it goes on")
 
     def _tick(self) -> None:
-        assert self._query is not None
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._query is None:
             return
         if not self._query.isActive:
-            error = self._query.exception()
-            self._failed(error or JobFailed("The integrity job's query ended without an error."))
+            error = self._query.exception() or JobFailed("The integrity job's query ended without an error.")
+            try:
+                if not self._recovered(error):
+                    self._failed(error)
+            except JobError as failed:
+                self._cause = failed
+                self._failed(failed)
             return
         self._tell_progress()
         # While a batch is running there are rows: the log is not silent, however long it takes.

@@ -2,7 +2,9 @@
 
 `findings` is append-only: one row per event in a finding's life. `partition_state` and `readers` hold the current
 state, one row per partition and one per reader and partition, replaced as a whole by each batch. `rejected` holds the
-rows of the probe log that could not be understood. All times are UTC, in microseconds; *log time* is the time in the
+rows of the probe log that could not be understood. `transactions` tells what became of indefinite transactions,
+`resolution` holds the state of the checks across partitions, `rechecks` the ranges of offsets that readers saw
+differently, asked and answered. All times are UTC, in microseconds; *log time* is the time in the
 probe log's rows, *machine time* the clock of the host that runs the job.
 """
 
@@ -16,6 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from rules.finding import FINDING_SCHEMA
+from rules.resolution import TRANSACTION_SCHEMA
 from rules.step import SUMMARY_SCHEMA
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -50,6 +53,8 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "highest_acknowledged": "highest acknowledged offset",
     "highest_polled": "highest polled offset",
     "unseen": "acknowledged records that have waited longer than the delivery objective",
+    "send_skips": "steps over others' records inside one operation's sends (int-send-skip, legal) since the start",
+    "partial_reads": "operations that polled a part of a transaction (G1b, legal) since the start",
     "window_runs": "runs of records that are not settled yet",
     "processes": "processes that the partition knows",
     "readers": "the partition's readers: process, position (offset), mode",
@@ -61,10 +66,35 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "position": "the offset that it will read next",
     "mode": "assign or subscribe",
     "lag": "records between its position and the last stable offset (or the log end, where that is unknown)",
+    # cycle_search
+    "through": "log time up to which dependency cycles have been searched",
+    "window_start": "log time at which the last window searched began",
+    "operations": "send, poll and txn operations in that window",
+    "dependencies": "write-read and, if asked for, write-write edges between them",
+    "suspects": "nodes of the graph that could have been in a cycle, before the search proper",
+    "cycles": "cycles in that window that had not been reported before",
+    "engine": "what divided the graph into strongly connected parts: memory or graphframes",
+    "write_write": "whether write-write edges were counted",
+    "search_seconds": "how long the search took, seconds of machine time",
+    "searched": "machine time of the search",
     # rejected
     "reason": "why the row could not be understood",
     "slice": "its slice number",
     "row": "the row as JSON, cut at 32 KiB",
+    # transactions
+    "txn": "the transaction, a number of the probe's own",
+    "outcome": "visible: a value of it was polled; absent: a reader passed the place of one without seeing it",
+    "writer": "the value that proves it: its writer",
+    "seq": "its sequence number",
+    "offset": "its offset",
+    # resolution
+    "app": "the query or the rebuild that wrote it",
+    "before": "the state before that batch, for when it is run again",
+    "after": "the state after it: what still waits for its counterpart in another partition",
+    # rechecks
+    "start": "first offset of the range",
+    "end": "offset after the range",
+    "answered": "false: two readers saw the range differently; true: the log's rows have been asked why",
 }
 
 
@@ -102,6 +132,42 @@ REJECTED: Final = _documented(
     pa.field("row", pa.string()),
     pa.field("batch", pa.int64(), nullable=False),
     pa.field("recorded", _TIME, nullable=False),
+)
+
+
+TRANSACTIONS: Final = _documented(
+    *TRANSACTION_SCHEMA, pa.field("batch", pa.int64(), nullable=False), pa.field("recorded", _TIME, nullable=False)
+)
+
+RESOLUTION: Final = _documented(
+    pa.field("app", pa.string(), nullable=False),
+    pa.field("batch", pa.int64(), nullable=False),
+    pa.field("before", pa.binary()),
+    pa.field("after", pa.binary()),
+)
+
+RECHECKS: Final = _documented(
+    pa.field("cluster", pa.string(), nullable=False),
+    pa.field("topic_id", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("start", pa.int64(), nullable=False),
+    pa.field("end", pa.int64(), nullable=False),
+    pa.field("answered", pa.bool_(), nullable=False),
+    pa.field("batch", pa.int64()),
+    pa.field("recorded", _TIME, nullable=False),
+)
+
+CYCLE_SEARCH: Final = _documented(
+    pa.field("through", _TIME, nullable=False),
+    pa.field("window_start", _TIME, nullable=False),
+    pa.field("operations", pa.int64(), nullable=False),
+    pa.field("dependencies", pa.int64(), nullable=False),
+    pa.field("suspects", pa.int64(), nullable=False),
+    pa.field("cycles", pa.int64(), nullable=False),
+    pa.field("engine", pa.string(), nullable=False),
+    pa.field("write_write", pa.bool_(), nullable=False),
+    pa.field("search_seconds", pa.float64(), nullable=False),
+    pa.field("searched", _TIME, nullable=False),
 )
 
 
@@ -157,6 +223,26 @@ SPECS: Final[Mapping[str, TableSpec]] = {
             name="rejected", schema=REJECTED, checkpoint_interval=100,
             log_retention=timedelta(days=7), file_retention=timedelta(days=7),
             description="Rows of the probe log that could not be understood, with the reason.",
+        ),
+        TableSpec(
+            name="transactions", schema=TRANSACTIONS, checkpoint_interval=100,
+            log_retention=timedelta(days=7), file_retention=timedelta(days=7),
+            description="What became of each indefinite transaction.",
+        ),
+        TableSpec(
+            name="resolution", schema=RESOLUTION, checkpoint_interval=100,
+            log_retention=_HOUR, file_retention=_HOUR,
+            description="The state of the checks across partitions, one row, replaced by each batch that changes it.",
+        ),
+        TableSpec(
+            name="rechecks", schema=RECHECKS, checkpoint_interval=100,
+            log_retention=timedelta(days=7), file_retention=timedelta(days=7),
+            description="Ranges of offsets that two readers saw differently: one row when asked, one when answered.",
+        ),
+        TableSpec(
+            name="cycle_search", schema=CYCLE_SEARCH, checkpoint_interval=100,
+            log_retention=_HOUR, file_retention=_HOUR,
+            description="How far dependency cycles have been searched, one row, replaced by each search.",
         ),
     )
 }  # fmt: skip

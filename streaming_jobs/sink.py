@@ -3,7 +3,8 @@
 Exactly once per table: a batch that Spark runs again (it was killed between our writes and its own commit) finds its
 number in the tables' transactions and writes nothing; its listeners are called, and are told that it is a replay.
 `partition_state` and `readers` are replaced as a whole by each batch from the rows in memory, which come from the
-tables at the start: the same batch gives the same rows.
+tables at the start: the same batch gives the same rows. What the partitions know for each other goes through stage 2
+(`resolution`) here, and its findings into the same append.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.finding import FINDING_SCHEMA, Finding
+from rules.finding import FACT_SCHEMA, FINDING_SCHEMA, Finding
 from rules.finding import to_table as findings_table
+from rules.history import Place
+from rules.objectives import Objectives
+from rules.places import recreated
 from rules.policy import severity
 from streaming_jobs.bundles import REJECTED_SCHEMA, unpack
-from streaming_jobs.schemas import FINDINGS, PARTITION_STATE, READERS, REJECTED
+from streaming_jobs.news import News
+from streaming_jobs.recheck import Asked, asked_row
+from streaming_jobs.resolution import Resolution
+from streaming_jobs.schemas import FINDINGS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
 from streaming_jobs.tables import open_tables
 from streaming_jobs.validation import KEYS
 
@@ -67,6 +74,7 @@ class Batch:
     rejected: pa.Table
     stats: BatchStats
     counted: datetime
+    rechecks: tuple[Asked, ...] = ()
 
 
 Listener = Callable[[Batch], None]
@@ -78,35 +86,63 @@ class Sink:
     A listener that raises is logged and stops nothing. Raises `TableError` where a table cannot be written."""
 
     def __init__(
-        self, root: Path, app: str, listeners: Sequence[Listener] = (), *, clock: Callable[[], datetime] | None = None
+        self,
+        root: Path,
+        app: str,
+        listeners: Sequence[Listener] = (),
+        *,
+        clock: Callable[[], datetime] | None = None,
+        news: News | None = None,
+        objectives: Objectives | None = None,
+        begin: tuple[bytes | None] | None = None,
     ) -> None:
-        """`app` is `<job>:<query id>`."""
+        """`app` is `<job>:<query id>`. In a rebuild, `news` tells what to write of what is found again, and `begin`
+        holds the state of stage 2 to begin with (else it is that of the batch before)."""
+        self._news = news
         self._app = app
         self._listeners = tuple(listeners)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._lock = threading.Lock()
         self._tables = open_tables(root)
+        self._resolution = Resolution(self._tables["resolution"], app, objectives or Objectives(), begin)
         self._states: dict[Key, dict[str, Any]] = {
             _key(r): r for r in self._tables["partition_state"].read().to_pylist()
         }
+
+    @property
+    def resolution(self) -> bytes | None:
+        """The state of stage 2 after the last batch."""
+        return self._resolution.state
 
     @property
     def clusters(self) -> set[str]:
         """The clusters whose partitions are known."""
         return {key[0] for key in self._states}
 
-    def accept(self, number: int, verdicts: pa.Table) -> Batch:
-        """Write one batch of `integrity.OUTPUT_DDL` rows."""
+    def accept(self, number: int, verdicts: pa.Table, *, last: bool = False) -> Batch:
+        """Write one batch of `integrity.OUTPUT_DDL` rows. `last`: of a rebuild, whose state of stage 2 then stands.
+
+        Raises `UnknownFormat` where that state was written by another version."""
         with self._lock:
             began = self._clock()
             now = began
             found = _stacked(verdicts["findings"], FINDING_SCHEMA)
             refused = _stacked(verdicts["rejected"], REJECTED_SCHEMA)
+            resolved, outcomes = self._resolution.take(number, _stacked(verdicts["facts"], FACT_SCHEMA))
+            found = pa.concat_tables([found, resolved, self._recreated(verdicts)])
+            rechecks = _rechecks(verdicts)
+            if self._news is not None:
+                found, refused = self._news.findings(found), self._news.rejected(refused)
+                outcomes = self._news.transactions(outcomes)
+                rechecks = self._news.rechecks(rechecks)
             findings = _stamped(found, FINDINGS, number, now)
             rejected = _stamped(refused, REJECTED, number, now)
             touched = self._merge(verdicts, number)
             replayed = self._append("findings", findings, number)
             self._append("rejected", rejected, number)
+            self._append("transactions", _stamped(outcomes, TRANSACTIONS, number, now), number)
+            self._append("rechecks", _asked(rechecks, number, now), number)
+            self._resolution.keep(number, always=last)
             if touched:
                 self._replace("partition_state", _states(self._states.values()), number)
                 self._replace("readers", _readers(self._states.values()), number)
@@ -119,6 +155,7 @@ class Sink:
                 rejected=rejected,
                 stats=_stats(verdicts, refused.num_rows, (counted - began).total_seconds()),
                 counted=counted,
+                rechecks=rechecks,
             )
             self._tell(batch)
             return batch
@@ -157,6 +194,18 @@ class Sink:
     def _replace(self, name: str, rows: pa.Table, number: int) -> None:
         self._tables[name].write(rows, mode="overwrite", app_id=f"{self._app}:{name}", batch=number)
 
+    def _recreated(self, verdicts: pa.Table) -> pa.Table:
+        """Topics whose id is not what it was. A batch that runs again may find them known: its findings are written."""
+        new: dict[Place, tuple[str, int]] = {}
+        for row in verdicts.select([*KEYS, "summary"]).filter(pc.is_valid(verdicts["summary"])).to_pylist():
+            if _key(row) not in self._states:
+                summary = orjson.loads(row["summary"])
+                new[Place(*_key(row))] = (summary["topic"], summary.get("now") or 0)
+        if not new:
+            return FINDING_SCHEMA.empty_table()
+        known = ((Place(*key), row["topic"]) for key, row in self._states.items())
+        return findings_table((f, severity(f.anomaly, f.context)) for f in recreated(known, new))
+
     def _merge(self, verdicts: pa.Table, number: int) -> list[Key]:
         touched = []
         told = verdicts.select([*KEYS, "summary"]).filter(pc.is_valid(verdicts["summary"]))
@@ -180,6 +229,17 @@ def _stacked(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
     """The tables whose Arrow streams stand in a column, one below the other."""
     parts = [unpack(payload) for payload in column.drop_null().to_pylist()]
     return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
+
+
+def _rechecks(verdicts: pa.Table) -> tuple[Asked, ...]:
+    """The ranges of offsets that are to be explained."""
+    rows = verdicts.select([*KEYS, "rechecks"]).filter(pc.is_valid(verdicts["rechecks"])).to_pylist()
+    return tuple(Asked(Place(*_key(row)), start, end) for row in rows for start, end in orjson.loads(row["rechecks"]))
+
+
+def _asked(rechecks: Iterable[Asked], number: int, now: datetime) -> pa.Table:
+    own = {"answered": False, "batch": number, "recorded": now}
+    return pa.Table.from_pylist([asked_row(asked) | own for asked in rechecks], schema=RECHECKS)
 
 
 def _stamped(rows: pa.Table, schema: pa.Schema, number: int | None, now: datetime) -> pa.Table:

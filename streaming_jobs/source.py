@@ -17,6 +17,7 @@ from rules.history import SLICE_SCHEMA
 from streaming_jobs import files
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
+from streaming_jobs.handover import Plan
 
 
 def await_history(
@@ -53,8 +54,9 @@ def plain(table: DeltaTable) -> bool:
     return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
 
 
-def stream(spark: SparkSession, config: JobConfig) -> DataFrame:
+def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) -> DataFrame:
     """`history` as it is committed: the files' blocks (`files.COLUMNS`) where its files are plain, else its rows.
+    `after`: the rebuild whose version a new query goes on from.
 
     Ageing and compaction of the table do not disturb it."""
     path = config.history_path
@@ -65,9 +67,16 @@ def stream(spark: SparkSession, config: JobConfig) -> DataFrame:
         .option("maxBytesPerTrigger", str(config.max_bytes))
     )
     version = config.starting_version if config.starting_version is not None else first_version(path)
+    if after is not None:
+        version = after.version
     if version is not None:
         reader = reader.option("startingVersion", str(version))
     frame = reader.load(str(path.absolute()))
+    if after is not None and after.files:
+        # Delta begins at no commit that is not there yet, and the next one may not be: so at the last one that was
+        # rebuilt, without the files it added.
+        name = sql.element_at(sql.split(sql.input_file_name(), "/"), -1)
+        frame = frame.where(~name.isin(list(after.files)))
     if plain(DeltaTable(str(path))):
         told = (sql.input_file_name(), sql.input_file_block_start(), sql.input_file_block_length())
         return frame.select(*(column.alias(name) for column, name in zip(told, files.COLUMNS, strict=True)))

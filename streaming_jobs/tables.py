@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming_jobs.errors import TableError
@@ -48,7 +49,7 @@ class Table:
         # Another process may create it in this moment.
         for _ in range(_ATTEMPTS):
             if DeltaTable.is_deltatable(str(self.path)):
-                return DeltaTable(str(self.path))
+                return self._with_new_columns(DeltaTable(str(self.path)))
             try:
                 return DeltaTable.create(
                     str(self.path),
@@ -61,6 +62,14 @@ class Table:
             except DeltaError:
                 continue
         return DeltaTable(str(self.path))
+
+    def _with_new_columns(self, table: DeltaTable) -> DeltaTable:
+        """The table with the columns that an earlier version of it lacks; they are null in its rows."""
+        known = {field.name for field in table.schema().fields}
+        added = [field.with_nullable(True) for field in self.spec.schema if field.name not in known]
+        if added:
+            table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
+        return table
 
     def _translated(self, verb: str, act: Callable[[], T]) -> T:
         try:
@@ -104,11 +113,21 @@ class Table:
 
         return self._translated("written", act)
 
-    def read(self) -> pa.Table:
-        """All rows, as `spec.schema`, in no order."""
+    def version(self) -> int:
+        def act() -> int:
+            self._delta.update_incremental()
+            return int(self._delta.version())
+
+        return self._translated("read", act)
+
+    def read(self, version: int | None = None) -> pa.Table:
+        """All rows, now or at a version, as `spec.schema`, in no order."""
 
         def act() -> pa.Table:
-            self._delta.update_incremental()
+            if version is None:
+                self._delta.update_incremental()
+            else:
+                self._delta.load_as_version(version)
             return self._delta.to_pyarrow_table().select(self.spec.schema.names).cast(self.spec.schema)
 
         return self._translated("read", act)
@@ -119,9 +138,19 @@ def open_tables(root: Path) -> dict[str, Table]:
     return {name: Table(root, spec) for name, spec in SPECS.items()}
 
 
-def read_table(root: Path, name: str) -> pa.Table:
-    """The rows of one of the job's tables; none where it does not exist yet."""
+def open_table(root: Path, name: str) -> Table:
+    """One of the job's tables, created where it does not exist."""
+    return Table(root, SPECS[name])
+
+
+def read_table(root: Path, name: str, version: int | None = None) -> pa.Table:
+    """The rows of one of the job's tables, now or at a version of it; none where it does not exist yet (version -1)."""
     spec = SPECS[name]
-    if not DeltaTable.is_deltatable(str(root / name)):
+    if version == -1 or not DeltaTable.is_deltatable(str(root / name)):
         return spec.schema.empty_table()
-    return Table(root, spec).read()
+    return Table(root, spec).read(version)
+
+
+def version_of(root: Path, name: str) -> int:
+    """The version of one of the job's tables, -1 where it does not exist yet."""
+    return Table(root, SPECS[name]).version() if DeltaTable.is_deltatable(str(root / name)) else -1

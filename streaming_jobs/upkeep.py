@@ -27,8 +27,11 @@ from streaming_jobs.schemas import SPECS
 
 Action = Literal["compact", "age", "checkpoint", "vacuum"]
 
-_REPLACED: Final = frozenset({"partition_state", "readers"})
+_REPLACED: Final = frozenset({"partition_state", "readers", "resolution", "cycle_search"})
 """Tables that each batch replaces as a whole: they have nothing to compact and nothing to age."""
+
+_AGED_BY: Final = {"findings": "at", "rejected": "recorded", "transactions": "at", "rechecks": "recorded"}
+"""The time by which rows of these tables are old."""
 
 _LOG_FILES: Final = 1_000
 _SMALL_BYTES: Final = 16 << 20
@@ -60,13 +63,13 @@ class Step:
 def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list[Step]:
     """What to do, in order. Pure."""
     steps: list[Step] = []
-    kept = {"history": config.history_days, "findings": config.findings_days, "rejected": config.findings_days}
+    kept = {"history": config.history_days} | dict.fromkeys(_AGED_BY, config.findings_days)
     for seen in surveys:
         days = kept.get(seen.name)
         if days is not None and seen.oldest is not None:
             first = (now - timedelta(days=days)).date()
             if seen.oldest < first:
-                column = "date" if seen.name == "history" else {"findings": "at", "rejected": "recorded"}[seen.name]
+                column = _AGED_BY.get(seen.name, "date")
                 value = f"'{first.isoformat()}'" if column == "date" else f"'{first.isoformat()}T00:00:00Z'"
                 steps.append(Step(table=seen.name, action="age", predicate=f"{column} < {value}"))
         if seen.name not in _REPLACED and seen.small_files >= config.small_files:

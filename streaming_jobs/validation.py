@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.history import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregularity, Isolation, Mode
+from rules.history import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregularity, Isolation, Mode, RegisterAction
 
 Bools = NDArray[np.bool_]
 
@@ -33,8 +33,9 @@ _NAMES: Final = {
 }
 _NATURAL: Final = (
     "partition", "op", "slice", "position_before", "position_after", "log_start", "log_end", "last_stable", "committed",
+    "reached",
 )  # fmt: skip
-_LISTS: Final = ("sent", "polled", "irregular", "marks", "txn_partitions")
+_LISTS: Final = ("sent", "polled", "irregular", "marks", "txn_partitions", "sources", "registers")
 _MAX_LENGTH: Final = 2**40
 """No run is longer, and no sequence number higher than 2**62: sums of them stay within int64."""
 
@@ -93,6 +94,10 @@ def _check_elements(name: str, records: pa.StructArray, owner: NDArray[np.int64]
             known = pc.is_in(values, value_set=pa.array(get_args(Irregularity)))
             if not pc.all(known).as_py():
                 reasons.add(~_true(known), f"{name}.status is unknown", owner)
+        elif inner.name == "action":
+            known = pc.is_in(values, value_set=pa.array(get_args(RegisterAction)))
+            if not pc.all(known).as_py():
+                reasons.add(~_true(known), f"{name}.action is unknown", owner)
 
 
 def reasons_to_reject(slices: pa.Table) -> dict[int, str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from rules.finding import FACT_SCHEMA
 from rules.history import Place, Slice, to_table
 from rules.objectives import Objectives
 from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
@@ -84,7 +85,7 @@ class _Deletes:
     def __call__(self, stored: Any, slices: pa.Table, objectives: Objectives) -> dict[Place, Stepped]:
         ((place, kept),) = stored.items()
         chunks: dict[str, bytes | None] = {"a": None, "b": b"two"} if kept.hot else {"a": b"one"}
-        return {place: Stepped(b"hot", chunks, [], [], {"topic": "topic"})}
+        return {place: Stepped(b"hot", chunks, [], FACT_SCHEMA.empty_table(), [], {"topic": "topic"})}
 
 
 def test_it_writes_what_changed_and_removes_what_is_told() -> None:

@@ -25,6 +25,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VERDICTS = pa.schema(
     [
         ("cluster", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("findings", pa.binary()),
+        ("facts", pa.binary()), ("rechecks", pa.string()),
         ("summary", pa.string()), ("rejected", pa.binary()),
         *((n, pa.int64()) for n in ("slices", "sent", "polled", "state_bytes")),
         *((n, pa.int64()) for n in ("chunks_written", "check_us", "state_us")),

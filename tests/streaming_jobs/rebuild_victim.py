@@ -1,0 +1,24 @@
+"""A process that rebuilds the state and is killed: `python -m tests.streaming_jobs.rebuild_victim ROOT`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from streaming_jobs import rebuild
+from streaming_jobs.config import JobConfig
+
+ROWS = 12
+
+
+def config(root: Path) -> JobConfig:
+    return JobConfig.model_validate({"root": root, "upkeep": {"enabled": False}, "history_wait": 0})
+
+
+def main(root: Path) -> None:
+    rebuild.SAVE_EVERY = 0.0  # type: ignore[misc]
+    rebuild.Rebuild(config(root), rows=ROWS).run("its checkpoint is gone")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,177 @@
+"""What one partition cannot decide alone, on real Spark and Delta: stage 2 and rechecks, across restarts."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from rules.audit import BLOCK
+from rules.finding import FACT_SCHEMA
+from rules.history import Place, Slice
+from rules.state import UnknownFormat
+from streaming_jobs.bundles import pack
+from streaming_jobs.config import JobConfig
+from streaming_jobs.integrity import OUTPUT_SCHEMA
+from streaming_jobs.recheck import Asked, Rechecks, unanswered
+from streaming_jobs.schemas import RECHECKS, RESOLUTION
+from streaming_jobs.sink import Batch, Sink
+from streaming_jobs.tables import open_table, read_table
+from tests.rules.histories import History, number
+from tests.rules.test_across_partitions import indefinite_and_torn
+from tests.rules.test_audit import audited, logged
+from tests.streaming_jobs.probe_log import commit
+from tests.streaming_jobs.test_rebuild import run, violations
+
+W = number("w")
+
+
+def torn() -> list[list[Slice]]:
+    """A transaction of which one partition's value is seen, and the other's is passed; partition after partition."""
+    h = History()
+    indefinite_and_torn(h)
+    for _ in range(30):
+        for partition in (0, 1):
+            h.row("observer", "offsets", partition=partition, log_start=0, log_end=9, last_stable=9)
+            h.mark(0.5, partition=partition)
+    return [[row for row in h.rows if row.partition == partition] for partition in (0, 1)]
+
+
+def raised(config: JobConfig) -> list[tuple[str, int]]:
+    rows = read_table(config.tables_path, "findings").to_pylist()
+    events = [(r["anomaly"], r["partition"]) for r in rows if r["event"] == "raised"]
+    return sorted(event for event in events if event[0] != "poll-skip")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
+    spark: SparkSession, config: JobConfig
+) -> None:
+    config = config.model_copy(update={"max_files": 1})
+    for part in torn():
+        commit(config.history_path, part)
+    run(spark, config)
+    assert raised(config) == [("lost-write", 1), ("torn-transaction", -1)]
+    outcomes = read_table(config.tables_path, "transactions").to_pylist()
+    assert {(r["txn"], r["outcome"], r["partition"]) for r in outcomes} == {(7, "visible", 0), (7, "absent", 1)}
+    tables = ("findings", "transactions", "resolution")
+    before = {name: read_table(config.tables_path, name) for name in tables}
+
+    last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last.unlink()  # as if killed before Spark's commit
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    told, _ = run(spark, config)
+    assert [(b.number, b.replayed) for b in told.batches] == [(int(last.name), True)]
+    assert {name: read_table(config.tables_path, name) for name in tables} == before
+
+    shutil.rmtree(config.checkpoint_path)
+    told, _ = run(spark, config)
+    assert sum(b.findings.num_rows for b in told.batches) == 0
+    assert read_table(config.tables_path, "findings") == before["findings"]
+    assert read_table(config.tables_path, "transactions") == before["transactions"]
+    (row,) = read_table(config.tables_path, "resolution").to_pylist()
+    assert row["after"] is not None and row["app"] != before["resolution"]["app"][0].as_py()
+
+
+def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Path) -> None:
+    """Killed after everything was written, or before the state was: stage 2 ends in the same state and findings."""
+
+    def facts(kind: str, partition: int) -> pa.Table:
+        row = {
+            "cluster": "c", "topic_id": "t", "topic": "topic", "partition": partition, "kind": kind, "at": 5,
+            "txn": 7, "outcome": "info", "writer": W, "seq": 0, "offset": 5, "length": 1,
+        }  # fmt: skip
+        table = pa.Table.from_pylist([row], schema=FACT_SCHEMA)
+        verdict = {"cluster": "c", "topic_id": "t", "partition": partition, "facts": pack(table)}
+        return pa.Table.from_pylist([verdict], schema=OUTPUT_SCHEMA)
+
+    told: list[Batch] = []
+    sink = Sink(tmp_path, "job:q", [told.append])
+    sink.accept(0, facts("visible", 0))
+    sink.accept(1, facts("absent", 1))
+    assert {a for b in told for a in b.findings["anomaly"].to_pylist()} == {"torn-transaction", "lost-write"}
+    before = {name: read_table(tmp_path, name) for name in ("findings", "transactions", "resolution")}
+    again = Sink(tmp_path, "job:q", [told.append])
+    again.accept(1, facts("absent", 1))
+    assert told[-1].replayed
+    assert told[-1].findings["id"].to_pylist() == told[-2].findings["id"].to_pylist()
+    assert {name: read_table(tmp_path, name) for name in before} == before
+    # The findings were written and the state was not.
+    half = tmp_path / "half"
+    one = Sink(half, "job:q")
+    one.accept(0, facts("visible", 0))
+    one._resolution.keep = lambda number, always=False: None  # type: ignore[method-assign]
+    one.accept(1, facts("absent", 1))
+    Sink(half, "job:q").accept(1, facts("absent", 1))
+    assert read_table(half, "findings")["id"].to_pylist() == before["findings"]["id"].to_pylist()
+    assert read_table(half, "resolution")["after"] == before["resolution"]["after"]
+
+
+def test_a_state_of_stage_two_of_another_version_asks_for_a_rebuild(tmp_path: Path) -> None:
+
+    row = {"app": "job:q", "batch": 0, "before": None, "after": b"?"}
+    open_table(tmp_path, "resolution").write(pa.Table.from_pylist([row], schema=RESOLUTION), mode="overwrite")
+
+    fact = {
+        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 5, "txn": 7,
+        "outcome": "info", "writer": W, "seq": 0, "offset": 5, "length": 1,
+    }  # fmt: skip
+    table = pack(pa.Table.from_pylist([fact], schema=FACT_SCHEMA))
+    verdict = {"cluster": "c", "topic_id": "t", "partition": 0, "facts": table}
+    with pytest.raises(UnknownFormat):
+        Sink(tmp_path, "job:q").accept(1, pa.Table.from_pylist([verdict], schema=OUTPUT_SCHEMA))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_log_that_changed_behind_its_readers_is_explained_once(spark: SparkSession, config: JobConfig) -> None:
+    log = logged(5 * BLOCK)
+    h = audited(log, {o: v for o, v in log.items() if o != 1500})
+    half = len(h.rows) // 2
+    for part in (h.rows[:half], h.rows[half:]):
+        commit(config.history_path, part)
+    run(spark, config)
+    found = [r for r in read_table(config.tables_path, "findings").to_pylist() if r["anomaly"] == "vanished-record"]
+    assert [(r["partition"], r["event"]) for r in found] == [(0, "raised")]
+    assert f"value {W}/1500" in found[0]["message"]
+    asked = read_table(config.tables_path, "rechecks").to_pylist()
+    assert {(r["start"], r["end"]) for r in asked} == {(BLOCK, 2 * BLOCK)}
+    assert unanswered(read_table(config.tables_path, "rechecks")) == []
+    # A rebuild asks nothing that was asked, and finds nothing that was found.
+    shutil.rmtree(config.checkpoint_path)
+    run(spark, config)
+    assert read_table(config.tables_path, "rechecks").num_rows == len(asked)
+    assert len(violations(config)) == len(set(violations(config)))
+
+
+def test_a_question_outlives_the_process_and_waits_for_the_log_start(tmp_path: Path) -> None:
+
+    log = logged(5 * BLOCK)
+    h = audited(log, {o: v for o, v in log.items() if o != 1500})
+    last = max(i for i, row in enumerate(h.rows) if row.polled)
+    history, tables = tmp_path / "history", tmp_path / "tables"
+    commit(history, h.rows[: last + 1])
+    place = Place("c", "t", 0)
+    row = {
+        "cluster": "c", "topic_id": "t", "partition": 0, "start": BLOCK, "end": 2 * BLOCK, "answered": False,
+        "batch": 3, "recorded": datetime(2026, 1, 1, tzinfo=UTC),
+    }  # fmt: skip
+    open_table(tables, "rechecks").write(pa.Table.from_pylist([row], schema=RECHECKS), mode="append")
+    sink = Sink(tables, "job:q")
+    rechecks = Rechecks(history, tables, sink.report)
+    rechecks.answer()  # retention may have taken it: nobody has looked since
+    assert read_table(tables, "findings").num_rows == 0
+    assert unanswered(read_table(tables, "rechecks")) == [Asked(place, BLOCK, 2 * BLOCK)]
+    commit(history, h.rows[last + 1 :])
+    Rechecks(history, tables, sink.report).answer()
+    assert read_table(tables, "findings")["anomaly"].to_pylist() == ["vanished-record"]
+    assert unanswered(read_table(tables, "rechecks")) == []
+    again = Rechecks(history, tables, sink.report)
+    again.ask([Asked(place, BLOCK, 2 * BLOCK)])
+    again.answer()
+    assert read_table(tables, "findings").num_rows == 1

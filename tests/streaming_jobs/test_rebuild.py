@@ -1,0 +1,269 @@
+"""The state rebuilt from the probe log: the same findings as without, none twice, whatever became of the checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from rules.catalogue import CATALOGUE
+from rules.history import Place, Slice
+from rules.objectives import Objectives
+from rules.step import Stepped, chunks_needed, step
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import StateFormat
+from streaming_jobs.findings import current_findings
+from streaming_jobs.handover import Workspace, handover
+from streaming_jobs.integrity import Check
+from streaming_jobs.job import IntegrityJob, Listeners
+from streaming_jobs.tables import read_table
+from tests.rules.histories import History
+from tests.streaming_jobs.probe_log import commit
+from tests.streaming_jobs.test_job import Told, until, written
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def eventful(commits: int, *, day: float = 0.0) -> list[list[Slice]]:
+    """A history in parts. In each a value is lost, one is a duplicate, and one is seen so late that `unseen` opens and
+    closes; some losses are decided in the next part."""
+    history = History()
+    history.time = day
+    parts: list[list[Slice]] = []
+    for name in ("w", "r"):
+        history.start(name)
+    history.assign("r")
+    history.observe(end=0)
+    offset = 0
+    begin = 0
+    for part in range(commits):
+        seq = part * 10
+        history.send("w", seq, 10, at=offset)
+        history.observe(end=offset + 10)
+        history.mark(0.5)
+        # seq+3 is never polled.
+        history.poll("r", [("w", seq, 3, offset), ("w", seq + 4, 4, offset + 4)])
+        history.poll("r", [("w", seq + 4, 1, offset + 10)])
+        history.observe(end=offset + 11)
+        history.mark(12.0)
+        history.poll("r", [("w", seq + 8, 2, offset + 8)])
+        for _ in range(2):
+            history.observe(end=offset + 11)
+            history.mark(6.0)
+        offset += 11
+        parts.append(history.rows[begin:])
+        begin = len(history.rows)
+    return parts
+
+
+def run(spark: SparkSession, config: JobConfig, check: Check | None = None) -> tuple[Told, list[str]]:
+    told, lines = Told(), list[str]()
+    listeners = told.listeners
+    IntegrityJob(
+        config,
+        spark,
+        Listeners(listeners.on_batch, listeners.on_progress, listeners.on_failure, [lines.append]),
+        check=check,
+    ).run_available_now()
+    return told, lines
+
+
+def violations(config: JobConfig) -> list[str]:
+    rows = read_table(config.tables_path, "findings").to_pylist()
+    return sorted(r["id"] for r in rows if CATALOGUE[r["anomaly"]].kind == "violation")
+
+
+def undisturbed(spark: SparkSession, config: JobConfig, parts: Sequence[Sequence[Slice]]) -> JobConfig:
+    """The same history, checked without a break."""
+    whole = config.model_copy(update={"root": config.root.parent / "whole"})
+    for part in parts:
+        commit(whole.history_path, part)
+    run(spark, whole)
+    return whole
+
+
+def shown(config: JobConfig) -> set[tuple[str, str]]:
+    rows = current_findings(config.tables_path).to_pylist()
+    return {(r["id"], r["state"]) for r in rows if r["anomaly"] != "evidence-gap"}
+
+
+def test_a_deleted_checkpoint_on_a_compacted_table(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(6)
+    for part in parts[:4]:
+        commit(config.history_path, part)
+    run(spark, config)
+    before = read_table(config.tables_path, "findings")
+    assert violations(config)
+    DeltaTable(str(config.history_path)).optimize.compact()
+    shutil.rmtree(config.checkpoint_path)
+
+    told, lines = run(spark, config)
+    assert any("because its checkpoint is gone" in line for line in lines)
+    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[:4])
+    # Nothing of it is news, and no channel hears of it again.
+    assert read_table(config.tables_path, "findings") == before
+    assert sum(b.findings.num_rows for b in told.batches) == 0
+
+    for part in parts[4:]:
+        commit(config.history_path, part)
+    told, lines = run(spark, config)
+    assert lines == []
+    assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[4:])
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert len(set(violations(config))) == len(violations(config))
+    assert len(set(written(config))) == len(written(config))
+    assert shown(config) == shown(whole)
+    for name in ("partition_state", "readers"):
+        a, b = (read_table(c.tables_path, name).to_pylist() for c in (config, whole))
+        strip = ("batch", "state_bytes")
+        assert [{k: v for k, v in r.items() if k not in strip} for r in a] == [
+            {k: v for k, v in r.items() if k not in strip} for r in b
+        ]
+
+
+class _Older:
+    """The real checks, whose state says that it is of another version."""
+
+    def __call__(self, stored: Any, slices: pa.Table, objectives: Objectives) -> dict[Place, Stepped]:
+        out = step(stored, slices, objectives)
+        for stepped in out.values():
+            stepped.hot = stepped.hot[:3] + bytes([255]) + stepped.hot[4:]
+        return out
+
+
+def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(4)
+    commit(config.history_path, parts[0])
+    run(spark, config, Check(chunks_needed, _Older()))
+    first = violations(config)
+    for part in parts[1:3]:
+        commit(config.history_path, part)
+    told, lines = Told(), list[str]()
+    job = IntegrityJob(config, spark, Listeners([told.batches.append], on_rebuild=[lines.append]))
+    job.start()
+    until(lambda: sum(b.stats.slices for b in told.batches) >= sum(len(part) for part in parts[:3]))
+    commit(config.history_path, parts[3])
+    until(lambda: sum(b.stats.slices for b in told.batches) >= sum(len(part) for part in parts))
+    job.stop()
+    assert job.failure is None
+    assert any("another version of the checks" in line for line in lines)
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert shown(config) == shown(whole)
+    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
+    assert first
+    assert not set(first) & set(heard)
+
+
+def test_a_state_that_no_rebuild_makes_readable_ends_the_job(spark: SparkSession, config: JobConfig) -> None:
+    commit(config.history_path, eventful(1)[0])
+    run(spark, config, Check(chunks_needed, _Older()))
+    parts = eventful(3)
+    commit(config.history_path, parts[1])
+    told, lines = Told(), list[str]()
+    listeners = Listeners(on_failure=[told.failures.append], on_rebuild=[lines.append])
+    job = IntegrityJob(config, spark, listeners, check=Check(chunks_needed, _Older()))
+    job.start()
+    until(lambda: any("is rebuilt" in line for line in lines))
+    commit(config.history_path, parts[2])
+    with pytest.raises(StateFormat, match="another version of the checks"):
+        job.wait(120)
+    assert [type(f) for f in told.failures] == [StateFormat]
+    job.stop()
+
+
+def _forget(config: JobConfig, below: int) -> None:
+    """What retention does to the probe log: commits and files that nobody needs any more."""
+    table = DeltaTable(str(config.history_path))
+    table.optimize.compact()
+    table.create_checkpoint()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    for version in range(below):
+        (config.history_path / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(5)
+    for part in parts[:2]:
+        commit(config.history_path, part)
+    run(spark, config)
+    for part in parts[2:4]:
+        commit(config.history_path, part)
+    _forget(config, below=4)
+    told, lines = run(spark, config)
+    gaps = [r for r in read_table(config.tables_path, "findings").to_pylist() if r["anomaly"] == "evidence-gap"]
+    assert [(r["cluster"], r["event"]) for r in sorted(gaps, key=lambda r: r["at"])] == [
+        ("c", "opened"),
+        ("c", "closed"),
+    ]
+    assert any("no longer keeps" in line for line in lines)
+    heard = [(r["anomaly"], r["event"]) for b in told.batches for r in b.findings.to_pylist()]
+    assert heard.index(("evidence-gap", "opened")) < heard.index(("lost-write", "raised"))
+    assert heard[-1] == ("evidence-gap", "closed")
+    commit(config.history_path, parts[4])
+    run(spark, config)
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert shown(config) == shown(whole)
+    assert len(set(written(config))) == len(written(config))
+
+
+def test_a_first_start_on_a_log_whose_first_commits_are_gone(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(4)
+    for part in parts[:3]:
+        commit(config.history_path, part)
+    _forget(config, below=3)
+    _, lines = run(spark, config)
+    assert any("the probe log's first commits are gone" in line for line in lines)
+    handed = handover(config.checkpoint_path)
+    assert handed is not None
+    assert not Workspace(config.checkpoint_path).folder.exists()
+    commit(config.history_path, parts[3])
+    told, _ = run(spark, config)
+    assert sum(b.stats.slices for b in told.batches) == len(parts[3])
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert shown(config) == shown(whole)
+
+
+def test_rows_beyond_retention_are_gone_and_make_nothing_lost(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(40, day=86_400 - 200.0)
+    midnight = parts[0][0].completed + timedelta(seconds=200)
+    for i in range(0, 36, 6):
+        commit(config.history_path, [row for part in parts[i : i + 6] for row in part])
+    run(spark, config)
+    before = read_table(config.tables_path, "findings")
+    table = DeltaTable(str(config.history_path))
+    table.delete(f"date < '{midnight.date().isoformat()}'")
+    _forget(config, below=table.version() + 1)
+    shutil.rmtree(config.checkpoint_path)
+
+    _, lines = run(spark, config)
+    assert any("have been aged out" in line for line in lines)
+    assert read_table(config.tables_path, "findings") == before  # nothing invented, nothing closed, nothing twice
+    # And it goes on as if nothing had been.
+    commit(config.history_path, [row for part in parts[36:] for row in part])
+    run(spark, config)
+    whole = undisturbed(spark, config, [[row for part in parts for row in part]])
+    assert violations(config) == violations(whole)
+    assert len(set(violations(config))) == len(violations(config))
+
+    # With no tables of before, too, nothing is found that is not so; all is found that the rows left can prove.
+    anew = config.model_copy(update={"root": config.root.parent / "anew", "history": config.history_path})
+    run(spark, anew)
+    assert set(violations(anew)) <= set(violations(whole))
+    sure = midnight + timedelta(seconds=620)
+    late = {
+        r["id"]
+        for r in read_table(whole.tables_path, "findings").to_pylist()
+        if r["at"] > sure + timedelta(seconds=40) and CATALOGUE[r["anomaly"]].kind == "violation"
+    }
+    assert late and late <= set(violations(anew))
+    assert {i for i, state in shown(anew) if state == "open"} <= {i for i, state in shown(whole) if state == "open"}
