@@ -41,7 +41,8 @@ class AddressInUse(KafkaFailed):
 class Broker:
     """A broker that can be started, stopped, killed and paused, again and again, on the same ports and data.
 
-    `settings` may be changed while it is down; the next start writes them."""
+    `settings`, and `environment` (variables beside those of this process), may be changed while it is down; they are
+    taken at the next start."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Broker:
         self.port = port
         self.folder = folder
         self.settings = dict(settings)
+        self.environment: dict[str, str] = {}
         self._version = version
         self._java = java
         self._watchdog = watchdog
@@ -167,6 +169,7 @@ class Broker:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,
+                    env=os.environ | self.environment,
                     start_new_session=True,
                 )
             if self._watchdog is not None:

@@ -7,6 +7,7 @@ and patience, never a promise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,24 +20,53 @@ QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 at 46,000 records a second 3.6 instead of 6.6 us of CPU a record."""
 
 
-def properties(
-    node: int, ports: Mapping[int, tuple[int, int]], data: Path, overrides: Mapping[str, Setting]
-) -> dict[str, str]:
-    """The server.properties of broker `node` of a cluster in KRaft mode, every node both broker and controller.
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where a node's peers reach it, if not where its clients do: it listens to other brokers on the port `peers`, and
+    they connect to `to_peers`, and to its controller at `to_controller` (None where it is none)."""
 
-    `ports` holds, for each node id, the port of its clients and that of its controller."""
-    count = len(ports)
-    replicas = min(count, 3)
+    peers: int
+    to_peers: int
+    to_controller: int | None
+
+
+def properties(
+    node: int,
+    ports: Mapping[int, tuple[int, int | None]],
+    data: Path,
+    overrides: Mapping[str, Setting],
+    *,
+    links: Mapping[int, Link] | None = None,
+    version: str = "4",
+) -> dict[str, str]:
+    """The server.properties of broker `node` of a cluster in KRaft mode.
+
+    `ports` holds, for each node id, the port of its clients and that of its controller: None where the node is a broker
+    only, all others are voters. With `links`, one for each node, brokers and controllers reach each other there."""
+    voters = {n: controller for n, (_, controller) in sorted(ports.items()) if controller is not None}
+    replicas = min(len(voters), 3)
     in_sync = 2 if replicas >= 3 else 1
     client, controller = ports[node]
+    listening, advertised, protocols = {"PLAINTEXT": client}, {"PLAINTEXT": client}, ["PLAINTEXT", "CONTROLLER"]
+    if controller is not None:
+        listening["CONTROLLER"] = controller
+    if links:
+        voters = {n: port for n, link in sorted(links.items()) if (port := link.to_controller) is not None}
+        listening["PEERS"], advertised["PEERS"] = links[node].peers, links[node].to_peers
+        protocols.append("PEERS")
+        # From 3.9 on controllers learn each other's addresses also from one another; before, this setting was refused.
+        to_controller = links[node].to_controller
+        if to_controller is not None and _release(version) >= (3, 9):
+            advertised["CONTROLLER"] = to_controller
     told: dict[str, Setting] = {
-        "process.roles": "broker,controller",
+        "process.roles": "broker" if controller is None else "broker,controller",
         "node.id": node,
-        "controller.quorum.voters": ",".join(f"{n}@{HOST}:{p}" for n, (_, p) in sorted(ports.items())),
+        "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in voters.items()),
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{client}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": _listeners(listening),
+        "advertised.listeners": _listeners(advertised),
+        "inter.broker.listener.name": "PEERS" if links else "PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in protocols),
         "log.dirs": str(data),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
@@ -91,6 +121,15 @@ def rendered(settings: Mapping[str, str]) -> str:
         if "\n" in f"{key}{value}":
             raise ValueError(f"the broker setting {key!r} holds a line break")
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+
+
+def _release(version: str) -> tuple[int, int]:
+    major, _, rest = version.partition(".")
+    return int(major), int(rest.split(".")[0] or 0) if rest else 0
 
 
 def _text(value: Setting) -> str:

@@ -16,11 +16,12 @@ import base64
 import fcntl
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -32,7 +33,8 @@ from deploy.errors import KafkaFailed
 from deploy.home import Say, to_stderr
 from deploy.jars import KAFKA, kafka_jars
 from deploy.java import java
-from deploy.kafka_settings import QUICK_START, Setting, java_options, properties
+from deploy.kafka_settings import QUICK_START, Link, Setting, java_options, properties
+from deploy.links import Forwarding, Links
 from deploy.ports import free_ports, is_free
 from deploy.watchdog import Watchdog
 
@@ -48,7 +50,7 @@ class LocalKafka:
 
     `overrides` are broker settings that go before those of `deploy.kafka_settings`, for every broker. `heap_mb` is each
     broker's largest heap, `jvm_options` more options of its Java. Without `end_with_us` the brokers outlive a
-    killed parent."""
+    killed parent. With `cuttable` they reach each other through this process, which can cut them off (`links`)."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class LocalKafka:
         *,
         heap_mb: int = 384,
         jvm_options: Sequence[str] = QUICK_START,
+        cuttable: bool = False,
         end_with_us: bool = True,
         say: Say = to_stderr,
     ) -> None:
@@ -70,9 +73,14 @@ class LocalKafka:
         self._overrides = dict(overrides or {})
         self._heap_mb = heap_mb
         self._jvm_options = tuple(jvm_options)
+        self._cuttable = cuttable
         self._end_with_us = end_with_us
         self._say = say
         self._brokers: dict[int, Broker] = {}
+        self._ports: dict[int, tuple[int, int | None]] = {}
+        self._peers: dict[int, Link] = {}
+        self._links: Links | None = None
+        self._java: Callable[[Path, Path], list[str]] | None = None
         self._watchdog: Watchdog | None = None
         self._lock: int | None = None
 
@@ -86,6 +94,11 @@ class LocalKafka:
         if node not in self._brokers:
             raise KafkaFailed(f"there is no broker {node}: the cluster in {self.folder} has {sorted(self._brokers)}")
         return self._brokers[node]
+
+    @property
+    def links(self) -> Links | None:
+        """The links between the brokers, to be cut; None where the cluster is not `cuttable`, or not started."""
+        return self._links
 
     @property
     def bootstrap(self) -> str:
@@ -117,6 +130,46 @@ class LocalKafka:
             self._give_up()
             raise
         raise AssertionError("unreachable")
+
+    def controller_port(self, node: int) -> int | None:
+        """The port of the controller that is part of that broker; None where it has none, or is not there."""
+        return self._ports.get(node, (0, None))[1]
+
+    def add_broker(self, timeout: float = 60) -> Broker:
+        """Start one broker more, which is no controller, and return when it lists all that run. It holds no partition.
+
+        It is there until `remove_broker` or the cluster's end: a cluster started again is as large as it was made.
+        Raises `KafkaFailed`; it is not there then."""
+        if self._java is None or self._lock is None:
+            raise KafkaFailed(f"the cluster in {self.folder} does not run, so no broker can be added to it")
+        deadline = time.monotonic() + timeout
+        node = max(self._brokers) + 1
+        client, peers, to_peers = free_ports(3)
+        self._ports[node] = (client, None)
+        try:
+            if self._links is not None:
+                self._peers[node] = Link(peers, to_peers, None)
+                self._links.forward(Forwarding(node, to_peers, peers))
+            broker = self._brokers[node] = self._make(node)
+            broker.begin_format(json.loads((self.folder / "cluster.json").read_text())["cluster_id"])
+            broker.end_format(deadline)
+            broker.start(max(0.0, deadline - time.monotonic()))
+            broker.await_ready([each.id for each in self.brokers if each.running], deadline)
+        except BaseException:
+            self._forget(node)
+            raise
+        return broker
+
+    def remove_broker(self, node: int, timeout: float = 30) -> None:
+        """Stop a broker that was added, and remove its data. What only it had is lost; nothing where it is not there.
+
+        Raises `KafkaFailed` for one of those that the cluster was made with, which are its controllers."""
+        if node not in self._brokers:
+            return
+        if node <= self._count:
+            raise KafkaFailed(f"broker {node} is a controller of the cluster in {self.folder} and cannot be removed")
+        self._brokers[node].terminate(timeout)
+        self._forget(node)
 
     def stop(self, timeout: float = 20) -> None:
         """Stop all brokers in order, kill after `timeout` seconds those that have not ended, keep data and logs.
@@ -153,7 +206,6 @@ class LocalKafka:
         self, program: Path, jvm_options: list[str], class_path: str, deadline: float, *, new_ports: bool
     ) -> None:
         known = self._identity(new_ports)
-        ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
         if self._watchdog is None and self._end_with_us:
             self._watchdog = Watchdog()
 
@@ -161,12 +213,10 @@ class LocalKafka:
             options = java_options(self._heap_mb, logs, logging, jvm_options)
             return [str(program), *options, "-cp", class_path]
 
-        for node, (port, _) in ports.items():
-            folder = self.folder / f"broker-{node}"
-            settings = properties(node, ports, folder / "data", self._overrides)
-            self._brokers[node] = Broker(
-                node, port, folder, version=self.version, settings=settings, java=command, watchdog=self._watchdog
-            )
+        self._java = command
+        self._ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
+        self._link()
+        self._brokers = {node: self._make(node) for node in self._ports}
         for broker in self.brokers:
             broker.begin_format(known["cluster_id"])
         for broker in self.brokers:
@@ -175,6 +225,50 @@ class LocalKafka:
             broker.launch()
         for broker in self.brokers:
             broker.await_ready(self._brokers, deadline)
+
+    def _make(self, node: int) -> Broker:
+        assert self._java is not None
+        folder = self.folder / f"broker-{node}"
+        settings = properties(
+            node, self._ports, folder / "data", self._overrides, links=self._peers, version=self.version
+        )
+        client, _ = self._ports[node]
+        return Broker(
+            node, client, folder, version=self.version, settings=settings, java=self._java, watchdog=self._watchdog
+        )
+
+    def _link(self) -> None:
+        """Lay the links between all nodes anew, on ports of their own."""
+        self._unlink()
+        if not self._cuttable:
+            return
+        self._links = Links(lambda: {broker.id: pid for broker in self.brokers if (pid := broker.pid) is not None})
+        free = iter(free_ports(3 * len(self._ports)))
+        for node, (_, controller) in self._ports.items():
+            peers, to_peers, to_controller = next(free), next(free), next(free)
+            assert controller is not None
+            self._peers[node] = Link(peers, to_peers, to_controller)
+            self._links.forward(Forwarding(node, to_peers, peers))
+            self._links.forward(Forwarding(node, to_controller, controller))
+
+    def _unlink(self) -> None:
+        self._peers = {}
+        if self._links is not None:
+            self._links.close()
+            self._links = None
+
+    def _forget(self, node: int) -> None:
+        """Take a broker that was added out of the cluster, with its data; its logs stay."""
+        broker = self._brokers.pop(node, None)
+        if broker is not None:
+            broker.kill()
+            with suppress(KafkaFailed):
+                broker.end_format(0)
+            shutil.rmtree(broker.log_dir, ignore_errors=True)
+        self._ports.pop(node, None)
+        self._peers.pop(node, None)
+        if self._links is not None:
+            self._links.forget(node)
 
     def _identity(self, new_ports: bool) -> dict[str, Any]:
         """The cluster's id and ports, as its folder has them or new."""
@@ -222,6 +316,7 @@ class LocalKafka:
             broker.kill()
             with suppress(KafkaFailed):
                 broker.end_format(0)
+        self._unlink()
         if self._watchdog is not None:
             self._watchdog.close()
             self._watchdog = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.kafka_settings import properties, rendered
+from deploy.kafka_settings import Link, properties, rendered
 from deploy.ports import HOST, free_ports, is_free
 
 PORTS = {1: (20001, 20002), 2: (20003, 20004), 3: (20005, 20006)}
@@ -26,6 +26,26 @@ def test_every_node_knows_its_own_ports_and_all_voters() -> None:
     assert told["listeners"] == "PLAINTEXT://127.0.0.1:20003,CONTROLLER://127.0.0.1:20004"
     assert told["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20003"
     assert told["controller.quorum.voters"] == "1@127.0.0.1:20002,2@127.0.0.1:20004,3@127.0.0.1:20006"
+
+
+LINKS = {1: Link(20011, 20012, 20013), 2: Link(20014, 20015, 20016), 3: Link(20017, 20018, 20019)}
+
+
+@pytest.mark.parametrize(("version", "to_controller"), [("3.8.1", ""), ("4.3.1", ",CONTROLLER://127.0.0.1:20016")])
+def test_linked_nodes_send_their_peers_elsewhere_than_their_clients(version: str, to_controller: str) -> None:
+    told = properties(2, PORTS, Path("/data"), {}, links=LINKS, version=version)
+    assert told["listeners"] == ("PLAINTEXT://127.0.0.1:20003,CONTROLLER://127.0.0.1:20004,PEERS://127.0.0.1:20014")
+    assert told["advertised.listeners"] == (f"PLAINTEXT://127.0.0.1:20003,PEERS://127.0.0.1:20015{to_controller}")
+    assert told["controller.quorum.voters"] == "1@127.0.0.1:20013,2@127.0.0.1:20016,3@127.0.0.1:20019"
+    assert told["inter.broker.listener.name"] == "PEERS"
+
+
+def test_a_broker_that_is_no_controller_is_no_voter_and_makes_no_topic_larger() -> None:
+    told = properties(4, {**PORTS, 4: (20007, None)}, Path("/data"), {})
+    assert told["process.roles"] == "broker"
+    assert told["listeners"] == "PLAINTEXT://127.0.0.1:20007"
+    assert told["controller.quorum.voters"] == "1@127.0.0.1:20002,2@127.0.0.1:20004,3@127.0.0.1:20006"
+    assert told["default.replication.factor"] == "3"
 
 
 def test_overrides_go_first_and_may_be_plain_values() -> None:
