@@ -1,0 +1,217 @@
+"""Probes that only drills have: an ordinary workload with one thing different, logged like all others.
+
+They are given to the fleet as `Spec`s, for probes that run as threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from confluent_kafka import TopicPartition
+
+from probes.aborts import Aborts
+from probes.course import Course, Outline
+from probes.delivery import collect
+from probes.errors import Crash, ProbeError
+from probes.layout import Partition
+from probes.reader import Reader
+from probes.supervisor import Spec
+from probes.transactions import Transactions
+from probes.writer import Writer
+from rules.history import Slice
+
+
+class AlteredWriter(Writer):
+    """A writer whose client settings differ by `changes`. Without idempotence it says so."""
+
+    def __init__(self, *args: Any, changes: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._changes = dict(changes)
+
+    def settings(self) -> Mapping[str, str]:
+        return {**super().settings(), **self._changes}
+
+    def labels(self) -> dict[str, str]:
+        return super().labels() | {"idempotent": self.settings()["enable.idempotence"]}
+
+
+class HeldReader(Reader):
+    """A reader that takes nothing while `held` is set: paused, it drops what was fetched ahead, and polls nothing."""
+
+    def __init__(self, *args: Any, held: threading.Event, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._held = held
+        self._paused = False
+
+    def poll(self) -> int:
+        if self._held.is_set() != self._paused:
+            self._paused = self._held.is_set()
+            listed = [TopicPartition(*where) for where in self.assigned]
+            (self.consumer.pause if self._paused else self.consumer.resume)(listed)
+        return super().poll()
+
+
+class CarelessAborts(Aborts):
+    """Goes on after an abort from where its consumer stands, as Kafka's clients do by themselves (KAFKA-17582)."""
+
+    def _go_back(self, course: Course) -> None:
+        if self._gone:
+            super()._go_back(course)
+        else:
+            self.position |= course.after
+
+
+Script = Callable[[int, Sequence[Partition]], Outline]
+"""The outline of transaction number n (from 0), given the partitions that there are."""
+
+
+AGAIN: Final = 60
+"""How many polls may pass until everything has come again."""
+
+
+class ScriptedTransactions(Transactions):
+    """Transactions of a script, each batch acknowledged before the next is sent.
+
+    `own_id`: the transactional id, instead of the probe's own. `open_for`: seconds that each transaction but the first
+    stays open after its last record. `gate`: while it is not set, only the first transaction is made. `crash`: where
+    it is set, the client is abandoned with a transaction open. Without `polls` it only writes."""
+
+    def __init__(
+        self,
+        *args: Any,
+        script: Script,
+        own_id: str | None = None,
+        open_for: float = 0.0,
+        gate: threading.Event | None = None,
+        crash: threading.Event | None = None,
+        polls: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._transactional_id = own_id or self._transactional_id
+        self._script, self._open_for, self._gate, self._polls = script, open_for, gate, polls
+        self._crash = crash
+        self._number = 0
+
+    def turn(self) -> None:
+        if self._number and self._gate is not None and not self._gate.is_set():
+            self.pause(0.2)
+            self.log.idle()
+            return
+        super().turn()
+
+    def _transact(self, plan: Outline, *, crash_at: str | None) -> None:
+        self._number += 1
+        super()._transact(self._script(self._number - 1, self._targets), crash_at=None)
+
+    def _poll(self, course: Course) -> None:
+        handed = [batch for batch in course.batches if batch.queued]
+        collect(self.transactor.producer, handed[-1], polls=200, beat=self.log.alive)
+        if len(handed) == len(course.batches) and self._number > 1:
+            self.pause(self._open_for)
+            if self._crash is not None and self._crash.is_set():
+                self._crash.clear()
+                raise Crash("the client is abandoned with a transaction open")
+        if self._polls:
+            super()._poll(course)
+
+
+def scripted(script: Script, name: str = "transactions-scripted", timeout: float = 10.0, **options: Any) -> Spec:
+    """A probe of scripted transactions; its transactional id outlives its lives. `timeout`: seconds."""
+    usual = {"timeout": timeout, "stable": True, "group": f"drill-{name}", "script": script}
+    return Spec(name, ScriptedTransactions, tuple({**usual, **options}.items()))
+
+
+def alternating(first: Literal["commit", "abort"], second: Literal["commit", "abort"]) -> Script:
+    """Transactions that end in turn so and so. Each writes to one partition, then to another: two records each."""
+
+    def script(number: int, targets: Sequence[Partition]) -> Outline:
+        here, there = targets[number // 2 % 2], targets[1 - number // 2 % 2]
+        return Outline(({here: 2}, {there: 2}), (first, second)[number % 2])
+
+    return script
+
+
+def plain_writer(name: str = "writer-plain", **changes: str) -> Spec:
+    """A writer without idempotence."""
+    return altered_writer(name, {"enable.idempotence": "false", **changes})
+
+
+def altered_writer(name: str, changes: Mapping[str, str]) -> Spec:
+    """A writer with other client settings."""
+    return Spec(name, AlteredWriter, (("changes", dict(changes)),))
+
+
+def held_reader(number: int, held: threading.Event) -> Spec:
+    """A reader in mode assign that `held` stops and lets go."""
+    name = f"reader-held-{number}"
+    return Spec(name, HeldReader, (("group", f"drill-{name}"), ("held", held)))
+
+
+def careless_aborts(name: str = "aborts-careless") -> Spec:
+    """A probe that aborts and never seeks back."""
+    return Spec(name, CarelessAborts, (("group", f"drill-{name}"),))
+
+
+class ClosingReader(Reader):
+    """A reader that closes its client when `close` is set; the next life waits until it no longer is."""
+
+    def __init__(self, *args: Any, close: threading.Event, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._close = close
+
+    def turn(self) -> None:
+        super().turn()
+        if self._close.is_set():
+            raise ProbeError("the client is closed on purpose")
+
+
+class RewindingTransactions(ScriptedTransactions):
+    """While `rewind` is set, what was polled in a transaction is polled in it once more, from where it began: positions
+    move as in a rebalance. `told`: its rows say that there was one."""
+
+    def __init__(self, *args: Any, rewind: threading.Event, told: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._rewind, self._told = rewind, told
+
+    def _poll(self, course: Course) -> None:
+        super()._poll(course)
+        begin = {where: parts[0].decoded.runs[0].offset for where, parts in course.polled.items()}
+        # To the log's very start nobody goes back: an offset of 0 would be a finding of its own.
+        begin = {where: at for where, at in begin.items() if at}
+        if not self._rewind.is_set() or course.rebalanced or not begin:
+            return
+        course.rebalanced = True
+        reached = {where: course.after[where] for where in begin}
+        for where, at in begin.items():
+            self.consumer.seek(TopicPartition(*where, at))
+            course.after[where] = at
+        for _ in range(AGAIN):
+            super()._poll(course)
+            if all(course.after[where] >= at for where, at in reached.items()):
+                return
+        raise ProbeError("what was polled before did not come again")
+
+    def _rows(self, course: Course, *args: Any) -> list[Slice]:
+        rows = super()._rows(course, *args)
+        if self._told:
+            for row in rows:
+                row.rebalanced = course.rebalanced
+        return rows
+
+
+def closing_reader(close: threading.Event) -> Spec:
+    """A reader that closes its client when told."""
+    return Spec("reader-closing", ClosingReader, (("group", "drill-reader-closing"), ("close", close)))
+
+
+def rewinding(rewind: threading.Event, *, told: bool) -> Spec:
+    """A transactional probe whose positions move back when told."""
+    name = "transactions-rewinding"
+    options = {
+        "timeout": 10.0, "stable": True, "group": f"drill-{name}", "script": alternating("commit", "commit"),
+        "rewind": rewind, "told": told,
+    }  # fmt: skip
+    return Spec(name, RewindingTransactions, tuple(options.items()))

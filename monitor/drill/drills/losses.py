@@ -1,0 +1,113 @@
+"""Drills that take records away, or only seem to: retention that overtakes a reader, a segment that is cut."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from confluent_kafka import TopicPartition
+from kio.schema.errors import ErrorCode
+
+from monitor.drill.actors import held_reader
+from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.proxy import ONCE, Lie, Where
+from monitor.drill.proxy.lies import AnswerProduceWith
+from monitor.drill.stage import Stage
+from probes.supervisor import Spec
+
+NO_READERS: Mapping[str, Any] = {"reader": {"assign": 0}}
+
+
+class RetentionOvertakesReader(Drill):
+    """Readers are held, DeleteRecords goes past the last acknowledged offset, readers are released.
+
+    What nobody read is gone, and no loss: retention is allowed to do that."""
+
+    name = "retention-overtakes-reader"
+    case = "readers-held"
+    seen_in = "OutOfOrderSequence notes"
+    must = (found("benign-retention"),)
+    probes: ClassVar = NO_READERS
+
+    def __init__(self) -> None:
+        self._held = threading.Event()
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [held_reader(1, self._held), held_reader(2, self._held)]
+
+    def act(self, stage: Stage) -> None:
+        self._held.set()
+        stage.pause(2.0)
+        ends = {p: stage.end(stage.records, p) for p in range(2)}
+        stage.wait(lambda: all(stage.end(stage.records, p) >= ends[p] + 50 for p in ends), 20, "that writers go on")
+        upto = [TopicPartition(stage.records, p, stage.end(stage.records, p)) for p in ends]
+        for future in stage.admin.delete_records(upto).values():
+            future.result(10.0)
+        stage.act(f"deleted the records before {', '.join(f'{tp.partition}: {tp.offset}' for tp in upto)}")
+        self._held.clear()
+
+    def undo(self, stage: Stage) -> None:
+        self._held.clear()
+
+
+class RetentionForgetsProducer(RetentionOvertakesReader):
+    """As before, and the next Produce is answered UnknownProducerId: a broker that kept nothing of a producer's records
+    may have forgotten the producer as well."""
+
+    case = "unknown-producer"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lie = AnswerProduceWith(
+            ErrorCode.unknown_producer_id, Where(client_id="offsetwatch-writer-1"), ONCE, forward=False, armed=False
+        )
+
+    def lies(self) -> Sequence[Lie]:
+        return [self._lie]
+
+    def act(self, stage: Stage) -> None:
+        super().act(stage)
+        self._lie.arm()
+        stage.wait(lambda: self._lie.acts, 20, "that the writer wrote")
+        stage.work_goes_on()
+
+
+class ErasedSegment(Drill):
+    """The only replica's newest segment is cut while the broker is down, readers held back.
+
+    The broker comes back with less than it had acknowledged; a producer with the broken sequence says so, and new
+    records take the places of the old ones."""
+
+    name = "erased-segment"
+    seen_in = "OutOfOrderSequence notes"
+    must = (found("log-truncation"), found("lost-write"))
+    may = ORDER | {"inconsistent-offsets", "vanished-record", "sequence-loss"}
+    changes_cluster = True
+    spoils_cluster = True
+    probes: ClassVar = NO_READERS
+
+    def __init__(self) -> None:
+        self._held = threading.Event()
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [held_reader(1, self._held), held_reader(2, self._held)]
+
+    def act(self, stage: Stage) -> None:
+        self._held.set()
+        stage.pause(2.0)
+        before = stage.end(stage.records, 0)
+        stage.wait(lambda: stage.end(stage.records, 0) >= before + 100, 20, "that writers go on")
+        broker = stage.cluster.broker(1)
+        broker.kill()
+        segment = max((broker.log_dir / f"{stage.records}-0").glob("*.log"))
+        size = segment.stat().st_size
+        left = size * before // (before + 100)
+        with segment.open("r+b") as file:
+            file.truncate(left)  # in mid-batch: the broker finds that when it recovers the log
+        stage.act(f"cut {segment.name} of {stage.records}/0 from {size} to {left} bytes while the broker was down")
+        broker.start()
+        self._held.clear()
+
+    def undo(self, stage: Stage) -> None:
+        self._held.clear()

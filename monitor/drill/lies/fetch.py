@@ -1,0 +1,147 @@
+"""Lies on the way of what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from monitor.drill.proxy import ALWAYS, EVERYWHERE, PASS, Api, Delay, Exchange, Lie, Place, Verdict, When, Where
+from monitor.drill.proxy.edits import change_fetched, change_fetched_batches
+from monitor.drill.proxy.records import Batch, Record
+
+_EMPTY_EVERY_S = 0.1
+"""A fetch that brings nothing is asked again at once: not quite at once."""
+
+
+class RewriteRecord(Lie):
+    """One record is shown with another value, `change` makes it of the record before it and its own. The batch's
+    checksum is made to fit."""
+
+    apis = frozenset({Api.FETCH})
+
+    def __init__(
+        self,
+        change: Callable[[bytes, bytes], bytes],
+        where: Where = EVERYWHERE,
+        when: When = ALWAYS,
+        **options: Any,
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._change = change
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
+            if place not in self.where:
+                return None
+            for i, batch in enumerate(batches):
+                if batch.is_control or batch.count < 2 or not self.turn():
+                    continue
+                before, record, *rest = batch.records()
+                value = self._change(before.value or b"", record.value or b"")
+                self.did("showed another value", exchange, place, offset=batch.base_offset + record.offset_delta)
+                changed = batch.with_records([before, replace(record, value=value), *rest])
+                return [*batches[:i], changed, *batches[i + 1 :]]
+            return None
+
+        change_fetched_batches(exchange, rewritten)
+        return PASS
+
+
+class HideFrom(Lie):
+    """From an offset on, chosen for each partition when it is first fetched while armed, nothing is shown: the log
+    seems to end there. With `ends` the ends that the broker tells are left as they are."""
+
+    apis = frozenset({Api.FETCH})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, ends: bool = False, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._ends = ends
+        self.hidden_from: dict[Place, int] = {}
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        hid = False
+
+        def cut(place: Place, data: Any) -> Any:
+            nonlocal hid
+            if place not in self.where or not data.records:
+                return None
+            from monitor.drill.proxy import records
+
+            batches, _ = records.parse(bytes(data.records))
+            if not batches:
+                return None
+            begin = self.hidden_from.setdefault(place, batches[0].base_offset)
+            left = [batch for batch in batches if batch.last_offset < begin]
+            if len(left) == len(batches):
+                return None
+            hid = True
+            if not any(act.place == place for act in self.acts):
+                self.did(f"hid everything from offset {begin} on", exchange, place, offset=begin)
+            ends = {} if self._ends else {"high_watermark": begin, "last_stable_offset": begin}
+            return replace(data, records=records.encode(left), **ends)
+
+        change_fetched(exchange, cut)
+        return Delay(_EMPTY_EVERY_S) if hid else PASS
+
+
+class ReadUncommitted(Lie):
+    """Fetches are forwarded as read_uncommitted: the broker hands out what is past the last stable offset, too."""
+
+    apis = frozenset({Api.FETCH})
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if exchange.request.isolation_level and self.turn():
+            exchange.request = replace(exchange.request, isolation_level=type(exchange.request.isolation_level)(0))
+            if not self.acts:
+                self.did("asked for what is not committed", exchange)
+        return PASS
+
+
+def flipped(_: bytes, value: bytes) -> bytes:
+    """The value with one bit of its middle byte changed."""
+    at = len(value) // 2
+    return value[:at] + bytes([value[at] ^ 0x10]) + value[at + 1 :]
+
+
+def predecessor(before: bytes, _: bytes) -> bytes:
+    """The value of the record before it."""
+    return before
+
+
+class HideRange(Lie):
+    """A range of offsets in the middle is left out of fetches: `length` records from the first offset that is fetched
+    while armed, plus `skip`. The range is the same for everybody who is meant."""
+
+    apis = frozenset({Api.FETCH})
+
+    def __init__(
+        self, length: int, where: Where = EVERYWHERE, when: When = ALWAYS, *, skip: int = 10, **options: Any
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._length, self._skip = length, skip
+        self.range: range | None = None
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        def without(place: Place, batches: list[Batch]) -> list[Batch] | None:
+            if place not in self.where:
+                return None
+            if self.range is None:
+                begin = batches[0].base_offset + self._skip
+                self.range = range(begin, begin + self._length)
+            left = [self._cleared(batch) for batch in batches]
+            if left == batches:
+                return None
+            self.did(f"hid offsets {self.range.start} to {self.range.stop - 1}", exchange, place)
+            return left
+
+        change_fetched_batches(exchange, without)
+        return PASS
+
+    def _cleared(self, batch: Batch) -> Batch:
+        assert self.range is not None
+        if batch.is_control or batch.last_offset < self.range.start or batch.base_offset >= self.range.stop:
+            return batch
+        records: tuple[Record, ...] = batch.records()
+        shown = [one for one in records if batch.base_offset + one.offset_delta not in self.range]
+        return batch.with_records(shown) if len(shown) < len(records) else batch

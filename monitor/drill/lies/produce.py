@@ -1,0 +1,165 @@
+"""Lies on the way of what is written."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from monitor.drill.proxy import ALWAYS, DROP, EVERYWHERE, PASS, Answer, Api, Exchange, Lie, Place, Verdict, When, Where
+from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
+from monitor.drill.proxy.records import Batch, batch_of
+from probes.tag import Encoder, read
+
+AHEAD = 100_000
+"""How far beyond a writer's numbers a forged record lies."""
+
+
+class CopyElsewhere(Lie):
+    """A copy of an accepted batch is appended, without producer id, to a partition that it was not sent to."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, to: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._to = to
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        for place, batches in produced(exchange).items():
+            if place not in self.where or place.partition == self._to or not self.turn():
+                continue
+            other = Place(place.topic, self._to)
+            offset = await self.side.produce(other, [batch.without_producer() for batch in batches])
+            self.did(f"appended a copy to {other}", exchange, place, copy=offset)
+        return PASS
+
+
+class CopyLater(Lie):
+    """Accepted batches are appended once more, without producer id, when `behind` others have been accepted."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, behind: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._behind = behind
+        self._kept: deque[tuple[Place, list[Batch]]] = deque()
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        for place, batches in produced(exchange).items():
+            if place in self.where:
+                self._kept.append((place, [batch.without_producer() for batch in batches]))
+        while len(self._kept) > self._behind:
+            place, batches = self._kept.popleft()
+            if self.turn():
+                offset = await self.side.produce(place, batches)
+                self.did("appended a copy of an earlier batch", exchange, place, copy=offset)
+        return PASS
+
+
+class Exchanged(Lie):
+    """The records of two batches that follow each other are exchanged, and their acknowledged offsets with them.
+
+    The first is acknowledged at once, at the offset at which it will stand, and kept; when the second comes, its
+    records are appended in the first one's place, under the first one's sequence numbers, and those of the first in
+    its own. Both batches have one record, and nobody else writes to the partition."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._kept: Exchange | None = None
+        self._first: int | None = None
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        ((place, batches),) = produced(exchange).items()
+        if self._kept is None:
+            if place not in self.where or [batch.count for batch in batches] != [1] or not self.turn():
+                return PASS
+            end = await self.side.offset(place)
+            self._kept = exchange
+            return Answer(answer(exchange, base_offset=end + 1))
+        ((kept_place, (kept,)),) = produced(self._kept).items()
+        if place != kept_place:
+            return PASS
+        (second,) = batches
+        ours = self._kept
+        change_produced(ours, lambda _, __: [kept.with_records(second.records())])
+        response = await self.side.resend(ours)
+        (part,) = response.responses[0].partition_responses
+        change_produced(exchange, lambda _, __: [second.with_records(kept.records())])
+        self._first = part.base_offset
+        return PASS
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        if self._first is None:
+            return PASS
+        first, self._first, self._kept = self._first, None, None
+        ((place, result),) = acknowledged(exchange).items()
+        self.did("exchanged two records", exchange, place, offsets=[first, result.base_offset])
+        change_acknowledged(exchange, lambda _, one: replace(one, base_offset=first))
+        return PASS
+
+
+class NeverAnswered(Lie):
+    """Requests are taken, and neither forwarded nor answered."""
+
+    def __init__(self, api: int, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self.apis = frozenset({api})  # type: ignore[misc]
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if not self.turn():
+            return PASS
+        self.did(f"swallowed a request {exchange.api}", exchange)
+        return DROP
+
+
+class ReusedSequence(Lie):
+    """A batch re-uses its predecessor's sequence numbers, and later ones are shifted: the broker takes it for what it
+    has already, acknowledges it, and keeps nothing of it."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._shift: dict[tuple[Place, int], int] = {}
+        self._last: dict[tuple[Place, int], tuple[int, int]] = {}
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        def renumbered(place: Place, batches: list[Any]) -> list[Any] | None:
+            (batch,) = batches
+            key = (place, batch.producer_id)
+            last = self._last.get(key)
+            shift = self._shift.get(key, 0)
+            # The broker recognises a batch by its first and last sequence number.
+            alike = last is not None and last[1] == batch.last_offset_delta
+            if place in self.where and alike and not shift and self.turn():
+                assert last is not None
+                shift = self._shift[key] = batch.base_sequence - last[0]
+                self.did("re-used a batch's sequence numbers", exchange, place, records=batch.count)
+            sequence = batch.base_sequence - shift
+            self._last[key] = sequence, batch.last_offset_delta
+            return [replace(batch, base_sequence=sequence)] if shift else None
+
+        change_produced(exchange, renumbered)
+        return PASS
+
+
+class Forged(Lie):
+    """A record that no probe sent is appended: a well-formed tag of a writer that is there, with a sequence number that
+    it has not come to."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        for place, batches in produced(exchange).items():
+            if place not in self.where or not self.turn():
+                continue
+            last = batches[-1].records()[-1].value
+            tag = read(last)
+            assert tag is not None and last is not None
+            encoder = Encoder(run=tag.run, writer=tag.writer, topic=tag.topic, partition=tag.partition, size=len(last))
+            (value,) = encoder.encode(tag.seq + AHEAD, 1, sent=tag.sent)
+            offset = await self.side.produce(place, [batch_of([(None, value)], batches[-1].max_timestamp)])
+            self.did("appended a forged record", exchange, place, seq=tag.seq + AHEAD, offset=offset)
+        return PASS

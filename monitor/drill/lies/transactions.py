@@ -1,0 +1,165 @@
+"""Lies about transactions: about their ends, and about what belongs to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from monitor.drill.proxy import (
+    ALWAYS,
+    EVERYWHERE,
+    PASS,
+    Answer,
+    Api,
+    Exchange,
+    Lie,
+    Place,
+    SideTransaction,
+    Verdict,
+    When,
+    Where,
+    answer,
+)
+from monitor.drill.proxy.edits import change_produced, produced
+from monitor.drill.proxy.records import Batch
+
+
+class CommitSays(Lie):
+    """A commit takes effect, and the client is told an error."""
+
+    apis = frozenset({Api.END_TXN})
+
+    def __init__(self, error: ErrorCode, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._error = error
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        good = exchange.response.error_code is ErrorCode.none
+        if exchange.request.committed and good and self.turn():
+            exchange.response = replace(exchange.response, error_code=self._error)
+            self.did(f"answered a commit {self._error.name}", exchange)
+        return PASS
+
+
+class SwallowCommit(Lie):
+    """EndTxn(commit) is answered, and an abort is carried out."""
+
+    apis = frozenset({Api.END_TXN})
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if exchange.request.committed and self.turn():
+            exchange.request = replace(exchange.request, committed=False)
+            self.did("turned a commit into an abort", exchange)
+        return PASS
+
+
+class LateProduce(Lie):
+    """A batch of a transaction that aborts is kept, acknowledged to the client, and appended later.
+
+    With `inside_next` right before the producer's next batch for that partition, so inside its next transaction;
+    else when its own transaction's end has been carried out. Commits and aborts alternate: that a transaction is going
+    to abort is known by how the one before it ended."""
+
+    apis = frozenset({Api.PRODUCE, Api.END_TXN})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, inside_next: bool, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._inside_next = inside_next
+        self._aborts_next = False
+        self._kept: tuple[Place, Exchange] | None = None
+        self._ended = False
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if exchange.api == Api.END_TXN:
+            return PASS
+        ((place, _),) = produced(exchange).items()
+        if self._kept is not None:
+            if self._inside_next and self._ended and place == self._kept[0]:
+                await self._deliver("inside the next transaction")
+            return PASS
+        if not self._aborts_next or not self.turn():
+            return PASS
+        end = await self.side.offset(place)
+        self._kept, self._ended = (place, exchange), False
+        return Answer(answer(exchange, base_offset=end))
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        if exchange.api != Api.END_TXN or exchange.response.error_code is not ErrorCode.none:
+            return PASS
+        self._aborts_next = bool(exchange.request.committed)
+        self._ended = True
+        if self._kept is not None and not self._inside_next:
+            await self.side.offset(self._kept[0])
+            await self._deliver("after its transaction's end")
+        return PASS
+
+    async def _deliver(self, when: str) -> None:
+        assert self._kept is not None
+        (place, exchange), self._kept = self._kept, None
+        response = await self.side.resend(exchange)
+        (part,) = response.responses[0].partition_responses
+        self.did(f"delivered a batch {when}: {part.error_code.name}", exchange, place, offset=part.base_offset)
+
+
+class LoseInTransaction(Lie):
+    """A batch goes to a transaction of the proxy's own, which aborts; the client hears the offset that it got there.
+    The sequence numbers of the client's later batches are lowered, so that the broker misses nothing."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._shift: dict[tuple[Place, int, int], int] = {}
+        self._own: SideTransaction | None = None
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        ((place, (batch,)),) = produced(exchange).items()
+        key = (place, batch.producer_id, batch.producer_epoch)
+        # Never a producer's first batch: the broker would take any number for the second.
+        if place in self.where and key in self._shift and self.turn():
+            if self._own is None:
+                self._own = await self.side.transaction("drill-loses")
+            offset = await self._own.produce(place, batch)
+            await self._own.end(commit=False)
+            self._shift[key] += batch.last_offset_delta + 1
+            self.did("lost a batch", exchange, place, offset=offset, records=batch.count)
+            return Answer(answer(exchange, base_offset=offset))
+        shift = self._shift.setdefault(key, 0)
+        if shift:
+            change_produced(exchange, lambda _, found: [_renumbered(one, shift) for one in found])
+        return PASS
+
+
+def _renumbered(batch: Batch, shift: int) -> Batch:
+    return replace(batch, base_sequence=batch.base_sequence - shift)
+
+
+class Unfenced(Lie):
+    """What a fenced producer sends takes effect: its batches are appended without producer id and transaction, and
+    its requests about its transaction are answered with success."""
+
+    apis = frozenset({Api.PRODUCE, Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN})
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if exchange.api != Api.PRODUCE:
+            self.did(f"answered {Api(exchange.api).name} with success", exchange)
+            return Answer(answer(exchange))
+        ((place, batches),) = produced(exchange).items()
+        offset = await self.side.produce(place, [batch.without_producer() for batch in batches])
+        self.did("appended a fenced producer's batch", exchange, place, offset=offset)
+        return Answer(answer(exchange, base_offset=offset))
+
+
+class FakedInit(Lie):
+    """InitProducerId is answered with the id of a producer that has never lived, and the coordinator hears nothing."""
+
+    apis = frozenset({Api.INIT_PRODUCER_ID})
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if not self.turn():
+            return PASS
+        made = await self.side.transaction("drill-never-lived")
+        self.did("answered InitProducerId by itself", exchange)
+        return Answer(answer(exchange, producer_id=made.producer_id, producer_epoch=made.epoch))
