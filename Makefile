@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test drills lint format bench clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -25,6 +25,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+drills: $(READY)
+	$(BIN)/offsetwatch drill run --all --report .offsetwatch/drills
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -11,35 +11,57 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION
 
 if TYPE_CHECKING:
+    from monitor.history_files.history import History
     from monitor.history_files.verdict import Evidence, Verdict
+    from rules.finding import Finding
 
 SHOWN: Final = 5
 """How many findings of an anomaly the readable report shows one by one."""
 
 
-def run(files: Sequence[Path], json_output: bool = False, strict: bool = False, ww: bool = False) -> int:
-    """Check each file, print its verdict, and return the exit code of the command.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`json_output` prints one JSON object a line and file. `strict` allows nothing. `cycles`: whether dependency
+    cycles are searched for, and `ww` whether write-write edges count in that; `pictures` is a folder for their
+    pictures, if any are wanted."""
 
-    `json_output` prints one JSON object a line and file. `strict` allows nothing. `ww` is for the search of dependency
-    cycles: whether it counts write-write edges."""
-    if ww:
-        print("offsetwatch: cycles are not searched for in files yet: --ww changes nothing", file=sys.stderr)
-    codes = [_check(Path(path), json_output, strict, ww) for path in files]
+    json_output: bool = False
+    strict: bool = False
+    ww: bool = False
+    cycles: bool = True
+    pictures: Path | None = None
+
+
+def run(files: Sequence[Path], options: Options | None = None) -> int:
+    """Check each file, print its verdict, and return the exit code of the command."""
+    options = options or Options()
+    if options.ww and not options.cycles:
+        print("offsetwatch: --ww is for the search of cycles, which --no-cycles leaves out", file=sys.stderr)
+        return USAGE_OR_ENVIRONMENT
+    if options.pictures is not None:
+        try:
+            options.pictures.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            print(f"offsetwatch: --pictures {options.pictures}: {error.strerror}", file=sys.stderr)
+            return USAGE_OR_ENVIRONMENT
+    codes = [_check(Path(path), options) for path in files]
     sys.stdout.flush()
     return max(codes, default=0)
 
 
-def _check(path: Path, json_output: bool, strict: bool, ww: bool) -> int:
+def _check(path: Path, options: Options) -> int:
+    json_output = options.json_output
     from monitor.history_files.errors import UnreadableHistory
 
     try:
-        judged, operations = _judge(path, strict, ww)
+        judged, operations = _judge(path, options)
     except UnreadableHistory as e:
         _failed(path, str(e), {"error": e.reason, "line": e.line}, json_output)
         return USAGE_OR_ENVIRONMENT
@@ -63,17 +85,40 @@ def _check(path: Path, json_output: bool, strict: bool, ww: bool) -> int:
     return 0 if judged.valid else VIOLATION
 
 
-def _judge(path: Path, strict: bool, ww: bool) -> tuple[Verdict, int]:
+def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     """(verdict, number of operations) of one file."""
+    import pyarrow as pa
+
     from monitor.history_files.history import read
     from monitor.history_files.verdict import verdict
     from rules.objectives import Objectives
+    from rules.resolution import resolve
     from rules.step import step
 
     history = read(path)
     stepped = step({}, history.slices, Objectives(), finished=True)
     findings = [finding for one in stepped.values() for finding in one.findings]
-    return verdict(findings, history.names, strict=strict), history.operations
+    if stepped:
+        facts = pa.concat_tables([one.facts for one in stepped.values()])
+        findings += resolve(None, facts, Objectives(), finished=True).findings
+    if options.cycles:
+        findings += _cycles(history, options)
+    return verdict(findings, history.names, strict=options.strict), history.operations
+
+
+def _cycles(history: History, options: Options) -> list[Finding]:
+    """The dependency cycles of the whole history; their pictures go into the folder for them, if there is one."""
+    from rules.cycles import search
+
+    found = search(history.slices, ww=options.ww).findings
+    if options.pictures is not None:
+        from monitor.history_files.verdict import worded
+        from rules.cycle_picture import picture
+
+        for one in found:
+            drawn = picture(one.anomaly, one.evidence, lambda sentence: worded(sentence, history.names))
+            (options.pictures / f"{history.path.stem}-{one.anomaly}-{one.id}.svg").write_text(drawn, encoding="utf-8")
+    return found
 
 
 def _failed(path: Path, sentence: str, error: dict[str, Any], json_output: bool) -> None:
@@ -116,8 +161,22 @@ def _print_anomaly(console: Any, name: str, title: str, found: list[Evidence], c
         console.print(f"  [dim]{escape(CATALOGUE[name].meaning)}[/]")
     for evidence in found[:SHOWN]:
         details = {k: v for k, v in evidence.items() if k not in ("key", "message", "more_of_the_same", "mode")}
-        console.print(f"    key {escape(str(evidence['key']))}: {escape(evidence['message'])}")
+        where = f"key {evidence['key']}" if evidence["key"] is not None else "several keys"
+        if "why" in evidence:
+            _print_cycle(console, where, evidence)
+            continue
+        console.print(f"    {escape(where)}: {escape(evidence['message'])}")
         if details:
             console.print(f"      [dim]{escape(', '.join(f'{k} {v}' for k, v in details.items()))}[/]")
     if total > SHOWN:
         console.print(f"    [dim]and {total - min(SHOWN, len(found)):,} more (--json lists them)[/]")
+
+
+def _print_cycle(console: Any, where: str, evidence: Evidence) -> None:
+    from rich.markup import escape
+
+    console.print(f"    {escape(where)}: {evidence['length']} operations, each before the next:")
+    for i, sentence in enumerate(evidence["why"]):
+        console.print(f"      {escape(sentence)}")
+        if evidence["left_out"] and i + 1 == len(evidence["why"]) // 2:
+            console.print(f"      [dim]{evidence['left_out']:,} operations more[/]")

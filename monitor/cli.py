@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
+from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ kafka_app = typer.Typer(help="A local Kafka, for trying things out.", no_args_is
 probe_app = typer.Typer(help="The probes: writers, readers, transactions, the observer.", no_args_is_help=True)
 app.add_typer(kafka_app, name="kafka")
 app.add_typer(probe_app, name="probe")
+app.add_typer(drill_app, name="drill")
 
 
 class _Asked:
@@ -104,12 +106,17 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
     ww: Annotated[bool, typer.Option("--ww", help="Infer write-write edges for the search of cycles.")] = False,
+    cycles: Annotated[bool, typer.Option(help="Search for dependency cycles.")] = True,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Folder for pictures (SVG) of the cycles.", show_default=False)
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Check finished histories. Exit code 0: valid; 1: violations; 2: a file cannot be read."""
-    from monitor.check import run
+    from monitor.check import Options, run
 
-    raise typer.Exit(run(files, json, strict, ww))
+    options = Options(json_output=json, strict=strict, ww=ww, cycles=cycles, pictures=pictures)
+    raise typer.Exit(run(files, options))
 
 
 @app.command()

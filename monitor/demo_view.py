@@ -166,7 +166,9 @@ def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Itera
     if len(events) > shown:
         yield Text(f"         and {len(events) - shown} earlier", style="dim")
     if allowed:
-        yield Text(f"{allowed:,} more are allowed by the policy: recorded, counted, no alert", style="dim")
+        yield Text(
+            f"{allowed:,} more are observations or allowed by the policy: recorded, counted, no alert", style="dim"
+        )
 
 
 def line(now: Snapshot) -> str:
@@ -175,7 +177,7 @@ def line(now: Snapshot) -> str:
         f"{now.elapsed:4.0f} s  sent {now.sent:,} ({now.sent_rate:.0f}/s)  acked {now.acknowledged:,} "
         f"({now.acknowledged_rate:.0f}/s)  polled {now.polled:,} ({now.polled_rate:.0f}/s)  "
         f"readers' lag {_count(now.readers_lag)}  checks {_seconds(now.checked_until)} behind  "
-        f"batch {_seconds(now.batch_seconds)}  findings {len(now.events)}, allowed {now.allowed}"
+        f"batch {_seconds(now.batch_seconds)}  findings {len(now.events)}, noted {now.allowed}"
     )
 
 

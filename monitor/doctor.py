@@ -67,7 +67,7 @@ def examine(config: Config) -> Iterator[Answer]:
         return
     yield cluster(reached)
     yield from clients(connection(config))
-    topics = ProbeTopics(reached.admin, config.probes.topics, say=lambda line: None)
+    topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)
     try:
         view = topics.view(with_config=True)
     except ProbeError as error:

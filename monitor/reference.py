@@ -39,8 +39,9 @@ change; it is called once the log of every process that matters is complete past
 _POLICY: Final = """\
 The severity is that of the default policy (acks=all, idempotence, read_committed). What was found under weaker promises
 is judged less: `duplicate` by a producer without idempotence is a warning; `poll-skip` and `nonmonotonic-poll` of a
-reader that subscribed are allowed; `G1a` and `precommitted-read` of a read_uncommitted reader are allowed. Allowed
-findings are recorded and counted like the others, and alert nobody."""
+reader that subscribed are allowed; `G1a`, `precommitted-read` and cycles that need what a read_uncommitted reader
+polled are allowed, and so are `G1c` and its variants where the search counts write-write edges. Allowed findings are
+recorded and counted like the others, and alert nobody."""
 
 
 def anomalies() -> str:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from probes.fleet import Fleet
+    from streaming_jobs.cycles import CycleJob, Searched
     from streaming_jobs.job import Batch, IntegrityJob, Progress
 
 Say = Callable[[str], None]
@@ -71,6 +72,8 @@ class Watch:
         self._fleet_lock = threading.Lock()
         self._fleet_stopped = False
         self._job: IntegrityJob | None = None
+        self._cycles: CycleJob | None = None
+        self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
         self.metrics = Metrics(build=versions())
         self.url: str | None = None
@@ -110,6 +113,8 @@ class Watch:
         self.stop_probes()
         if self._job is not None:
             self._job.stop()
+        if self._cycles is not None:
+            self._cycles.stop()
         self._ending.close()
 
     def stop_probes(self) -> None:
@@ -130,12 +135,15 @@ class Watch:
     def _session(self) -> SparkSession:
         self._say("starting Spark")
         # Imported here: a stop, a help text and a check of a file must not wait for them.
-        from deploy.jars import spark_jars
+        from deploy.jars import graphframes_jars, spark_jars
         from deploy.java import java_home
         from streaming_jobs.job import session_settings
         from streaming_jobs.session import start
 
-        settings = session_settings(self._config.job, spark_jars(self._say), java_home=java_home(self._say))
+        jars = spark_jars(self._say)
+        if self._config.job.cycles.engine == "graphframes" and self._config.job.cycles.enabled:
+            jars = [*jars, *graphframes_jars(self._say)]
+        settings = session_settings(self._config.job, jars, java_home=java_home(self._say))
         session = start(settings)
         self._ending.callback(_end, session)
         return session
@@ -144,7 +152,11 @@ class Watch:
         from streaming_jobs.job import IntegrityJob, Listeners
 
         job = self._config.job
-        listeners = Listeners(on_batch=[self._on_batch], on_progress=[self._on_batch_done, *self._on_progress])
+        listeners = Listeners(
+            on_batch=[self._on_batch],
+            on_progress=[self._on_batch_done, *self._on_progress],
+            on_rebuild=[self._say],
+        )
         self._job = IntegrityJob(job, session, listeners)
         if self._stopping.is_set():
             return
@@ -154,8 +166,36 @@ class Watch:
         except HistoryMissing:
             if not self._stopping.is_set():
                 raise
+            return
+        if job.cycles.enabled:
+            self._cycles = self._cycle_job(session)
+            self._cycles.start()
+
+    def _cycle_job(self, session: SparkSession) -> CycleJob:
+        from streaming_jobs.cycles import CycleJob
+
+        job, listeners = self._config.job, [self._on_cycles]
+        if job.cycles.engine == "graphframes":
+            from streaming_jobs.graph_frames import components, unavailable
+
+            reason = unavailable(session)
+            if reason is None:
+                divided = components(session, self._config.data / "spark" / "graphframes")
+                return CycleJob(job, listeners, components=divided, engine="graphframes")
+            self._say(f"cycles are searched in memory: {reason}")
+        return CycleJob(job, listeners)
+
+    def _on_cycles(self, searched: Searched) -> None:
+        with self._telling:
+            assert self._dispatcher is not None
+            rows = searched.findings.to_pylist()
+            self._dispatcher.dispatch(events(rows, searched.counted, self._config.job.objectives.grace))
 
     def _on_batch(self, batch: Batch) -> None:
+        with self._telling:
+            self._tell(batch)
+
+    def _tell(self, batch: Batch) -> None:
         assert self._dispatcher is not None
         grace = self._config.job.objectives.grace
         fresh = self._dispatcher.dispatch(events(batch.findings.to_pylist(), batch.counted, grace))

@@ -23,7 +23,9 @@ Evidence = dict[str, Any]
 
 _VALUE: Final = re.compile(r"\b([01])/(\d+)\b")
 _PROCESS: Final = re.compile(r"\bprocess (\d+)\b")
+_TRANSACTION: Final = re.compile(r"\btransaction (\d+)\b")
 _OPERATION: Final = re.compile(r"\boperation (\d+)\b")
+_PARTITION: Final = re.compile(r"\bpartition (\d+)\b")
 
 
 @dataclass(slots=True)
@@ -57,10 +59,12 @@ def verdict(findings: Iterable[Finding], names: Names, *, strict: bool = False) 
 
 
 def _told(finding: Finding, names: Names) -> Evidence:
-    evidence: Evidence = {"key": names.keys.get(finding.partition, finding.partition)}
+    # What concerns several keys, as a cycle may, names them in its evidence.
+    own = finding.partition
+    evidence: Evidence = {"key": names.keys.get(own, own) if own >= 0 else None}
     evidence.update(_translated(finding.evidence, names))
     evidence.update((name, value) for name, value in finding.context.items() if name == "mode")
-    evidence["message"] = _worded(finding.message, names)
+    evidence["message"] = worded(finding.message, names)
     return evidence
 
 
@@ -74,8 +78,14 @@ def _translated(evidence: Any, names: Names) -> Any:
                 continue
             elif name == "op" or name.endswith("_op"):
                 told["index" if name == "op" else f"{name[:-3]}_index"] = names.index(value)
+            elif name == "txn":
+                told["transaction_index"] = names.index(value)
             elif name == "process" or name.endswith("_process"):
                 told[name] = names.processes.get(value, value)
+            elif name == "partition":
+                told["key"] = names.keys.get(value, value)
+            elif name == "why":
+                told[name] = [worded(sentence, names) for sentence in value]
             else:
                 told[name] = _translated(value, names)
         return told
@@ -84,7 +94,9 @@ def _translated(evidence: Any, names: Names) -> Any:
     return evidence
 
 
-def _worded(message: str, names: Names) -> str:
+def worded(message: str, names: Names) -> str:
+    """A rule's sentence in the file's own terms."""
+
     def value(match: re.Match[str]) -> str:
         return str(jsonable(names.value(int(match.group(1)), int(match.group(2)))))
 
@@ -95,4 +107,12 @@ def _worded(message: str, names: Names) -> str:
     def operation(match: re.Match[str]) -> str:
         return f"operation {names.index(int(match.group(1)))}"
 
-    return _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message)))
+    def transaction(match: re.Match[str]) -> str:
+        return f"transaction {names.index(int(match.group(1)))}"
+
+    def key(match: re.Match[str]) -> str:
+        number = int(match.group(1))
+        return f"key {names.keys.get(number, number)}"
+
+    message = _TRANSACTION.sub(transaction, message)
+    return _PARTITION.sub(key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))
