@@ -88,12 +88,13 @@ def session_of_librdkafka(bootstrap: str) -> str:
     group = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest", "log_level": 0}
     )
-    group.subscribe([name])
+    # Offsets without a generation are accepted only while nobody has joined: the group subscribes afterwards.
     for commits in (True, False):
         transactional.begin_transaction()
         transactional.produce(name, b"committed" if commits else b"aborted", partition=1)
         transactional.send_offsets_to_transaction([TopicPartition(name, 0, 7)], group.consumer_group_metadata())
         (transactional.commit_transaction if commits else transactional.abort_transaction)()
+    group.subscribe([name])
     got = 0
     while got < 245 and (message := group.poll(LIMIT_S)) is not None:
         got += message.error() is None
