@@ -28,6 +28,7 @@ from rules.chunks import Chunks, Values, values
 from rules.columns import INFO, OK, Columns
 from rules.history import Place
 from rules.passage import observe, promote
+from rules.readings import Readings
 from rules.report import Report
 from rules.state import Polls, Spans, State, take
 
@@ -109,8 +110,12 @@ def finish(
 
 def explain_all(columns: Columns, report: Report) -> None:
     """A finished history holds all rows: what was passed and is known elsewhere is explained at once."""
-    for start, end in report.rechecks:
-        for finding in explain.explain(columns.table, report.place, start, end) or ():
+    if not report.rechecks:
+        return
+    readings = Readings(columns)
+    ranges = intervals.merge(*np.array(report.rechecks, np.int64).T)
+    for start, end in zip(*(bounds.tolist() for bounds in ranges), strict=True):
+        for finding in explain.explain(readings, report.place, start, end) or ():
             report.take(finding)
     report.rechecks = []
 

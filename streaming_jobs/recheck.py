@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from rules.explain import concerns, explain
 from rules.finding import Finding
 from rules.history import Place
+from rules.readings import Readings
 from streaming_jobs.errors import JobError
 from streaming_jobs.replay import Replay
 from streaming_jobs.schemas import RECHECKS
@@ -113,7 +114,7 @@ class Rechecks:
 
     def _explained(self, asked: Asked) -> list[Finding] | None:
         rows = rows_of(Replay(self._history), asked)
-        return explain(rows, asked.place, asked.start, asked.end, finished=False) if rows.num_rows else []
+        return explain(Readings(rows), asked.place, asked.start, asked.end, finished=False) if rows.num_rows else []
 
 
 def rows_of(replay: Replay, asked: Asked) -> pa.Table:

@@ -28,6 +28,7 @@ from rules.finding import Finding
 from rules.history import Place, micros
 from rules.objectives import Objectives
 from rules.policy import severity
+from rules.readings import Readings
 from rules.resolution import resolve
 from rules.step import Stored, chunks_needed, step
 from streaming_jobs.config import JobConfig
@@ -244,7 +245,7 @@ class Checker:
         """Answer the rechecks that can be answered now; `last`: no further row will come."""
         for asked in list(dict.fromkeys(self.checks.rechecks)):
             rows = rows_of(Replay(self.history), asked)
-            found = explain(rows, asked.place, asked.start, asked.end, finished=last) if rows.num_rows else []
+            found = explain(Readings(rows), asked.place, asked.start, asked.end, finished=last) if rows.num_rows else []
             self._tries[asked] = self._tries.get(asked, 0) + 1
             if found is not None or self._tries[asked] >= PATIENCE:
                 self.checks.rechecks = [one for one in self.checks.rechecks if one != asked]

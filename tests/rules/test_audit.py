@@ -13,6 +13,7 @@ from rules.audit import BLOCK, BUCKET, Bucket, run_digests
 from rules.explain import concerns, explain
 from rules.finding import Finding
 from rules.history import Place
+from rules.readings import Readings
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")
@@ -91,7 +92,9 @@ def explained(h: History, store: Store) -> list[Finding]:
     told: dict[str, Finding] = {}
     for place, (start, end) in store.rechecks:
         assert place == PLACE
-        for finding in explain(table.filter(concerns(table, start, end)), place, start, end, finished=False) or ():
+        for finding in (
+            explain(Readings(table.filter(concerns(table, start, end))), place, start, end, finished=False) or ()
+        ):
             told.setdefault(finding.id, finding)
     return list(told.values())
 
@@ -250,8 +253,8 @@ def test_no_verdict_before_the_log_start_was_observed_again() -> None:
     last = max(i for i, row in enumerate(h.rows) if row.f == "poll")
     early = h.rows[: last + 1]
     h.rows = early
-    assert explain(h.table(), PLACE, BLOCK, 2 * BLOCK, finished=False) is None
-    assert explain(h.table(), PLACE, BLOCK, 2 * BLOCK, finished=True)
+    assert explain(Readings(h.table()), PLACE, BLOCK, 2 * BLOCK, finished=False) is None
+    assert explain(Readings(h.table()), PLACE, BLOCK, 2 * BLOCK, finished=True)
 
 
 def test_nothing_is_concluded_between_clocks_that_may_differ() -> None:
@@ -266,7 +269,9 @@ def test_nothing_is_concluded_between_clocks_that_may_differ() -> None:
     h.time += 600
     read(h, "later", {o: v for o, v in log.items() if o != 1500}, boot="two")
     settle(h, 3 * BLOCK)
-    assert subjects(explain(h.table(), PLACE, BLOCK, 2 * BLOCK) or []) == {("vanished-record", (1500, W, 1500))}
+    assert subjects(explain(Readings(h.table()), PLACE, BLOCK, 2 * BLOCK) or []) == {
+        ("vanished-record", (1500, W, 1500))
+    }
 
 
 def test_what_lies_below_the_log_start_is_forgotten() -> None:

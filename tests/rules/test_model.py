@@ -20,6 +20,7 @@ from rules.columns import by_place
 from rules.explain import concerns, explain
 from rules.finding import Finding
 from rules.history import Slice, to_table
+from rules.readings import Readings
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, Turn, World, turns
 from tests.rules.model.faults import Expected, Found
@@ -60,7 +61,9 @@ def explained(store: Store, rows: Sequence[Slice]) -> list[Finding]:
     found: dict[str, Finding] = {}
     for place, (start, end) in store.rechecks:
         table = tables[place]
-        for finding in explain(table.filter(concerns(table, start, end)), place, start, end, finished=False) or ():
+        for finding in (
+            explain(Readings(table.filter(concerns(table, start, end))), place, start, end, finished=False) or ()
+        ):
             found.setdefault(finding.id, finding)
     return list(found.values())
 

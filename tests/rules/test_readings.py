@@ -1,0 +1,63 @@
+"""Where each operation begins to read a partition, and what it passes: carried from poll to poll of one process."""
+
+from __future__ import annotations
+
+from rules.readings import Read, Readings
+from tests.rules.histories import History
+
+
+def reads(h: History, start: int = 0, end: int = 1000) -> list[Read]:
+    return Readings(h.table()).in_range(start, end)
+
+
+def spans(h: History) -> list[list[tuple[int, int]]]:
+    return [read.spans for read in reads(h)]
+
+
+def test_a_poll_goes_over_what_lies_between_its_process_s_last_record_and_its_own() -> None:
+    h = History()
+    h.assign("r")
+    h.poll("r", [("w", 0, 10, 0)])
+    h.poll("other", [("w", 90, 1, 100)])
+    h.poll("r", [("w", 10, 5, 20)])
+    assert sorted(spans(h)) == [[(0, 10)], [(10, 25)], [(100, 101)]]
+
+
+def test_what_a_consumer_that_let_go_had_read_says_nothing_of_its_next_poll() -> None:
+    for lets_go in (lambda h: h.assign("r", assigned=False, f="revoke"), lambda h: h.row("r", "close")):
+        h = History()
+        h.poll("r", [("w", 0, 10, 0)])
+        lets_go(h)
+        h.poll("r", [("w", 10, 5, 20)])
+        assert spans(h) == [[(0, 10)], [(20, 25)]]
+
+
+def test_a_position_that_the_row_gives_counts_before_the_carried_one() -> None:
+    h = History()
+    h.poll("r", [("w", 0, 10, 0)])
+    h.poll("r", [("w", 10, 5, 20)], position_before=15)
+    assert spans(h) == [[(0, 10)], [(15, 25)]]
+
+
+def test_a_failed_poll_moves_no_position() -> None:
+    h = History()
+    h.poll("r", [("w", 0, 10, 0)])
+    h.poll("r", [("w", 10, 5, 20)], type="fail")
+    h.poll("r", [("w", 20, 5, 30)])
+    assert spans(h) == [[(0, 10)], [], [(10, 35)]]
+
+
+def test_a_poll_that_went_back_inside_leaves_its_consumer_at_the_end_of_its_last_run() -> None:
+    h = History()
+    h.poll("r", [("w", 0, 10, 0), ("w", 2, 3, 2)])
+    h.poll("r", [("w", 5, 1, 7)])
+    assert spans(h) == [[(0, 10), (2, 5)], [(5, 8)]]
+
+
+def test_values_are_cut_to_the_range() -> None:
+    h = History()
+    h.poll("r", [("w", 100, 10, 0)])
+    (read,) = reads(h, 4, 6)
+    writer = next(iter(read.values.values()))[0]  # type: ignore[index]
+    assert read.values == {4: (writer, 104), 5: (writer, 105)}
+    assert reads(h, 10, 20) == []
