@@ -29,12 +29,13 @@ from typing import Any, ClassVar, Final, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.beginnings import beginnings
-from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, producer_settings
+from probes.client import open_consumer, producer_settings
 from probes.course import Course, count_outcome, unsent
 from probes.delivery import POLL, Batch, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome
 from probes.layout import Partition
 from probes.membership import Membership
+from probes.pace import Pace
 from probes.polls import Polled, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
@@ -73,7 +74,7 @@ class Aborts(Probe):
         self._open: Course | None = None
         """The transaction whose offsets are sent, and whose end is not invoked."""
         self._unusable = False
-        self._due = 0
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
 
     @property
     def transactional_id(self) -> str | None:
@@ -101,43 +102,32 @@ class Aborts(Probe):
     def settings(self) -> Mapping[str, str]:
         return producer_settings(
             self.world.connection,
-            client=f"offsetwatch-{self.name}",
+            client=self.client,
             linger_ms=0,
             transactional_id=self._transactional_id,
             transaction_timeout=self._config.timeout,
         )
-
-    def _consumer_settings(self) -> Mapping[str, str]:
-        return consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=self.group)
 
     def labels(self) -> dict[str, str]:
         read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
         return super().labels() | read | {"idempotent": "true", "in_flight": "1"}
 
     def open(self) -> None:
-        assert self.writer is not None
-        for topic, partition in self._targets:
-            self._encoders[topic, partition] = Encoder(
-                run=self.world.run, writer=self.writer, topic=topic, partition=partition,
-                size=self._config.record_bytes,
-            )  # fmt: skip
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._transactor = Transactor(self.settings(), self.on_error, timeout=self._config.timeout, log=self.log)
         self._transactor.init()
-        self._consumer = open_consumer(self._consumer_settings(), self.on_error)
+        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         self._membership = Membership(
             self._consumer, self.group, self.log, isolation=None, begin=self._begin, revoked=self._revoked
         )
         self._membership.subscribe([self._topic])
-        self._due = self.world.clock.monotonic_ns()
+        self._pace.start()
 
     def turn(self) -> None:
-        wait = self._due - self.world.clock.monotonic_ns()
-        if wait > 0:
+        if wait := self._pace.wait():
             # Its group has no other lasting member, so that no rebalance waits for a poll meanwhile.
-            self.pause(min(wait / 1e9, 0.5))
+            self.pause(min(wait, 0.5))
             return
-        interval = int(1e9 / self._config.rate)
-        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
         if self.unrest.due():
             raise Crash("the aborting client is abandoned")
         intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
@@ -188,7 +178,7 @@ class Aborts(Probe):
         if self._open is not None:
             # The coordinator does not tell the committed offsets while our own transaction holds some of them.
             self._abort(self._open)
-        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        admin = self.open_admin()
         begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, in_callback=True)
         self.position = dict(begin)
         return begin
@@ -267,7 +257,7 @@ class Aborts(Probe):
         if how == "leave":
             self.membership.leave([self._topic])
             return
-        guest = open_consumer(self._consumer_settings(), self.on_error)
+        guest = open_consumer(self.consumer_settings(self.group), self.on_error)
         guest.subscribe([self._topic])
         limit = self.log.now().mono + int(JOIN_WITHIN * 1e9)
         while not self._gone and self.log.now().mono < limit:

@@ -125,7 +125,7 @@ class Audit(Reader):
 
     def _ends_now(self) -> dict[Partition, int]:
         """The last stable offset of each partition that its leader tells."""
-        admin = open_admin(admin_settings(self._connection, client=f"offsetwatch-{self.name}-admin"))
+        admin = open_admin(admin_settings(self._connection, client=f"{self.client}-admin"))
         asked = {TopicPartition(topic, p): OffsetSpec.latest() for topic, p in self._all}
         ends: dict[Partition, int] = {}
         level = IsolationLevel.READ_COMMITTED

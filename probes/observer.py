@@ -95,12 +95,12 @@ class Observer(Probe):
         return self._admin
 
     def settings(self) -> Mapping[str, str]:
-        return admin_settings(self.world.connection, client=f"offsetwatch-{self.name}")
+        return admin_settings(self.world.connection, client=self.client)
 
     def open(self) -> None:
         self._admin = open_admin(self.settings(), self.on_error)
         for group in self._groups:
-            settings = consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=group)
+            settings = consumer_settings(self.world.connection, client=self.client, group=group)
             self._consumers[group] = open_consumer(settings, self.on_error)
         if self._groups:
             self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")

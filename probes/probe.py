@@ -15,17 +15,20 @@ from __future__ import annotations
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from probes.client import Connection, loggable
+from confluent_kafka.admin import AdminClient
+
+from probes.client import Connection, admin_settings, consumer_settings, loggable, open_admin
 from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.errors import ClientError
 from probes.layout import Layout, Partition
 from probes.log.journal import Life
 from probes.record import Record, random_id
+from probes.tag import Encoder
 from probes.unrest import Unrest
 from rules.history import Isolation, Mode
 
@@ -159,6 +162,30 @@ class Probe(ABC):
         """An error of the client that belongs to no operation. Called from the client's own polls."""
         self.counters.errors += 1
         self.counters.last_error = str(error)
+
+    # What its clients are made of
+
+    @property
+    def client(self) -> str:
+        """The client id of its clients."""
+        return f"offsetwatch-{self.name}"
+
+    def encoders(self, targets: Iterable[Partition], size: int) -> dict[Partition, Encoder]:
+        """What writes its records, of `size` bytes, for each partition it sends to."""
+        assert self.writer is not None
+        return {
+            (topic, partition): Encoder(
+                run=self.world.run, writer=self.writer, topic=topic, partition=partition, size=size
+            )
+            for topic, partition in targets
+        }
+
+    def consumer_settings(self, group: str) -> dict[str, str]:
+        return consumer_settings(self.world.connection, client=self.client, group=group)
+
+    def open_admin(self) -> AdminClient:
+        """A client for the questions of a moment."""
+        return open_admin(admin_settings(self.world.connection, client=f"{self.client}-admin"))
 
     def topic_place(self, where: Partition) -> tuple[str, int]:
         """The key under which positions are carried over lives."""

@@ -84,7 +84,7 @@ class Reader(Probe):
         return self._consumer
 
     def settings(self) -> Mapping[str, str]:
-        return consumer_settings(self._connection, client=f"offsetwatch-{self.name}", group=self.group)
+        return consumer_settings(self._connection, client=self.client, group=self.group)
 
     def labels(self) -> dict[str, str]:
         alone = {"bootstraps_from": self._connection.bootstrap} if self._bootstrap_alone else {}
@@ -206,7 +206,7 @@ class Reader(Probe):
 
     def _assign(self, partitions: Sequence[Partition]) -> None:
         invoked = self.log.begin()
-        admin = open_admin(admin_settings(self._connection, client=f"offsetwatch-{self.name}-admin"))
+        admin = open_admin(admin_settings(self._connection, client=f"{self.client}-admin"))
         known = {} if self._from_start else self._known_positions(partitions)
         begin = beginnings(self.consumer, admin, partitions, known, self.log.alive, use_committed=not self._from_start)
         self.consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in partitions])

@@ -26,11 +26,12 @@ from confluent_kafka.admin import OffsetSpec
 from crc32c import crc32c
 
 from probes.calls import bounded
-from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, open_producer, producer_settings
+from probes.client import open_consumer, open_producer, producer_settings
 from probes.copy_of_registers import Asked, Copy, Entry
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, translate
 from probes.layout import Partition
+from probes.pace import Pace
 from probes.polls import Polled, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
@@ -70,7 +71,7 @@ class Registers(Probe):
         self._consumer: Consumer | None = None
         self._old: dict[int, int] = {}
         self.copy = Copy()
-        self._due = 0
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
 
     @property
     def mode(self) -> Mode | None:
@@ -84,7 +85,7 @@ class Registers(Probe):
     def settings(self) -> Mapping[str, str]:
         return producer_settings(
             self.world.connection,
-            client=f"offsetwatch-{self.name}",
+            client=self.client,
             delivery_timeout=self.world.config.writer.delivery_timeout,
             linger_ms=0,
         )
@@ -93,16 +94,10 @@ class Registers(Probe):
         return super().labels() | {"idempotent": "true", "in_flight": "1", "mode": "assign"}
 
     def open(self) -> None:
-        assert self.writer is not None
-        for where in self._targets:
-            self._encoders[where] = Encoder(
-                run=self.world.run, writer=self.writer, topic=where[0], partition=where[1],
-                size=self._config.record_bytes,
-            )  # fmt: skip
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._producer = open_producer(self.settings(), self.on_error)
         group = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
-        settings = consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=group)
-        self._consumer = open_consumer(settings, self.on_error)
+        self._consumer = open_consumer(self.consumer_settings(group), self.on_error)
         invoked = self.log.begin()
         ends = self._ends_when_led()
         self.consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in ends.items()])
@@ -114,15 +109,12 @@ class Registers(Probe):
                 each=lambda where: {"assigned": where in ends},
             )
         )  # fmt: skip
-        self._due = self.world.clock.monotonic_ns()
+        self._pace.start()
 
     def turn(self) -> None:
-        wait = self._due - self.world.clock.monotonic_ns()
-        if wait > 0:
-            self.poll(min(wait / 1e9, IDLE_POLL))
+        if wait := self._pace.wait():
+            self.poll(min(wait, IDLE_POLL))
             return
-        interval = int(1e9 / self._config.rate)
-        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
         where, register = self.rng.choice(self.registers)
         self.operate(where, self._draw(where, register), crash=self.unrest.due())
 
@@ -145,7 +137,7 @@ class Registers(Probe):
 
     def _ends(self) -> dict[Partition, int]:
         """Where each partition ends now. Raises ClientError and ClientStuck where a leader does not tell."""
-        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        admin = self.open_admin()
         asked = {TopicPartition(*where): OffsetSpec.latest() for where in self._targets}
         futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_WITHIN)
         try:

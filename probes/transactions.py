@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from probes.beginnings import beginnings
-from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, producer_settings
+from probes.client import open_consumer, producer_settings
 from probes.course import Course, Outline, count_outcome, outline, renumbered, unsent
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome, translate
 from probes.layout import Partition
+from probes.pace import Pace
 from probes.polls import positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
@@ -52,7 +53,7 @@ class Transactions(Probe):
         self._consumer: Consumer | None = None
         self._encoders: dict[Partition, Encoder] = {}
         self.position: dict[Partition, int] = {}
-        self._due = 0
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
         self._unusable = False
 
     @property
@@ -76,15 +77,12 @@ class Transactions(Probe):
     def settings(self) -> Mapping[str, str]:
         return producer_settings(
             self.world.connection,
-            client=f"offsetwatch-{self.name}",
+            client=self.client,
             delivery_timeout=self.world.config.writer.delivery_timeout,
             linger_ms=0,
             transactional_id=self._transactional_id,
             transaction_timeout=self._timeout,
         )
-
-    def _consumer_settings(self) -> Mapping[str, str]:
-        return consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=self.group)
 
     def labels(self) -> dict[str, str]:
         read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
@@ -92,19 +90,11 @@ class Transactions(Probe):
         return super().labels() | read | own
 
     def open(self) -> None:
-        assert self.writer is not None
-        for where in self._targets:
-            self._encoders[where] = Encoder(
-                run=self.world.run,
-                writer=self.writer,
-                topic=where[0],
-                partition=where[1],
-                size=self._config.record_bytes,
-            )
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._transactor = self._new_transactor()
         self._transactor.init()
-        self._consumer = open_consumer(self._consumer_settings(), self.on_error)
-        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
+        admin = self.open_admin()
         invoked = self.log.begin()
         carried = self.carried.positions
         known = {w: carried[self.topic_place(w)] for w in self._targets if self.topic_place(w) in carried}
@@ -117,18 +107,15 @@ class Transactions(Probe):
                 each=lambda where: {"assigned": where in begin},
             )
         )  # fmt: skip
-        self._due = self.world.clock.monotonic_ns()
+        self._pace.start()
 
     def _new_transactor(self) -> Transactor:
         return Transactor(self.settings(), self.on_error, timeout=self._timeout, log=self.log)
 
     def turn(self) -> None:
-        wait = self._due - self.world.clock.monotonic_ns()
-        if wait > 0:
-            self.pause(min(wait / 1e9, 0.5))
+        if wait := self._pace.wait():
+            self.pause(min(wait, 0.5))
             return
-        interval = int(1e9 / self._config.rate)
-        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
         plan = outline(
             self._targets,
             records=self._config.records,

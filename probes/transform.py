@@ -33,12 +33,13 @@ from typing import Any, ClassVar, Final, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.beginnings import beginnings, committed_at_last
-from probes.client import admin_settings, consumer_settings, open_admin, open_consumer, producer_settings
+from probes.client import open_consumer, producer_settings
 from probes.course import Course, count_outcome, renumbered, unsent
 from probes.delivery import POLL, Batch, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, ProbeError, transaction_outcome
 from probes.layout import Partition
 from probes.membership import Membership, seek
+from probes.pace import Pace
 from probes.polls import Polled, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
@@ -78,7 +79,8 @@ class Transform(Probe):
         self._began: dict[Partition, int] = {}
         self._courses: dict[int, Course] = {}
         self._unusable = False
-        self._due = self._position_due = 0
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
+        self._position_due = 0
 
     @property
     def transactional_id(self) -> str | None:
@@ -104,7 +106,7 @@ class Transform(Probe):
     def _producer_settings(self, transactional_id: str | None) -> dict[str, str]:
         return producer_settings(
             self.world.connection,
-            client=f"offsetwatch-{self.name}",
+            client=self.client,
             delivery_timeout=self.world.config.writer.delivery_timeout,
             linger_ms=0,
             transactional_id=transactional_id,
@@ -117,29 +119,21 @@ class Transform(Probe):
         return super().labels() | read | {"idempotent": "true", "in_flight": "1", "mode": "subscribe"} | ids
 
     def open(self) -> None:
-        assert self.writer is not None
-        for where in self._next_seq:
-            self._encoders[where] = Encoder(
-                run=self.world.run, writer=self.writer, topic=where[0], partition=where[1],
-                size=self._config.record_bytes,
-            )  # fmt: skip
+        self._encoders = self.encoders(self._next_seq, self._config.record_bytes)
         if self._transactional_id is not None:
             self._take_over(WHOLE, self._transactional_id)
-        settings = consumer_settings(self.world.connection, client=f"offsetwatch-{self.name}", group=self.group)
-        self._consumer = open_consumer(settings, self.on_error)
+        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         self._membership = Membership(
             self._consumer, self.group, self.log, isolation=self.isolation, begin=self._begin, revoked=self._revoked
         )
         self._membership.subscribe([self._input])
-        self._due = self._position_due = self.world.clock.monotonic_ns()
+        self._pace.start()
+        self._position_due = self.world.clock.monotonic_ns()
 
     def turn(self) -> None:
-        wait = self._due - self.world.clock.monotonic_ns()
-        if wait > 0:
-            self.pause(min(wait / 1e9, 0.5))
+        if wait := self._pace.wait():
+            self.pause(min(wait, 0.5))
             return
-        interval = int(1e9 / self._config.rate)
-        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
         trouble = self.rng.choice(["sent", "offsets", "end", "rebalance"]) if self.unrest.due() else None
         self.transform(trouble)
         if self.world.clock.monotonic_ns() >= self._position_due:
@@ -181,7 +175,7 @@ class Transform(Probe):
         if self._transactional_id is None:
             for _, number in partitions:
                 self._take_over(number, f"{self.group}-{number}")
-        admin = open_admin(admin_settings(self.world.connection, client=f"offsetwatch-{self.name}-admin"))
+        admin = self.open_admin()
         patience = max(self._config.timeouts) + COORDINATOR_GRACE
         begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, within=patience, in_callback=True)
         self._began = dict(begin)

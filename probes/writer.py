@@ -22,6 +22,7 @@ from probes.client import open_producer, producer_settings
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over, runs_to_send
 from probes.errors import Crash
 from probes.layout import Partition
+from probes.pace import Pace
 from probes.probe import Probe
 from probes.tag import Encoder
 from rules.history import Outcome, Slice, micros
@@ -71,12 +72,12 @@ class Writer(Probe):
         self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._batches = 0
-        self._due = 0
+        self._pace = Pace(self.world.clock, self._config.batch_interval)
 
     def settings(self) -> Mapping[str, str]:
         return producer_settings(
             self.world.connection,
-            client=f"offsetwatch-{self.name}",
+            client=self.client,
             in_flight=self._in_flight,
             delivery_timeout=self._config.delivery_timeout,
         )
@@ -85,26 +86,14 @@ class Writer(Probe):
         return super().labels() | {"idempotent": "true", "in_flight": str(self._in_flight)}
 
     def open(self) -> None:
-        assert self.writer is not None
-        for where in self._targets:
-            self._encoders[where] = Encoder(
-                run=self.world.run,
-                writer=self.writer,
-                topic=self._topic,
-                partition=where[1],
-                size=self._config.record_bytes,
-            )
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._producer = open_producer(self.settings(), self.on_error)
-        self._due = self.world.clock.monotonic_ns()
+        self._pace.start()
 
     def turn(self) -> None:
-        interval = int(self._config.batch_interval * 1e9)
-        wait = self._due - self.world.clock.monotonic_ns()
-        if wait > 0:
-            self.pause(min(wait / 1e9, 0.5))
+        if wait := self._pace.wait():
+            self.pause(min(wait, 0.5))
             return
-        # After an outage the lost time is not made up for by a flood.
-        self._due = max(self._due + interval, self.world.clock.monotonic_ns() - interval)
         records = max(1, min(round(self._rate * self._config.batch_interval), self._config.batch_records))
         self._send(draw(self._targets, records, self._config.partitions_per_batch, self._batches, self.rng))
         self._batches += 1
