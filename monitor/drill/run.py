@@ -65,9 +65,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A cluster that is not ours: its address for clients, and the security settings to reach it."""
+    """A cluster that is not ours: how clients reach it, and how many brokers it has."""
 
     connection: Connection
+    brokers: int
 
 
 class Session:
@@ -131,11 +132,12 @@ class Session:
         lies = list(drill.lies())
         through = direct
         if lies:
-            from monitor.drill.proxy import Proxy
+            from monitor.drill.proxy import Proxy, upstream
 
-            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._seed))
-            through = Connection(proxy.bootstrap, direct.security)
-        config = probes_config(drill, kafka)
+            reached = upstream(direct.security)
+            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._seed, upstream=reached))
+            through = Connection(proxy.bootstrap)
+        config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
         checker = Checker(folder, drill.objectives, on_found=self._on_found)
         return Stage(
             folder=folder, config=config, connection=through, direct=direct, kafka=kafka, lies=lies,
@@ -188,9 +190,8 @@ class Session:
         return True
 
 
-def probes_config(drill: Drill, kafka: LocalKafka | None) -> ProbesConfig:
-    """The probes that the drill asks for, in topics of their own."""
-    brokers = drill.cluster.brokers if kafka is not None else 3
+def probes_config(drill: Drill, brokers: int) -> ProbesConfig:
+    """The probes that the drill asks for, in topics of their own on a cluster of so many brokers."""
     topics = {
         "prefix": f"drill-{drill.title.replace('/', '-')}-{uuid.uuid4().hex[:6]}",
         "replication": min(3, brokers),

@@ -90,11 +90,15 @@ def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
             raise UserError(
                 f"the drill {drill.title} does something to brokers or settings: it runs only on its own cluster"
             )
-    protocol = connection(config).security.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT" and any(drill.lies() for drill in drills):
-        raise UserError(f"{config.named('cluster.security')}: the drills' proxy speaks no {protocol}, only plain text")
-    reach(config)
-    return Staging(connection(config))
+    reached = connection(config)
+    if any(drill.lies() for drill in drills):
+        from monitor.drill.proxy import ProxyFailed, upstream
+
+        try:
+            upstream(reached.security)
+        except ProxyFailed as error:
+            raise UserError(f"{config.named('cluster.security')}: {error}") from None
+    return Staging(reached, len(reach(config).brokers))
 
 
 class _Progress:

@@ -44,8 +44,9 @@ A lie is a small class: which requests it looks at, and what it does with the re
 
 `lies` holds finished ones. An error in a hook is not swallowed: the connection closes, and leaving the proxy raises.
 
-Limits: a broker's connections are plaintext or TLS, clients' always plaintext; SASL passes, GSSAPI (it binds the
-host's name) does not. ACL principals and quotas see the proxy's address as the client's.
+Limits: clients speak to the proxy in the clear. Where brokers want TLS or a login (PLAIN, SCRAM), the proxy does both
+(`upstream`); a client's own login passes through otherwise, but for GSSAPI, which binds the host's name. ACL principals
+and quotas see the proxy's address as the client's.
 '''
 
 from monitor.drill.proxy.edits import answer
@@ -69,6 +70,7 @@ from monitor.drill.proxy.lie import (
 from monitor.drill.proxy.messages import Api
 from monitor.drill.proxy.proxy import Proxy
 from monitor.drill.proxy.side import Side, SideTransaction
+from monitor.drill.proxy.upstream import Login, Upstream, upstream
 
 __all__ = [
     "ALWAYS",
@@ -83,6 +85,7 @@ __all__ = [
     "Delay",
     "Exchange",
     "Lie",
+    "Login",
     "Place",
     "Proxy",
     "ProxyFailed",
@@ -90,8 +93,10 @@ __all__ = [
     "Side",
     "SideTransaction",
     "Undecodable",
+    "Upstream",
     "Verdict",
     "When",
     "Where",
     "answer",
+    "upstream",
 ]

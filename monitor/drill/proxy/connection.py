@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.drill.proxy import addresses, versions
 from monitor.drill.proxy.addresses import Address
-from monitor.drill.proxy.errors import Undecodable
+from monitor.drill.proxy.errors import Refused, Undecodable
 from monitor.drill.proxy.exchange import Exchange
 from monitor.drill.proxy.frames import read_frame, write_frame
 from monitor.drill.proxy.lie import Answer, Close, Drop, first_verdict
@@ -64,6 +64,10 @@ class Connection:
             self._from_broker, self._to_broker = await self._proxy.connect(self._broker)
         except OSError:
             # The broker is down: the client must see just that.
+            self._to_client.transport.abort()
+            return
+        except Refused as error:
+            self._proxy.failed(error)
             self._to_client.transport.abort()
             return
         in_order = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from monitor.drill.proxy.errors import ProxyFailed
 from monitor.drill.proxy.frames import BUFFER
 from monitor.drill.proxy.lie import Lie
 from monitor.drill.proxy.side import Side
+from monitor.drill.proxy.upstream import PLAIN, Stream, Upstream
 
 HOST: Final = "127.0.0.1"
 _OPEN_LIMIT_S: Final = 10.0
@@ -29,9 +29,8 @@ class Proxy:
         with Proxy(kafka.bootstrap, [lie]) as proxy:
             producer = Producer({"bootstrap.servers": proxy.bootstrap})
 
-    `seed` fixes what the lies leave to chance. `tls` is the context for connections to the brokers, for a cluster
-    with TLS; clients speak to the proxy in the clear. SASL passes through, as long as its mechanism does not bind the
-    host's name; the proxy's own connections (`side`) cannot authenticate.
+    `seed` fixes what the lies leave to chance. `upstream` is how brokers are reached that want TLS or a login; clients
+    speak to the proxy in the clear. Where it has no login, a client's own SASL passes through.
 
     Raises `ProxyFailed` where `bootstrap` is no list of host:port; on leaving, if a lie raised an error."""
 
@@ -41,7 +40,7 @@ class Proxy:
         lies: Iterable[Lie] = (),
         *,
         seed: int = 0,
-        tls: ssl.SSLContext | None = None,
+        upstream: Upstream = PLAIN,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.book = AddressBook(tuple(map(_address, bootstrap.split(","))))
@@ -49,7 +48,7 @@ class Proxy:
         self.clock = clock
         self.side = Side(self.book, self.connect)
         self._seed = seed
-        self._tls = tls
+        self._upstream = upstream
         self._errors: list[Exception] = []
         self._listeners: dict[Address, tuple[asyncio.Server, Address]] = {}
         self._opening = asyncio.Lock()
@@ -119,9 +118,9 @@ class Proxy:
                 self._listeners[broker] = server, Address(*server.sockets[0].getsockname()[:2])
             return self._listeners[broker][1]
 
-    async def connect(self, broker: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A new connection to a broker. Raises `OSError`."""
-        return await asyncio.open_connection(*broker, limit=BUFFER, ssl=self._tls)
+    async def connect(self, broker: Address) -> Stream:
+        """A new connection to a broker. Raises `OSError`, and `Refused` where the login is not accepted."""
+        return await self._upstream.connect(broker)
 
     def failed(self, error: Exception) -> None:
         """A connection has met an error that is not the network's."""

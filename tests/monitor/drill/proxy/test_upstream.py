@@ -1,0 +1,149 @@
+"""Brokers that want TLS and a login: the proxy does both, and clients speak to it in the clear."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from typer.testing import CliRunner
+
+from deploy.java import java
+from deploy.local_kafka import LocalKafka
+from deploy.ports import HOST, free_ports
+from monitor.cli import app
+from monitor.drill.proxy import Place, Proxy, ProxyFailed, upstream
+from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic
+
+USER, PASSWORD = "probe", "probe-hush"
+_LOGIN = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker with two listeners. `plain` is for what a test has to set up."""
+
+    plain: str
+    bootstrap: str
+    certificate: Path
+
+    def security(self, mechanism: str = "SCRAM-SHA-512", **changed: str) -> dict[str, str]:
+        told = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.certificate),
+            "sasl.mechanism": mechanism,
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+        return told | {key.replace("__", "."): value for key, value in changed.items()}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    store, certificate = folder / "store.p12", folder / "certificate.pem"
+    tool = [str(java().with_name("keytool")), "-keystore", str(store), "-storepass", PASSWORD, "-alias", "broker"]
+    made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", f"SAN=IP:{HOST}", "-storetype", "PKCS12"]
+    for command in (made, ["-exportcert", "-rfc", "-file", str(certificate)]):
+        subprocess.run([*tool, *command], check=True, capture_output=True)
+    client, controller, secure = free_ports(3)
+    # A listener more has to be named with its port, so the cluster's ports are laid down before it starts.
+    (folder / "kafka").mkdir()
+    known = {"cluster_id": "c2VjdXJlZC1jbHVzdGVyLQ", "ports": {"1": (client, controller)}}
+    (folder / "kafka" / "cluster.json").write_text(json.dumps(known))
+    overrides = {
+        "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller},SECURE://{HOST}:{secure}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{client},SECURE://{HOST}:{secure}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": PASSWORD,
+        "listener.name.secure.plain.sasl.jaas.config": (
+            f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        ),
+        "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+        "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
+    }
+    with LocalKafka(folder / "kafka", brokers=1, overrides=overrides) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            admin.alter_user_scram_credentials([wanted])[USER].result(LIMIT_S)
+        yield Secured(kafka.bootstrap, f"{HOST}:{secure}", certificate)
+
+
+def answers(proxy: Proxy, *, within: float = 1.0) -> bool:
+    try:
+        return bool(
+            AdminClient({"bootstrap.servers": proxy.bootstrap, "log_level": 0}).list_topics(timeout=within).brokers
+        )
+    except KafkaException:
+        return False
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_clients_in_the_clear_reach_a_broker_that_wants_tls_and_a_login(secured: Secured, mechanism: str) -> None:
+    with Proxy(secured.bootstrap, upstream=upstream(secured.security(mechanism))) as proxy:
+        name = topic(proxy.bootstrap)
+        assert send(producer(proxy.bootstrap), name, b"a", b"b") == [0, 1]
+        assert read(proxy.bootstrap, name) == [(0, b"a"), (1, b"b")]
+        assert proxy.run(proxy.side.offset(Place(name, 0))) == 2, "the proxy's own connections are logged in, too"
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_login_that_is_refused_fails_the_proxy_and_shows_no_secret(secured: Secured, mechanism: str) -> None:
+    reached = upstream(secured.security(mechanism, sasl__password="wrong-hush"))
+    refused = pytest.raises(ProxyFailed, match=f"login by {mechanism}: sasl_authentication_failed")
+    with refused as failed, Proxy(secured.bootstrap, upstream=reached) as proxy:
+        assert not answers(proxy)
+    assert "hush" not in str(failed.value) and "hush" not in repr(reached)
+
+
+def test_a_broker_whose_certificate_nobody_vouches_for_is_not_spoken_to(secured: Secured) -> None:
+    security = secured.security()
+    del security["ssl.ca.location"]
+    with Proxy(secured.bootstrap, upstream=upstream(security)) as proxy:
+        assert not answers(proxy)
+    unverified = upstream(security | {"enable.ssl.certificate.verification": "false"})
+    with Proxy(secured.bootstrap, upstream=unverified) as proxy:
+        assert answers(proxy, within=LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "cannot log in by sasl.mechanism GSSAPI, only PLAIN, SCRAM-SHA-256"),
+        ({"ssl.keystore.location": "/x.p12"}, "does not understand ssl.keystore.location"),
+        ({"ssl.ca.location": "/no/such/file"}, "ssl.ca.location: /no/such/file does not exist"),
+        ({"security.protocol": "carrier_pigeon"}, "does not know security.protocol CARRIER_PIGEON"),
+    ],
+)
+def test_settings_that_it_cannot_follow_are_named(changed: dict[str, str], told: str) -> None:
+    security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+    with pytest.raises(ProxyFailed, match=told):
+        upstream(security | changed)
+
+
+def test_settings_of_a_layer_that_is_not_used_do_not_matter() -> None:
+    reached = upstream({"sasl.username": "u", "ssl.ca.location": "/no/such/file", "client.rack": "r"})
+    assert reached == replace(reached, tls=None, login=None)
+
+
+def test_a_drill_against_a_cluster_that_wants_tls_and_a_login(secured: Secured, tmp_path: Path) -> None:
+    config = tmp_path / "staging.toml"
+    security = "\n".join(f'"{key}" = "{value}"' for key, value in secured.security().items())
+    config.write_text(f'[cluster]\nbootstrap = "{secured.bootstrap}"\n[cluster.security]\n{security}\n')
+    result = CliRunner().invoke(
+        app,
+        ["drill", "run", "retry-without-idempotence", "--against", str(config), "--report", str(tmp_path / "report")],
+    )
+    assert result.exit_code == 0, result.output
+    assert "hush" not in result.output
+    (found,) = (tmp_path / "report").glob("*.json")
+    assert "hush" not in found.read_text()
