@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from deploy.setup import prepare
@@ -21,12 +20,10 @@ def setup(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_is_silent_and_quick_when_all_is_there() -> None:
+def test_it_is_silent_when_all_is_there() -> None:
     prepare()
-    began = time.monotonic()
     done = setup()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 1.5, "0.1 s on an idle machine"
 
 
 def test_without_java_it_says_one_line_and_ends_with_2(tmp_path: Path) -> None:

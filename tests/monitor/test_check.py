@@ -170,19 +170,17 @@ def test_a_check_that_fails_means_unknown(
     assert "the check itself failed: ZeroDivisionError: of no use; its verdict is unknown" in told.err
 
 
-def test_a_small_file_starts_no_spark_and_takes_little_time(files: dict[str, Path]) -> None:
+def test_a_small_file_starts_no_spark_and_loads_no_client(files: dict[str, Path]) -> None:
     program = (
-        "import resource, sys\nfrom pathlib import Path\nfrom monitor.check import Options, run\n"
+        "import sys\nfrom pathlib import Path\nfrom monitor.check import Options, run\n"
         "code = run([Path(sys.argv[1])], Options(json_output=True))\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
         "heavy = sorted({'pyspark', 'delta', 'deltalake', 'confluent_kafka', 'pydantic'} & set(sys.modules))\n"
-        "print(code, used.ru_utime + used.ru_stime, *heavy)"
+        "print(code, *heavy)"
     )
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program, str(files["bad"])],
         capture_output=True, text=True, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
-    code, seconds, *heavy = done.stdout.splitlines()[-1].split()
+    code, *heavy = done.stdout.splitlines()[-1].split()
     assert (code, heavy) == ("1", [])
-    assert float(seconds) < 1.0  # of processor time: how long that takes depends on what else the machine does

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -84,29 +82,6 @@ def test_debug_shows_where_an_error_comes_from(folder: Path) -> None:
         done = offsetwatch(*arguments, cwd=folder)
         assert done.returncode == 1
         assert "Traceback" in done.stderr and "there are no tables in nowhere" in done.stderr
-
-
-def test_help_and_check_start_quickly(folder: Path) -> None:
-    """The best of three, in CPU time: the machine may be busy with other tests."""
-    (folder / "h.jsonl").write_text(
-        "\n".join(
-            json.dumps(event)
-            for event in (
-                {"type": "invoke", "process": 0, "f": "send", "value": [["send", "x", 1]], "time": 1, "index": 0},
-                {"type": "ok", "process": 0, "f": "send", "value": [["send", "x", [0, 1]]], "time": 2, "index": 1},
-            )
-        )
-    )
-
-    def cost(*arguments: str) -> float:
-        before = os.times()
-        done = subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment(), capture_output=True, check=False)
-        after = os.times()
-        assert done.returncode in (0, 1), done.stderr
-        return after.children_user + after.children_system - before.children_user - before.children_system
-
-    assert min(cost("--help") for _ in range(3)) < 0.5
-    assert min(cost("check", "h.jsonl") for _ in range(3)) < 1.0
 
 
 def test_help_does_not_load_what_only_commands_need() -> None:
