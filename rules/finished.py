@@ -90,7 +90,7 @@ def finish(
     passes = polls.walk(state, moves, None)
     state.passed = Spans(*intervals.merge(passes.start, passes.end))
     observe(state, moves)
-    phantom.judge(state, chunks, polled, report)
+    phantom.judge(state, chunks, polled, frontier.FOREVER, report)
     transactions.judge_parts(state, polled, report, list_each=True)
     delivery.poll(state, chunks, polled)
     delivery.drop_delivered(state, delivered)

@@ -55,7 +55,7 @@ def fold(state: State, chunks: Chunks, buckets: audit.Buckets, objectives: Objec
     passes = polls.walk(state, moves, advance)
     observe(state, moves)
     audit.fold(state, buckets, passes, ripe, report)
-    phantom.judge(state, chunks, ripe, report)
+    phantom.judge(state, chunks, ripe, end - objectives.grace, report)
     transactions.judge_parts(state, ripe, report)
     delivery.judge_unseen_between(state, ripe, at, objectives, report)
     timely, late = delivery.split_by_time(ripe, advance)

@@ -2,8 +2,10 @@
 
 Writers count their sequence numbers per partition and reserve them before they send, so that a value beyond the
 highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll:
-polls are judged when the horizon has passed them, which no operation that was open at that time has held back any
-longer. A writer that this partition's log does not know concludes nothing, nor does one whose log never completed.
+polls are looked at when the horizon has passed them, which no operation that was open at that time has held back any
+longer. The writer's clock may be ahead of the reader's, though, and its send still to come: what no send is known of
+then (`State.unsent`, at most `KEPT` runs) is reported when the horizon has passed it by the grace. A writer that this
+partition's log does not know concludes nothing, nor does one whose log never completed.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start (`rules.audit`); a
 writer that sent nothing is known as long as its process is.
@@ -12,6 +14,7 @@ writer that sent nothing is known as long as its process is.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 import numpy as np
 
@@ -19,8 +22,10 @@ from rules.chunks import Chunks
 from rules.columns import Columns, Runs
 from rules.intervals import Ints, distinct, numbered
 from rules.report import Report
-from rules.state import Polls, State
+from rules.state import Polls, State, concat, take
 
+KEPT: Final = 10_000
+"""Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
 _FORM = struct.Struct("<qq")
 
 
@@ -31,7 +36,9 @@ def record_name(writer: int) -> str:
 
 def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The records of the writers that a step will meet."""
-    writers = distinct(np.concatenate((columns.sent.writer, columns.polled.writer, state.polls.writer)))
+    writers = distinct(
+        np.concatenate((columns.sent.writer, columns.polled.writer, state.polls.writer, state.unsent.writer))
+    )
     return {record_name(writer) for writer in writers.tolist()}
 
 
@@ -50,8 +57,9 @@ def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
             chunks.put(record_name(writer), _FORM.pack(top, int(columns.process[sent.row[at]])))
 
 
-def judge(state: State, chunks: Chunks, polled: Polls, report: Report) -> None:
-    """Polls that the horizon has passed."""
+def judge(state: State, chunks: Chunks, polled: Polls, through: int, report: Report) -> None:
+    """Polls that the horizon has passed. Those up to `through` wait for no send any longer."""
+    polled = concat(state.unsent, polled)
     if not len(polled):
         return
     writers, inverse = numbered(polled.writer)
@@ -66,7 +74,8 @@ def judge(state: State, chunks: Chunks, polled: Polls, report: Report) -> None:
         if process not in state.unverified and not (known is not None and known.unverifiable):
             limits[i] = highest
     beyond = polled.seq + polled.length - 1 > limits[inverse]
-    for i in np.flatnonzero(beyond).tolist():
+    state.unsent = take(polled, np.flatnonzero(beyond & (polled.at > through))[-KEPT:])
+    for i in np.flatnonzero(beyond & (polled.at <= through)).tolist():
         highest = int(limits[inverse[i]])
         start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
         for seq in range(start, min(end, start + report.room("phantom-read") + 1)):

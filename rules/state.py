@@ -336,6 +336,7 @@ class State:
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
+    unsent: Polls = field(default_factory=Polls)  # of which no send is known yet, see `rules.phantom`
     inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
     transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
@@ -347,8 +348,8 @@ class State:
 
 _TABLES: Final[dict[str, Callable[[], Any]]] = {
     "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
-    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "uncommitted": Polls, "inside": Transitions,
-    "transitions": Transitions,
+    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "uncommitted": Polls, "unsent": Polls,
+    "inside": Transitions, "transitions": Transitions,
     "sends": SendMoves, "send_steps": SendSteps, "written": Written, "doubtful": Reflections, "reading": Reading,
 }  # fmt: skip
 

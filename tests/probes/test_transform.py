@@ -210,7 +210,7 @@ def test_whoever_is_killed_or_thrown_out_each_input_is_reflected_once(stage, tmp
     )
     one.config = one.config.model_copy(
         update={
-            "unrest": one.config.unrest.model_copy(update={"enabled": True, "mean_interval": 8.0}),
+            "unrest": one.config.unrest.model_copy(update={"enabled": True, "mean_interval": 6.0}),
             "supervision": one.config.supervision.model_copy(update={"backoff": 0.2}),
         }
     )
@@ -222,7 +222,7 @@ def test_whoever_is_killed_or_thrown_out_each_input_is_reflected_once(stage, tmp
     writer.start()
     transforms.start()
     context = mp.get_context("spawn")
-    for number in range(3):
+    for number in range(2):
         ready = context.Event()
         folder = tmp_path / f"child-{number}"
         child = context.Process(

@@ -60,6 +60,15 @@ def sent_later_than_polled(h: History) -> None:
     h.send("w", 3, 1, at=3, invoked=early)
 
 
+def of_a_host_whose_clock_is_ahead(h: History) -> None:
+    """The writer's log is there past the poll by its own clock, and only then comes the send that was polled."""
+    h.send("w", 0, 3, at=0)
+    h.poll("r", [("w", 0, 3, 0), ("w", 3, 1, 3)])
+    h.observe(end=4)
+    h.mark(2.0)
+    h.send("w", 3, 1, at=3)
+
+
 def of_an_unknown_writer(h: History) -> None:
     h.poll("r", [("w", 0, 3, 0)])
 
@@ -73,6 +82,7 @@ PHANTOMS: list[tuple[Callable[[History], None], Findings]] = [
     (phantom, {("phantom-read", (W, 7))}),
     (phantom_of_a_silent_writer, {("phantom-read", (W, 0))}),
     (sent_later_than_polled, set()),
+    (of_a_host_whose_clock_is_ahead, set()),
     (of_an_unknown_writer, set()),
     (indefinite_and_polled, set()),
 ]
