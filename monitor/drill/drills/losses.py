@@ -19,7 +19,22 @@ from probes.supervisor import Spec
 NO_READERS: Mapping[str, Any] = {"reader": {"assign": 0}}
 
 
-class RetentionOvertakesReader(Drill):
+class HeldReaders(Drill):
+    """The readers can be held back, so that what happens to the log happens to what they have not read."""
+
+    probes: ClassVar = NO_READERS
+
+    def __init__(self) -> None:
+        self._held = threading.Event()
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [held_reader(1, self._held), held_reader(2, self._held)]
+
+    def undo(self, stage: Stage) -> None:
+        self._held.clear()
+
+
+class RetentionOvertakesReader(HeldReaders):
     """Readers are held, DeleteRecords goes past the last acknowledged offset, readers are released.
 
     What nobody read is gone, and no loss: retention is allowed to do that."""
@@ -28,13 +43,6 @@ class RetentionOvertakesReader(Drill):
     case = "readers-held"
     seen_in = "OutOfOrderSequence notes"
     must = (found("benign-retention"),)
-    probes: ClassVar = NO_READERS
-
-    def __init__(self) -> None:
-        self._held = threading.Event()
-
-    def actors(self, stage: Stage) -> Sequence[Spec]:
-        return [held_reader(1, self._held), held_reader(2, self._held)]
 
     def act(self, stage: Stage) -> None:
         self._held.set()
@@ -45,9 +53,6 @@ class RetentionOvertakesReader(Drill):
         for future in stage.admin.delete_records(upto).values():
             future.result(10.0)
         stage.act(f"deleted the records before {', '.join(f'{tp.partition}: {tp.offset}' for tp in upto)}")
-        self._held.clear()
-
-    def undo(self, stage: Stage) -> None:
         self._held.clear()
 
 
@@ -73,7 +78,7 @@ class RetentionForgetsProducer(RetentionOvertakesReader):
         stage.work_goes_on()
 
 
-class ErasedSegment(Drill):
+class ErasedSegment(HeldReaders):
     """The only replica's newest segment is cut while the broker is down, readers held back.
 
     The broker comes back with less than it had acknowledged; a producer with the broken sequence says so, and new
@@ -85,13 +90,6 @@ class ErasedSegment(Drill):
     may = ORDER | {"inconsistent-offsets", "vanished-record", "sequence-loss"}
     changes_cluster = True
     spoils_cluster = True
-    probes: ClassVar = NO_READERS
-
-    def __init__(self) -> None:
-        self._held = threading.Event()
-
-    def actors(self, stage: Stage) -> Sequence[Spec]:
-        return [held_reader(1, self._held), held_reader(2, self._held)]
 
     def act(self, stage: Stage) -> None:
         self._held.set()
@@ -107,7 +105,4 @@ class ErasedSegment(Drill):
             file.truncate(left)  # in mid-batch: the broker finds that when it recovers the log
         stage.act(f"cut {segment.name} of {stage.records}/0 from {size} to {left} bytes while the broker was down")
         broker.start()
-        self._held.clear()
-
-    def undo(self, stage: Stage) -> None:
         self._held.clear()
