@@ -131,9 +131,11 @@ def note_passes(state: State, passes: Passes, advance: Advance) -> None:
 
 
 def judge_losses(state: State, advance: Advance, at: int, objectives: Objectives, report: Report) -> None:
-    """Call lost what is settled, passed, not below the log start, and was never polled."""
+    """Call lost what is settled, passed, not below the log start, and was never polled. An acknowledgement may be newer
+    than log time, and name a place where its value is not: it gets the grace for being polled elsewhere."""
     out = state.outstanding
     candidates = (out.offset >= 0) & (out.offset < state.settled) & (out.offset >= state.log_start)
+    candidates &= out.since <= at - objectives.grace
     if not candidates.any() or state.log_start_at < at - objectives.grace or _somebody_unverifiable(state):
         return
     for i in np.flatnonzero(candidates).tolist():
@@ -151,6 +153,13 @@ def judge_losses(state: State, advance: Advance, at: int, objectives: Objectives
         state.passed.start, np.minimum(state.passed.end, state.settled),
     )  # fmt: skip
     _drop_offsets(state, *lost)
+
+
+def needed_from(state: State, through: int) -> int:
+    """The offset from which passes must be kept: what is settled, and acknowledged later than `through`, waits."""
+    out = state.outstanding
+    waiting = out.offset[(out.offset >= 0) & (out.offset < state.settled) & (out.since > through)]
+    return int(waiting.min()) if len(waiting) else state.settled
 
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
