@@ -39,6 +39,18 @@ def step_through(h: History, seed: int | None) -> Store:
     return store
 
 
+def found_whole_and_live(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
+    """What is found in the finished history, and live: row by row, or in the random batches of `seed`."""
+    h = History()
+    h.assign("r")
+    build(h)
+    whole = Store()
+    whole.feed(h.rows, finished=True)
+    assert found(whole.findings) == expected
+    settle(h)
+    assert found(step_through(h, seed).findings) == expected
+
+
 # phantom-read
 
 
@@ -91,14 +103,7 @@ PHANTOMS: list[tuple[Callable[[History], None], Findings]] = [
 @pytest.mark.parametrize("seed", [None, 1, 2, 3, 4])
 @pytest.mark.parametrize(("build", "expected"), PHANTOMS, ids=[c[0].__name__ for c in PHANTOMS])
 def test_phantoms(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
-    h = History()
-    h.assign("r")
-    build(h)
-    whole = Store()
-    whole.feed(h.rows, finished=True)
-    assert found(whole.findings) == expected
-    settle(h)
-    assert found(step_through(h, seed).findings) == expected
+    found_whole_and_live(build, expected, seed)
 
 
 def test_no_phantom_while_its_writer_s_log_is_incomplete() -> None:
@@ -212,14 +217,7 @@ ZOMBIES: list[tuple[Callable[[History], None], Findings]] = [
 @pytest.mark.parametrize("seed", [None, 1, 2, 3, 4])
 @pytest.mark.parametrize(("build", "expected"), ZOMBIES, ids=[c[0].__name__ for c in ZOMBIES])
 def test_zombies(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
-    h = History()
-    h.assign("r")
-    build(h)
-    whole = Store()
-    whole.feed(h.rows, finished=True)
-    assert found(whole.findings) == expected
-    settle(h)
-    assert found(step_through(h, seed).findings) == expected
+    found_whole_and_live(build, expected, seed)
 
 
 def test_an_aborted_transaction_that_shows_is_G1a_and_no_zombie() -> None:

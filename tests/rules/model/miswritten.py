@@ -27,16 +27,21 @@ from tests.rules.model.world import PLACES, World
 from tests.rules.model.writers import Transactor, Writer
 
 
-@fault("duplicate")
-def duplicate(world: World, dice: Random) -> Expected:
-    """A copy of a record, of any age, is appended."""
+def _some_record(world: World, dice: Random) -> tuple[Where, Record]:
+    """A record of any age that readers are shown, and where."""
     calm(world)
     where = topic_place(dice)
     a_writer(world, dice).send(where, 2)
     pause(world)
     found = some_record(world, where, dice)
     assert found is not None
-    _, record = found
+    return where, found[1]
+
+
+@fault("duplicate")
+def duplicate(world: World, dice: Random) -> Expected:
+    """A copy of a record, of any age, is appended."""
+    where, record = _some_record(world, dice)
     world.cluster.partitions[where].append(record.writer, [record.seq])
     expected = Expected(may=ORDER | {"eos-violation"})
     expected.add("duplicate", where, record.writer, record.seq)
@@ -93,13 +98,7 @@ def exchanged_inside(world: World, dice: Random) -> Expected:
 @fault("relocated-write")
 def relocated(world: World, dice: Random) -> Expected:
     """A copy of a record is appended to a partition that it was not sent to."""
-    calm(world)
-    where = topic_place(dice)
-    a_writer(world, dice).send(where, 2)
-    pause(world)
-    found = some_record(world, where, dice)
-    assert found is not None
-    _, record = found
+    where, record = _some_record(world, dice)
     other = PLACES[1 - where.partition]
     partition = world.cluster.partitions[other]
     partition.log.append(Record(record.writer, record.seq, where))
