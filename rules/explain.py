@@ -17,12 +17,13 @@ reader forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from rules import intervals
 from rules.chunks import Values, values
 from rules.columns import (
     ASSIGN,
@@ -44,14 +45,15 @@ SHOWN: Final = 100
 """Offsets that one explanation lists; the last finding says how many there are beyond."""
 
 
-def concerns(rows: pa.Table, start: int, end: int) -> pa.Array:
-    """Which rows of a partition `explain` needs for [start, end): a mask. Those that polled there or went over it,
-    those that begin or end a reader's hold, and what observers saw of the log start."""
+def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
+    """Which rows of a partition `explain` needs for these ranges [start, end): a mask. Those that polled there or went
+    over it, those that begin or end a reader's hold, and what observers saw of the log start."""
     readings = Readings(rows)
     columns, first, last = readings.columns, readings.first, readings.last
     low = np.where(columns.position_before >= 0, np.minimum(columns.position_before, first), first)
-    high = np.maximum(last, columns.position_after - 1)
-    reads = columns.where(POLL, TXN) & (first >= 0) & (low < end) & (high >= start)
+    high = np.maximum(last + 1, columns.position_after)
+    wanted = intervals.merge(*np.array(ranges, np.int64).reshape(-1, 2).T)
+    reads = columns.where(POLL, TXN) & (first >= 0) & intervals.touched(*wanted, low, high)
     others = np.asarray((columns.type == FAIL) & (_sent(columns) > 0))
     others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE) | (columns.where(OFFSETS) & (columns.log_start >= 0))
     return pa.array(reads | others)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 PATIENCE: Final = 300
 """How many times it is looked for an observation of the log start after the reading in question; an answer without one
 may take retention for a loss, so there is none then."""
+TOGETHER: Final = 64
+"""Questions about one partition that are answered with one reading of its rows."""
 _ROWS: Final = 1 << 16
 
 
@@ -76,58 +78,77 @@ class Rechecks:
         """Answer what can be answered now. What fails is told in the log and tried again."""
         with self._lock:
             waiting = list(self._waiting)
-        for asked in waiting:
+        for together in of_one_partition(waiting):
             if stopping():
                 return
             try:
-                found = self._explained(asked)
+                self._settle(together, explained(Replay(self._history), together))
             except (JobError, OSError, pa.ArrowException) as error:
-                log.warning(
-                    "offsets %s to %s of %s are not explained yet: %s", asked.start, asked.end, asked.place, error
-                )
-                found = None
-            with self._lock:
+                place = together[0].place
+                log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(together), place, error)
+
+    def _settle(self, together: Sequence[Asked], found: Mapping[Asked, list[Finding] | None]) -> None:
+        """Tell what was found, and write down which questions are answered: those found, and those given up."""
+        over = []
+        with self._lock:
+            for asked in together:
                 self._waiting[asked] += 1
-                over = self._waiting[asked] >= PATIENCE
-            if found is None and not over:
-                continue
-            if found is None:
-                log.warning("offsets %s to %s of %s were given up unexplained", asked.start, asked.end, asked.place)
-            try:
-                self._tell(found or [])
-                self._answered(asked)
-            except JobError as error:
-                log.warning("a recheck could not be written and is tried again: %s", error)
+                if found[asked] is None and self._waiting[asked] >= PATIENCE:
+                    log.warning("offsets %s to %s of %s were given up unexplained", asked.start, asked.end, asked.place)
+                    over.append(asked)
+        answered = [asked for asked in together if found[asked] is not None] + over
+        self._tell([finding for asked in answered for finding in found[asked] or ()])
+        if answered:
+            told = {"answered": True, "batch": None, "recorded": self._clock()}
+            rows = pa.Table.from_pylist([asked_row(asked) | told for asked in answered], schema=RECHECKS)
+            open_table(self._tables, "rechecks").write(rows, mode="append")
+        with self._lock:
+            for asked in answered:
+                del self._waiting[asked]
 
     def _tell(self, found: list[Finding]) -> None:
-        events = read_table(self._tables, "findings")
-        known = set(events["id"].to_pylist())
+        if not found:
+            return
+        known = set(read_table(self._tables, "findings")["id"].to_pylist())
         fresh = {f.id: f for f in found if f.id not in known}
         if fresh:
             self._report(list(fresh.values()))
 
-    def _answered(self, asked: Asked) -> None:
-        row = asked_row(asked) | {"answered": True, "batch": None, "recorded": self._clock()}
-        open_table(self._tables, "rechecks").write(pa.Table.from_pylist([row], schema=RECHECKS), mode="append")
-        with self._lock:
-            del self._waiting[asked]
 
-    def _explained(self, asked: Asked) -> list[Finding] | None:
-        rows = rows_of(Replay(self._history), asked)
-        return explain(Readings(rows), asked.place, asked.start, asked.end, finished=False) if rows.num_rows else []
+def of_one_partition(waiting: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """The questions in groups of one partition each, at most `TOGETHER` in one: those that lie near each other."""
+    by_place: dict[Place, list[Asked]] = {}
+    for asked in waiting:
+        by_place.setdefault(asked.place, []).append(asked)
+    for group in by_place.values():
+        group.sort(key=lambda asked: (asked.start, asked.end))
+        for first in range(0, len(group), TOGETHER):
+            yield group[first : first + TOGETHER]
 
 
-def rows_of(replay: Replay, asked: Asked) -> pa.Table:
+def explained(
+    replay: Replay, together: Sequence[Asked], *, finished: bool = False
+) -> dict[Asked, list[Finding] | None]:  # fmt: skip
+    """What the rows of the log say of these ranges of one partition: see `rules.explain.explain`."""
+    rows = _rows_of(replay, together[0].place, [(asked.start, asked.end) for asked in together])
+    if not rows.num_rows:
+        return {asked: [] for asked in together}
+    readings = Readings(rows)
+    return {asked: explain(readings, asked.place, asked.start, asked.end, finished=finished) for asked in together}
+
+
+def _rows_of(replay: Replay, place: Place, ranges: Sequence[tuple[int, int]]) -> pa.Table:
     """The rows of the probe log that `explain` needs."""
     kept: list[pa.Table] = []
+    lowest = min(start for start, _ in ranges)
     for day in reversed(replay.days()):
         highest = -1
-        for rows in replay.rows_of(day, asked.place, _ROWS):
+        for rows in replay.rows_of(day, place, _ROWS):
             highest = max(highest, pc.max(rows["log_end"]).as_py() or -1)
-            needed = rows.filter(concerns(rows, asked.start, asked.end))
+            needed = rows.filter(concerns(rows, ranges))
             if needed.num_rows:
                 kept.append(needed)
-        if 0 <= highest <= asked.start:
+        if 0 <= highest <= lowest:
             break
     return pa.concat_tables(kept).combine_chunks() if kept else CHECKED_SCHEMA.empty_table()
 

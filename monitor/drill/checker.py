@@ -23,19 +23,17 @@ import pyarrow.parquet as pq
 
 from monitor.drill.verdict import CHECK_FAILED, Found
 from monitor.errors import UserError
-from rules.explain import explain
 from rules.finding import Finding
 from rules.history import Place, micros
 from rules.objectives import Objectives
 from rules.policy import severity
-from rules.readings import Readings
 from rules.resolution import resolve
 from rules.step import Stored, chunks_needed, step
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError
 from streaming_jobs.files import completed
-from streaming_jobs.recheck import PATIENCE, Asked, rows_of
+from streaming_jobs.recheck import PATIENCE, Asked, explained, of_one_partition
 from streaming_jobs.replay import Replay
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
 
@@ -243,13 +241,12 @@ class Checker:
 
     def _answer(self, *, last: bool) -> None:
         """Answer the rechecks that can be answered now; `last`: no further row will come."""
-        for asked in list(dict.fromkeys(self.checks.rechecks)):
-            rows = rows_of(Replay(self.history), asked)
-            found = explain(Readings(rows), asked.place, asked.start, asked.end, finished=last) if rows.num_rows else []
-            self._tries[asked] = self._tries.get(asked, 0) + 1
-            if found is not None or self._tries[asked] >= PATIENCE:
-                self.checks.rechecks = [one for one in self.checks.rechecks if one != asked]
-                self._tell(found or [])
+        for together in of_one_partition(dict.fromkeys(self.checks.rechecks)):
+            for asked, found in explained(Replay(self.history), together, finished=last).items():
+                self._tries[asked] = self._tries.get(asked, 0) + 1
+                if found is not None or self._tries[asked] >= PATIENCE:
+                    self.checks.rechecks = [one for one in self.checks.rechecks if one != asked]
+                    self._tell(found or [])
 
     def _tell(self, findings: Sequence[Finding]) -> None:
         for finding in findings:

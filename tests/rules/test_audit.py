@@ -93,7 +93,7 @@ def explained(h: History, store: Store) -> list[Finding]:
     for place, (start, end) in store.rechecks:
         assert place == PLACE
         for finding in (
-            explain(Readings(table.filter(concerns(table, start, end))), place, start, end, finished=False) or ()
+            explain(Readings(table.filter(concerns(table, [(start, end)]))), place, start, end, finished=False) or ()
         ):
             told.setdefault(finding.id, finding)
     return list(told.values())

@@ -62,7 +62,7 @@ def explained(store: Store, rows: Sequence[Slice]) -> list[Finding]:
     for place, (start, end) in store.rechecks:
         table = tables[place]
         for finding in (
-            explain(Readings(table.filter(concerns(table, start, end))), place, start, end, finished=False) or ()
+            explain(Readings(table.filter(concerns(table, [(start, end)]))), place, start, end, finished=False) or ()
         ):
             found.setdefault(finding.id, finding)
     return list(found.values())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +19,8 @@ from rules.state import UnknownFormat
 from streaming_jobs.bundles import pack
 from streaming_jobs.config import JobConfig
 from streaming_jobs.integrity import OUTPUT_SCHEMA
-from streaming_jobs.recheck import Asked, Rechecks, unanswered
+from streaming_jobs.recheck import TOGETHER, Asked, Rechecks, of_one_partition, unanswered
+from streaming_jobs.replay import Replay
 from streaming_jobs.schemas import RECHECKS, RESOLUTION
 from streaming_jobs.sink import Batch, Sink
 from streaming_jobs.tables import open_table, read_table
@@ -175,3 +178,43 @@ def test_a_question_outlives_the_process_and_waits_for_the_log_start(tmp_path: P
     again.ask([Asked(place, BLOCK, 2 * BLOCK)])
     again.answer()
     assert read_table(tables, "findings").num_rows == 1
+
+
+def test_many_questions_about_one_partition_are_answered_with_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logged(5 * BLOCK)
+    gone = {100, 1500, 1501, 3 * BLOCK}
+    h = audited(log, {o: v for o, v in log.items() if o not in gone})
+    history, tables = tmp_path / "history", tmp_path / "tables"
+    commit(history, h.rows)
+    readings: list[int] = []
+    rows_of = Replay.rows_of
+
+    def counted(self: Replay, day: str, place: Place, size: int) -> Iterator[pa.Table]:
+        readings.append(place.partition)
+        return rows_of(self, day, place, size)
+
+    monkeypatch.setattr(Replay, "rows_of", counted)
+    places = [Place("c", "t", 0), Place("c", "t", 1)]
+    asked = [Asked(place, block * BLOCK, (block + 1) * BLOCK) for block in range(5) for place in places]
+    rechecks = Rechecks(history, tables, Sink(tables, "job:q").report)
+    rechecks.ask(asked)
+    rechecks.answer()
+    assert sorted(readings) == [0, 1], "one day, read once for each partition"
+    found = read_table(tables, "findings")
+    assert set(found["anomaly"].to_pylist()) == {"vanished-record"}
+    assert {orjson.loads(told)["offset"] for told in found["evidence"].to_pylist()} == gone
+    answers = read_table(tables, "rechecks")
+    assert answers.num_rows == len(asked) and all(answers["answered"].to_pylist())
+    rechecks.answer()
+    assert len(readings) == 2, "nothing is left to answer"
+
+
+def test_questions_are_taken_together_by_partition_and_in_groups_of_a_bounded_size() -> None:
+    one, other = Place("c", "t", 0), Place("c", "t", 1)
+    asked = [Asked(place, start, start + 1) for start in range(TOGETHER + 1) for place in (one, other)]
+    groups = list(of_one_partition(reversed(asked)))
+    assert sorted(len(group) for group in groups) == [1, 1, TOGETHER, TOGETHER]
+    assert all(len({a.place for a in group}) == 1 for group in groups)
+    assert {a for group in groups for a in group} == set(asked)
