@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import orjson
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from itertools import groupby
 
+import orjson
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from monitor.drill.drill import Drill
 from monitor.drill.registry import every, meaning
 
 
@@ -22,10 +25,16 @@ def show(*, json_output: bool) -> None:
             }  # fmt: skip
             print(orjson.dumps(told).decode())
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("drill", "what really happens", "must be found", "first seen in"):
-        table.add_column(name, overflow="fold", no_wrap=name == "drill")
-    for drill in every():
-        must = " and ".join(map(str, drill.must)) or "nothing"
-        table.add_row(drill.title, meaning(drill), must, drill.seen_in)
-    Console().print(table)
+    console = Console()
+    for name, runs in groupby(every(), key=lambda drill: drill.name):
+        first, *others = runs
+        console.print(Text.assemble((name, "bold"), (f"  first seen: {first.seen_in}", "dim")))
+        for drill in (first, *others):
+            console.print(Padding(_described(drill), (0, 0, 0, 4), expand=False))
+
+
+def _described(drill: Drill) -> Text:
+    """What one run does, and what it has to find."""
+    must = " and ".join(map(str, drill.must)) or "nothing"
+    case = (f"{drill.case}: ", "bold") if drill.case else ""
+    return Text.assemble(case, meaning(drill), " Must be found: ", (must, "cyan"), ".")
