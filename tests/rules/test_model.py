@@ -126,6 +126,16 @@ def test_a_healthy_history_finds_nothing(history: list[Turn], skew: float) -> No
     assert unexpected(finished(rows), Expected(conditions=frozenset())) == set()
 
 
+@examples(15)
+@given(histories, st.sampled_from((0.0, -0.4, 3.0, 8.0, -8.0)), seeds, st.integers(1, 30))
+def test_a_healthy_history_finds_nothing_however_late_each_host_comes(
+    history: list[Turn], skew: float, seed: int, parts: int
+) -> None:
+    world = World(skew=skew).run(history)
+    world.settle(SETTLE)
+    assert unexpected(in_parts(world.journal.rows, seed, parts), Expected(conditions=frozenset(CATALOGUE))) == set()
+
+
 @examples(25)
 @given(seeds)
 def test_where_retention_overtakes_readers_nothing_is_lost(seed: int) -> None:
