@@ -133,8 +133,9 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "log-truncation", "violation", "on settlement",
-        "The log's end was listed at or below an offset that had been acknowledged or polled before.",
-        "the end listed, the offset known before, and by what",
+        "The log's end was listed at or below an offset that had been acknowledged or polled before, and a later write "
+        "was given an offset between the two.",
+        "the end listed, the offset known before, the offset given again",
     ),
     Anomaly(
         "sequence-loss", "violation", "on settlement",

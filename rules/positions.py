@@ -7,15 +7,17 @@ log is complete up to the later read, and only where no process's log is missing
 not lower; a 0 is `spurious-zero-offset`.
 
 `log-truncation`: the log's end, as its leader lists it for read_uncommitted, is at or below an offset that was
-acknowledged or polled before the listing was invoked. An end of 0 that the next listing does not bear out is no
-truncation, but a `spurious-zero-offset`.
+acknowledged or polled before the listing was invoked, and a write that was invoked after it was acknowledged between
+the two. Without that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it
+yet, lists the end that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0
+that the next listing does not bear out is no truncation, but a `spurious-zero-offset`.
 
 "Before" and "later" are concluded within one clock domain alone (`rules.zero.domains`). What was known when is kept in
 steps of `STEP`: of what completed within one of them, none counts before its end.
 
-State: the committed offsets last read of each group and domain; the known offsets in steps since the last listing that
-was judged, at most `STEPS_KEPT`; invoked commits as bitmaps in chunks of 2^20 offsets of one group, dropped below the
-log start.
+State: the committed offsets last read of each group and domain; the known offsets, and those written, in steps since
+the last listing that was judged, at most `STEPS_KEPT`, and at most `CUTS_KEPT` listings that wait for a write; invoked
+commits as bitmaps in chunks of 2^20 offsets of one group, dropped below the log start.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ import numpy as np
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rules import intervals
 from rules.chunks import Chunks
 from rules.columns import COMMIT, FAIL, OFFSETS, OK, TXN, Columns, Runs
-from rules.intervals import Bools
+from rules.frontier import FOREVER
+from rules.intervals import Bools, Ints, distinct
 from rules.report import Report
 from rules.state import State
 from rules.zero import domains
@@ -37,6 +41,7 @@ from rules.zero import domains
 STEP: Final = 50_000
 """Microseconds; in nanoseconds a thousand times as many."""
 STEPS_KEPT: Final = 4096
+CUTS_KEPT: Final = 64
 READS_KEPT: Final = 256
 LAST_KEPT: Final = 4
 SHIFT: Final = 20
@@ -45,6 +50,8 @@ ANY: Final = ""
 READS: Final = "committed-reads"
 LAST: Final = "committed"
 TOPS: Final = "known-ends"
+WRITTEN: Final = "written"
+CUTS: Final = "listed-short"
 ENDS: Final = "listed-ends"
 ZERO: Final = "listed-zero"
 BITMAPS: Final = "commit-chunks"
@@ -182,8 +189,10 @@ def note_ends(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, 
         return
     names, domain, invoked, completed = domains(columns)
     # Without idempotence a write may be acknowledged by its leader alone, and lost with it as promised.
-    if state.not_idempotent_processes:
-        acknowledged = acknowledged.take(~np.isin(columns.process[acknowledged.row], state.not_idempotent_processes))
+    # Of a process whose first row is not here it is not known yet what it is.
+    writer = columns.process[acknowledged.row]
+    begun = [n for n in distinct(writer).tolist() if n in state.processes and state.processes[n].next]
+    acknowledged = acknowledged.take(np.isin(writer, begun) & ~np.isin(writer, state.not_idempotent_processes))
     row = np.concatenate((acknowledged.row, polled.row))
     top = np.concatenate((acknowledged.offset + acknowledged.length, polled.offset + polled.length)) - 1
     tops = state.notes.setdefault(TOPS, [])
@@ -191,6 +200,10 @@ def note_ends(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, 
         own = (domain[row] == number) & (completed[row] >= 0) if len(names) > 1 else completed[row] >= 0
         if own.any():
             _raise_tops(tops, name, completed[row[own]] // _step(name), top[own])
+        own = (domain[acknowledged.row] == number) & (invoked[acknowledged.row] >= 0)
+        if own.any():
+            sent = acknowledged.take(own)
+            _note_written(state, name, invoked[sent.row] // _step(name), sent.offset, sent.offset + sent.length)
     waiting = state.notes.setdefault(ENDS, [])
     for at in listed.tolist():
         if invoked[at] >= 0:
@@ -233,12 +246,23 @@ def _collapse(tops: list[Any], name: str, until: int) -> None:
         tops[:] = [entry for entry in tops if entry[0] != name or entry[1] >= until] + [merged]
 
 
+def _note_written(state: State, name: str, steps: Ints, start: Ints, end: Ints) -> None:
+    """Keep which offsets [start, end) were given to writes invoked in these steps, as [domain, step, start, end]."""
+    written = state.notes.setdefault(WRITTEN, [])
+    merged = intervals.merge_grouped(steps, start, end)
+    written += [[name, *entry] for entry in zip(*(column.tolist() for column in merged), strict=True)]
+    if len(written) > STEPS_KEPT:
+        written.sort(key=lambda entry: entry[1])
+        del written[:-STEPS_KEPT]
+
+
 def judge_ends(state: State, end: int, report: Report) -> None:
     """Decide the listings up to log time `end`, in the order of their times."""
     waiting = state.notes.get(ENDS)
     if not waiting:
         return
     tops: list[Any] = state.notes.get(TOPS, [])
+    cuts: list[Any] = state.notes.get(CUTS, [])
     zero = state.notes.get(ZERO)
     judged: dict[str, int] = {}
     for at, boot, invoked, listed in waiting:
@@ -247,18 +271,27 @@ def judge_ends(state: State, end: int, report: Report) -> None:
         step = invoked // _step(boot)
         judged[boot] = max(judged.get(boot, step), step)
         known = max((entry[2] for entry in tops if entry[0] == boot and entry[1] < step), default=-1)
+        cuts = _written_over(state, cuts, boot, step, report)
+        if listed > known:
+            cuts = [cut for cut in cuts if cut[1] != boot]
         if zero is not None:
             if listed > known:
-                _report_zero(zero, report)
+                _report_zero(zero[:2], report)
             else:
-                _report_truncation(zero[0], 0, zero[1], report)
+                cuts.append([zero[0], *zero[2:], 0, zero[1]])
             zero = None
         if listed == 0 and known > 0:
-            zero = [at, known]
+            zero = [at, known, boot, step]
         elif listed <= known:
-            _report_truncation(at, listed, known, report)
+            cuts.append([at, boot, step, listed, known])
+    if end == FOREVER:
+        for boot in {cut[1] for cut in cuts}:
+            _written_over(state, cuts, boot, FOREVER, report)
     for boot, step in judged.items():
         _collapse(tops, boot, step)
+        first = min((cut[2] for cut in cuts if cut[1] == boot), default=step)
+        state.notes[WRITTEN] = [w for w in state.notes.get(WRITTEN, []) if w[0] != boot or w[1] >= first]
+    state.notes[CUTS] = cuts[-CUTS_KEPT:]
     state.notes[ENDS] = [entry for entry in waiting if entry[0] > end]
     if zero is not None:
         state.notes[ZERO] = zero
@@ -266,15 +299,27 @@ def judge_ends(state: State, end: int, report: Report) -> None:
         state.notes.pop(ZERO, None)
 
 
-def _report_truncation(at: int, listed: int, known: int, report: Report) -> None:
-    if report.once(f"truncation:{known}"):
-        report.add(
-            "log-truncation",
-            (known,),
-            f"the log ends at {listed}, and offset {known} was acknowledged or polled before",
-            at=at,
-            evidence={"log_end": listed, "known": known},
-        )
+def _written_over(state: State, cuts: list[Any], boot: str, until: int, report: Report) -> list[Any]:
+    """Report the listings short of what was known that a write bears out, of those invoked before step `until`; the
+    others."""
+    writes = [write[1:] for write in state.notes.get(WRITTEN, []) if write[0] == boot and write[1] < until]
+    left = []
+    for cut in cuts:
+        at, of, step, listed, known = cut
+        inside = [max(low, listed) for since, low, high in writes if since > step and low <= known and high > listed]
+        written = min(inside, default=None)
+        if of != boot or written is None:
+            left.append(cut)
+        elif report.once(f"truncation:{known}"):
+            report.add(
+                "log-truncation",
+                (known,),
+                f"the log ends at {listed}, and offset {known} was acknowledged or polled before; then offset {written}"
+                " was given to another write",
+                at=at,
+                evidence={"log_end": listed, "known": known, "written_again": written},
+            )
+    return left
 
 
 def _report_zero(zero: list[int], report: Report) -> None:

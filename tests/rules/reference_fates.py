@@ -194,19 +194,26 @@ def offset_regression(log: Log) -> Iterator[Found]:
 
 
 def log_truncation(log: Log) -> Iterator[Found]:
-    """An end of 0 is one only where the next listing bears it out: at or below what is known by then."""
+    """A listing short of what was known, and a write invoked after it that got an offset between the two, before a
+    listing was above all that was known. An end of 0 is short only where the next listing bears it out."""
     listings = [p.row for p in log.parts if p.row.f == "offsets" and p.row.type != "fail" and p.row.log_end is not None]
     listings.sort(key=lambda row: row.completed)
+    above = [row.log_end > _known(log, row.invoked) for row in listings]  # type: ignore[operator]
     for i, row in enumerate(listings):
         known = _known(log, row.invoked)
-        assert row.log_end is not None
-        if row.log_end > known:
+        if above[i] or (row.log_end == 0 and known > 0 and (above[i + 1 : i + 2] or [True])[0]):
             continue
-        if row.log_end == 0 and known > 0:
-            after = listings[i + 1 : i + 2]
-            if not after or after[0].log_end > _known(log, after[0].invoked):  # type: ignore[operator]
-                continue
-        yield "log-truncation", (known,)
+        until = next((later.invoked for j, later in enumerate(listings) if j > i and above[j]), None)
+        written = [
+            record.offset
+            for part in log.parts
+            if part.ok and part.row.invoked > row.invoked and (until is None or part.row.invoked < until)
+            for record in part.sent
+            if record.offset is not None
+        ]
+        assert row.log_end is not None
+        if any(row.log_end <= offset <= known for offset in written):
+            yield "log-truncation", (known,)
 
 
 def _known(log: Log, time: datetime) -> int:

@@ -103,17 +103,60 @@ def of_two_hosts(h: History) -> None:
     read(h, 70, boot="b", mono_invoked=30, mono_completed=40)
 
 
+def written_again(h: History, offset: int) -> None:
+    """A second after a listing, a record is given this offset; a second later the end is listed once more."""
+    h.time += 1
+    h.send("v", 0, 1, at=offset)
+    h.time += 1
+    h.observe(end=offset + 1)
+
+
 def truncated(h: History) -> None:
     h.send("w", 0, 10, at=0)
     h.time += 1
     h.observe(end=10)
+    h.time += 1
     h.observe(end=4)
+    written_again(h, 4)
 
 
 def truncated_below_a_poll(h: History) -> None:
     h.poll("r", [("w", 0, 10, 0)])
     h.time += 1
     h.observe(end=9)
+    written_again(h, 9)
+
+
+def listed_by_a_deposed_leader(h: History) -> None:
+    """It was cut off before it could know of the last records. Its successor has them, and gives out what follows."""
+    h.send("w", 0, 10, at=0)
+    for _ in range(20):
+        h.time += 1
+        h.observe(end=4)
+    written_again(h, 10)
+
+
+def acknowledged_late(h: History) -> None:
+    """A deposed leader listed its end; a write that had been under way by then is acknowledged below what is known."""
+    early = h.at(h.time)
+    h.send("w", 0, 5, at=0)
+    h.send("w", 5, 4, at=6)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("v", 0, 1, at=5, invoked=early)
+    h.time += 1
+    h.observe(end=10)
+
+
+def given_out_after_the_log_was_whole(h: History) -> None:
+    """A wrong acknowledgement, after a listing that had all that was known: what was listed before says nothing."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.observe(end=10)
+    written_again(h, 4)
 
 
 def listed_before(h: History) -> None:
@@ -155,6 +198,7 @@ def erased(h: History) -> None:
     h.time += 1
     h.observe(end=0)
     h.observe(end=0)
+    written_again(h, 0)
 
 
 GUILTY = [
@@ -166,7 +210,8 @@ GUILTY = [
 INNOCENT = [
     went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
     went_back_to_where_a_dead_transaction_had_polled, expired, of_two_groups, read_at_the_same_time, of_two_hosts,
-    listed_before, listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, listed_as_zero,
+    listed_before, listed_by_another_host, listed_by_a_deposed_leader, acknowledged_late,
+    given_out_after_the_log_was_whole, acknowledged_without_idempotence, of_an_indefinite_write, listed_as_zero,
 ]  # fmt: skip
 RULES = {"offset-regression", "log-truncation"}
 

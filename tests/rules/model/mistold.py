@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
-from rules.history import micros
+from rules.history import Run, micros
 from tests.rules.model.faults import (
+    ORDER,
     POLL_ORDER,
     WAITING,
     Expected,
@@ -110,7 +111,28 @@ def regression(world: World, dice: Random) -> Expected:
 
 @fault("log-truncation")
 def truncation(world: World, dice: Random) -> Expected:
-    """The log's end is listed below what was acknowledged. The log itself goes on: what is shown later is there."""
+    """The log's end is listed below what was acknowledged, and the next write is acknowledged there. The log itself
+    goes on: what is shown later is there."""
+    where, run, end = _listed_short(world, dice)
+    writer = world.writers[0]  # on the observer's host
+    again = writer.append(where, 1)
+    writer.write("send", {where: {"sent": [again._replace(offset=end)]}})
+    pause(world)
+    assert run.offset is not None
+    expected = Expected(may=ORDER | {"duplicate", "inconsistent-offsets"})
+    expected.add("log-truncation", where, run.offset + 2)
+    return expected
+
+
+@fault("log end of a deposed leader")
+def deposed(world: World, dice: Random) -> Expected:
+    """A leader that was cut off lists the end that it knew."""
+    _listed_short(world, dice)
+    return Expected()
+
+
+def _listed_short(world: World, dice: Random) -> tuple[Where, Run, int]:
+    """The log's end is listed below the last of three records, which were polled. Returns them, and the end."""
     calm(world)
     where = topic_place(dice)
     run = a_writer(world, dice).send(where, 3)
@@ -120,9 +142,8 @@ def truncation(world: World, dice: Random) -> Expected:
     pause(world, 1.0)
     end = run.offset + dice.randint(1, 2)
     world.journal.write(world.observer, "offsets", {where: {"log_end": end}})
-    expected = Expected()
-    expected.add("log-truncation", where, run.offset + 2)
-    return expected
+    pause(world, 1.0)
+    return where, run, end
 
 
 @fault("eos-violation twice")
