@@ -23,7 +23,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from probes.beginnings import ASK_WITHIN
-from probes.calls import bounded
+from probes.calls import bounded, listed
 from probes.client import admin_settings, open_admin
 from probes.errors import Crash
 from probes.layout import Partition
@@ -131,7 +131,7 @@ class Audit(Reader):
         level = IsolationLevel.READ_COMMITTED
         for tp, future in admin.list_offsets(asked, isolation_level=level, request_timeout=ASK_WITHIN).items():
             try:
-                ends[tp.topic, tp.partition] = future.result().offset
+                ends[tp.topic, tp.partition] = listed(future)
             except Exception:
                 continue
         return ends

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from probes.calls import bounded
+from probes.calls import bounded, listed
 from probes.errors import ClientError, ClientStuck, translate
 from probes.layout import Partition
 
@@ -59,7 +59,7 @@ def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: floa
     futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=within)
     for tp, future in futures.items():
         try:
-            starts[tp.topic, tp.partition] = future.result().offset
+            starts[tp.topic, tp.partition] = listed(future)
         except Exception:
             continue
     return starts

@@ -3,13 +3,18 @@
 Closing a consumer, committing a transaction or initialising one can block for as long as a broker is silent, whatever
 timeout they were given. They are made in a thread of their own while the probe goes on saying that it lives; a call
 that exceeds its limit is left behind with its thread, and the probe is told that its client is stuck.
+
+`listed` is for answers that are none.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar, cast
+
+from confluent_kafka import KafkaError, KafkaException
 
 from probes.errors import ClientStuck
 
@@ -45,3 +50,12 @@ def bounded(call: Callable[[], T], limit: float, beat: Callable[[], None], what:
     if error is not None:
         raise error
     return cast(T, result)
+
+
+def listed(future: Future[Any]) -> int:
+    """The offset that `list_offsets` was told for one partition. Raises the future's exception, and `_NO_OFFSET` where
+    the client reports success with no offset: it does so for partitions that a broker's answer leaves out."""
+    offset = int(future.result().offset)
+    if offset < 0:
+        raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "the answer leaves the partition out"))
+    return offset

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from probes.calls import listed
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.errors import translate
 from probes.layout import Partition
@@ -245,11 +246,14 @@ class Observer(Probe):
             values: dict[str, Any] = {}
             errors = []
             for name in FIELDS:
-                value = _result(question.futures.get((where, name)))
-                if isinstance(value, str):
-                    errors.append(value)
-                else:
-                    values[name] = value.offset
+                future = question.futures.get((where, name))
+                if future is None or not future.done():
+                    errors.append("_TIMED_OUT")
+                    continue
+                try:
+                    values[name] = listed(future)
+                except Exception as error:
+                    errors.append(translate(error).code)
             rows.append(
                 self.log.row(
                     where, "offsets", "info" if errors else "ok", question.op, question.invoked, completed,
@@ -305,9 +309,9 @@ def _code(error: Any) -> str | None:
     return translate(error).code if error is not None else None
 
 
-def _result(future: Future[Any] | None) -> Any:
+def _result(future: Future[Any]) -> Any:
     """The future's result, or the name of the error."""
-    if future is None or not future.done():
+    if not future.done():
         return "_TIMED_OUT"
     error = future.exception()
     return future.result() if error is None else translate(error).code

@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from crc32c import crc32c
 
-from probes.calls import bounded
+from probes.calls import bounded, listed
 from probes.client import open_consumer, open_producer, producer_settings
 from probes.copy_of_registers import Asked, Copy, Entry
 from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
@@ -46,7 +46,7 @@ ASK_WITHIN: Final = 5.0
 IDLE_POLL: Final = 0.1
 
 
-LEADERLESS: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART")
+LEADERLESS: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_NO_OFFSET")
 LEADERLESS_TRIES: Final = 10
 LEADERLESS_WAIT: Final = 0.3
 """Seconds between two questions where a partition has no leader yet."""
@@ -142,7 +142,7 @@ class Registers(Probe):
         futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_WITHIN)
         try:
             told = bounded(
-                lambda: {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()},
+                lambda: {(tp.topic, tp.partition): listed(future) for tp, future in futures.items()},
                 ASK_WITHIN * 2, self.log.alive, "list offsets",
             )  # fmt: skip
         except ClientStuck:

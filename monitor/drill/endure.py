@@ -101,7 +101,7 @@ class Endurance:
             name: sum(getattr(p, name) for p in status.probes)
             for name in ("acknowledged", "polled", "transactions_committed", "transactions_aborted", "lives")
         }
-        return self.judge(checker.found, totals)
+        return self.judge(checker.found, totals, checker.checks.rejected)
 
     def _under_faults(self, kafka: LocalKafka, fleet: Fleet, config: ProbesConfig) -> None:
         run_id = fleet.status().run
@@ -143,8 +143,9 @@ class Endurance:
         while not condition() and time.monotonic() < end and not self._stop.wait(0.3):
             pass
 
-    def judge(self, found: Sequence[Found], totals: dict[str, int]) -> int:
-        """Tell and write down what came of it; the exit code."""
+    def judge(self, found: Sequence[Found], totals: dict[str, int], rejected: Sequence[str] = ()) -> int:
+        """Tell and write down what came of it; the exit code. `rejected`: why rows of the probe log were refused; who
+        wrote such a row has a log that never completes, and is a defect of ours."""
         violations = [one for one in found if one.violation or one.name == CHECK_FAILED]
         excused = [one for one in violations if any(defect.explains(one) for defect in self._excused)]
         guilty = [one for one in violations if one not in excused]
@@ -160,6 +161,8 @@ class Endurance:
         self._say(f"conditions: {', '.join(f'{name} {n}' for name, n in sorted(conditions.items())) or 'none'}")
         for one in lasting:
             self._say(f"still open: {one.name} in {one.finding.topic}/{one.finding.partition}: {one.finding.message}")
+        for reason, number in sorted(Counter(rejected).items()):
+            self._say(f"{number} rows were rejected: {reason}")
         for one in excused:
             self._say(f"excused: {one.name}: {one.finding.message}")
         for one in guilty[:50]:
@@ -170,11 +173,11 @@ class Endurance:
                         "recovered_in": one.recovered_in, "error": one.error} for one in self._happened],
             "conditions": dict(conditions), "violations": [one.told() for one in guilty],
             "excused": [one.told() for one in excused], "still_open": [one.told() for one in lasting],
-            "failed": self._failed,
+            "rejected": dict(Counter(rejected)), "failed": self._failed,
         }  # fmt: skip
         (self._data / "endure.json").write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2, default=str))
-        if guilty or self._failed is not None:
-            self._say(f"failed: {len(guilty)} violations; the history is kept in {self._data}")
+        if guilty or rejected or self._failed is not None:
+            self._say(f"failed: {len(guilty)} violations, {len(rejected)} rejected rows; the history is kept in {self._data}")
             return VIOLATION
         self._say("no violation")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -10,8 +11,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.local_kafka import LocalKafka
-from probes.client import Connection, consumer_settings
+from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
+from probes.beginnings import log_starts
+from probes.client import Connection, admin_settings, consumer_settings, open_admin
+from probes.errors import ClientError
 from probes.observer import Observer
+from probes.registers import Registers
 from probes.topic_settings import creator
 from probes.topics import MARKING, ProbeTopics
 from tests.probes.conftest import Stage, witness
@@ -66,6 +71,35 @@ def test_a_topic_that_was_made_again_is_another_place(stage):
     noticed = one.changes
     observer.observe()
     assert one.changes > noticed, "and so is the new one"
+
+
+class LeaveOut(Lie):
+    """The answer to ListOffsets has no partitions: its client says that all went well, and the offset is -1001."""
+
+    apis = frozenset({Api.LIST_OFFSETS})
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        if self.turn():
+            exchange.response = replace(exchange.response, topics=())
+            self.did("left everything out", exchange)
+        return PASS
+
+
+def test_an_answer_without_an_offset_is_none_whoever_asks(stage):
+    one = stage(registers={"count": 1})
+    here = (one.config.topics.records, 0)
+    lie = LeaveOut()
+    with Proxy(one.connection.bootstrap, [lie]) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        observer.observe()
+        (row,) = (r for r in witness(observer).of("offsets") if (r.topic, r.partition) == here)
+        assert (row.type, row.error) == ("info", "_NO_OFFSET")
+        assert (row.log_start, row.log_end, row.last_stable) == (None, None, None)
+        assert log_starts(open_admin(admin_settings(one.connection, client="t")), [here]) == {}
+        with pytest.raises(ClientError, match="_NO_OFFSET"):
+            one.put(Registers, "registers")
+        assert lie.acts
 
 
 def test_where_nobody_answers_there_is_a_row_all_the_same(stage):

@@ -13,7 +13,7 @@ import pytest
 from monitor.drill.defects import DEFECTS, named
 from monitor.drill.endure import Endurance
 from monitor.drill.verdict import Found
-from monitor.errors import UserError
+from monitor.errors import VIOLATION, UserError
 from tests.monitor.drill.made import one
 
 
@@ -58,3 +58,9 @@ def test_only_published_defects_excuse() -> None:
     assert all(defect.what for defect in DEFECTS)
     with pytest.raises(UserError, match="no published defect KAFKA-1"):
         named(["KAFKA-1"])
+
+
+def test_a_row_that_was_rejected_fails_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    endurance = Endurance(tmp_path, 1.0, 0, threading.Event(), [])
+    assert endurance.judge([], {}, ["log_end is negative"] * 2) == VIOLATION
+    assert "2 rows were rejected: log_end is negative" in capsys.readouterr().out
