@@ -177,7 +177,9 @@ class Endurance:
         }  # fmt: skip
         (self._data / "endure.json").write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2, default=str))
         if guilty or rejected or self._failed is not None:
-            self._say(f"failed: {len(guilty)} violations, {len(rejected)} rejected rows; the history is kept in {self._data}")
+            self._say(
+                f"failed: {len(guilty)} violations, {len(rejected)} rejected rows; the history is kept in {self._data}"
+            )
             return VIOLATION
         self._say("no violation")
         return 0
