@@ -62,7 +62,10 @@ class Transactor:
             raise translate(error) from error
 
     def send_offsets(self, offsets: Mapping[Partition, int], group: Any) -> None:
-        """`group`: the consumer's group metadata of the generation in which the records up to `offsets` were polled."""
+        """`group`: the consumer's group metadata of the generation in which the records up to `offsets` were polled.
+
+        librdkafka ignores the timeout while the group's coordinator cannot be reached (librdkafka 5456, open in 2.16):
+        this is the call that ends in ClientStuck after a coordinator was cut off."""
         listed = [TopicPartition(topic, p, at) for (topic, p), at in offsets.items()]
         self.call(
             lambda: self.producer.send_offsets_to_transaction(listed, group, CALL_WITHIN), "send_offsets_to_transaction"
