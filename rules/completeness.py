@@ -6,7 +6,8 @@ is *fulfilled* once all the slices that it counts are here. The *horizon* is the
 process of the partition is known: below it, nothing that happened is missing.
 
 A process whose log does not complete within `COMPLETION_LIMIT` is `unverifiable`: it stops holding the horizon, and
-as long as it might have read what is missing, no loss is called.
+as long as it might have read what is missing, no loss is called. It is forgotten when nobody has vouched for it for
+twice as long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from rules import exactly_once
+from rules import exactly_once, intervals
 from rules.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, marks
 from rules.intervals import Bools, Ints, distinct
 from rules.objectives import SECOND
@@ -39,28 +40,33 @@ def new_rows(state: State, columns: Columns) -> Bools:
         numbers = number[head:end]
         repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
         if known.ahead:
-            repeated |= np.isin(numbers, known.ahead)
+            repeated |= intervals.touched(*_ahead(known), numbers, numbers + 1)
         if repeated.any():
             fresh[order[head:end][repeated]] = False
             numbers = numbers[~repeated]
-        _count(known, numbers.tolist() if known.ahead or len(numbers) < 2 else numbers)
+        _count(known, numbers)
     return fresh
 
 
-def _count(process: Process, numbers: list[int] | Ints) -> None:
+def _ahead(process: Process) -> tuple[Ints, Ints]:
+    start, end = np.array(process.ahead, np.int64).reshape(-1, 2).T
+    return start, end
+
+
+def _count(process: Process, numbers: Ints) -> None:
+    """Count these slices in; they ascend, and none was here before."""
     if not len(numbers):
         return
-    if isinstance(numbers, np.ndarray):
-        if int(numbers[0]) == process.next and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
-            process.next = int(numbers[-1]) + 1
-            return
-        numbers = numbers.tolist()
-    waiting = sorted([*process.ahead, *numbers])
-    kept = 0
-    while kept < len(waiting) and waiting[kept] == process.next:
-        process.next += 1
-        kept += 1
-    process.ahead = waiting[kept:]
+    first, last = int(numbers[0]), int(numbers[-1])
+    if not process.ahead and first == process.next and last - first == len(numbers) - 1:
+        process.next = last + 1
+        return
+    start, end = _ahead(process)
+    merged = intervals.merge(np.append(start, numbers), np.append(end, numbers + 1))
+    waiting = [[low, high] for low, high in zip(*(bounds.tolist() for bounds in merged), strict=True)]
+    if waiting[0][0] == process.next:
+        process.next = waiting.pop(0)[1]
+    process.ahead = waiting
 
 
 def note_lives(state: State, columns: Columns) -> None:
@@ -155,7 +161,8 @@ def horizon(state: State) -> int:
             # While its first slice is missing, nobody knows when it began.
             began = process.first if process.next else -1
             earliest = min(earliest, process.through if process.through >= 0 else began)
-        elif state.now - known > 2 * COMPLETION_LIMIT:
+        elif state.now - max([known, *(through for _, through in process.marks)]) > 2 * COMPLETION_LIMIT:
+            # Nobody has vouched for it any more, either. While it lives its log goes on, with a hole in it.
             del state.processes[number]
             state.unverified = [*state.unverified, number][-UNVERIFIED_KEPT:]
     return earliest

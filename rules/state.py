@@ -30,11 +30,11 @@ class UnknownFormat(ValueError):
 class Process:
     """One client's life, as one partition knows it. Times are microseconds of log time; -1 means unknown.
 
-    `next`: slices 0 .. next-1 are all here; `ahead` holds the later ones that came too early. `marks` are the
-    (slices, through) promises not yet fulfilled; `through` is the newest fulfilled one."""
+    `next`: slices 0 .. next-1 are all here; `ahead` holds the later ones that came too early, as merged [start, end).
+    `marks` are the (slices, through) promises not yet fulfilled; `through` is the newest fulfilled one."""
 
     next: int = 0
-    ahead: list[int] = field(default_factory=list)
+    ahead: list[list[int]] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     through: int = -1
     first: int = -1

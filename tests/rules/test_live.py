@@ -79,6 +79,37 @@ def test_nothing_is_lost_while_somebody_s_log_is_incomplete() -> None:
     assert {name for name, _ in found(store.findings)} == {"lost-write", "poll-skip"}
 
 
+def test_a_log_with_a_hole_that_goes_on_keeps_little_and_blinds_nobody_else_for_long() -> None:
+    """One row of a living observer never comes, as if it had been rejected. For the completion limit everything waits
+    for it; from then on losses are called, also much later, and the state stays small."""
+    h = History()
+    h.assign("r")
+    h.start("o")
+    hidden = h.row("o", "offsets", log_start=0, log_end=0, last_stable=0)
+    lost = []
+    for i in range(1700):
+        h.send("w", i, at=i)
+        if i % 500 != 250:
+            h.poll("r", [("w", i, 1, i)])
+        else:
+            lost.append(i)
+        h.row("o", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1)
+        h.mark(1.0)
+    h.rows.remove(hidden)
+    store, sizes = Store(), []
+    for first in range(0, len(h.rows), 200):
+        store.feed(h.rows[first : first + 200])
+        (stored,) = store.stored.values()
+        assert stored.hot is not None
+        sizes.append(len(stored.hot))
+    assert [f.subject for f in store.findings if f.anomaly == "lost-write"] == [(W, i) for i in lost]
+    assert events(store, "unverifiable") == ["opened"]
+    state = load(stored.hot)
+    assert state.processes[number("o")].unverifiable
+    assert len(state.processes[number("o")].ahead) == 1
+    assert sizes[-1] < 3_000 + min(sizes[len(sizes) // 2 :])
+
+
 def test_a_silent_log_holds_no_reader_back_for_ever() -> None:
     """A reader that stops moving for the liveness objective no longer holds the frontier."""
     h = History()
