@@ -86,8 +86,13 @@ def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transac
     last = {row.partition: row.position_after for row in rows if row.polled}
     assert {row.partition: row.committed for row in rows if row.committed is not None} == last
     group = f"{one.prefix}-probe"
-    answer = one.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
-    assert {tp.partition: tp.offset for tp in answer.topic_partitions} == last
+
+    def committed() -> dict[int, int]:
+        answer = one.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+        return {tp.partition: tp.offset for tp in answer.topic_partitions}
+
+    # The coordinator tells them once the transaction's marker has reached it, a moment after the commit returned.
+    until(lambda: committed() == last)
 
 
 def test_no_transaction_polls_what_it_sends_itself(stage):
