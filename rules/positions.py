@@ -302,6 +302,8 @@ def judge_ends(state: State, end: int, report: Report) -> None:
 def _written_over(state: State, cuts: list[Any], boot: str, until: int, report: Report) -> list[Any]:
     """Report the listings short of what was known that a write bears out, of those invoked before step `until`; the
     others."""
+    if not cuts:
+        return cuts
     writes = [write[1:] for write in state.notes.get(WRITTEN, []) if write[0] == boot and write[1] < until]
     left = []
     for cut in cuts:
