@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rules.catalogue import CATALOGUE
-from rules.finding import Event
-from rules.policy import Severity
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Event
+from rules.vocabulary.policy import Severity
 
 Identity = tuple[str, str, datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingEvent:
-    """The columns of `rules.finding.FINDING_SCHEMA`, `evidence` and `context` as objects.
+    """The columns of `rules.vocabulary.finding.FINDING_SCHEMA`, `evidence` and `context` as objects.
 
     `counted`: UTC wall clock when the event was recorded and passed on. `grace`: seconds waited before the verdict,
     None where none is. `replayed`: an earlier process recorded it, which may have ended before it told anyone."""

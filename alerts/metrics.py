@@ -21,7 +21,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from alerts.event import FindingEvent
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 
 LATENCY_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 10, 20, 30, 60)
 """Seconds. The objective is 2 s at the median and 6 s at the 99th percentile, so those are borders."""

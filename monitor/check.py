@@ -20,7 +20,7 @@ from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION
 if TYPE_CHECKING:
     from monitor.history_files.history import History
     from monitor.history_files.verdict import Evidence, Verdict
-    from rules.finding import Finding
+    from rules.vocabulary.finding import Finding
 
 SHOWN: Final = 5
 """How many findings of an anomaly the readable report shows one by one."""
@@ -91,9 +91,9 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
 
     from monitor.history_files.history import read
     from monitor.history_files.verdict import verdict
-    from rules.objectives import Objectives
-    from rules.resolution import resolve
+    from rules.across.resolution import resolve
     from rules.step import step
+    from rules.vocabulary.objectives import Objectives
 
     history = read(path)
     stepped = step({}, history.slices, Objectives(), finished=True)
@@ -108,12 +108,12 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
 
 def _cycles(history: History, options: Options) -> list[Finding]:
     """The dependency cycles of the whole history; their pictures go into the folder for them, if there is one."""
-    from rules.cycles import search
+    from rules.cycles.search import search
 
     found = search(history.slices, ww=options.ww).findings
     if options.pictures is not None:
         from monitor.history_files.verdict import worded
-        from rules.cycle_picture import picture
+        from rules.cycles.picture import picture
 
         for one in found:
             drawn = picture(one.anomaly, one.evidence, lambda sentence: worded(sentence, history.names))
@@ -152,7 +152,7 @@ def _print_report(path: Path, judged: Verdict, operations: int) -> None:
 def _print_anomaly(console: Any, name: str, title: str, found: list[Evidence], color: str) -> None:
     from rich.markup import escape
 
-    from rules.catalogue import CATALOGUE
+    from rules.vocabulary.catalogue import CATALOGUE
 
     total = len(found) + sum(evidence.get("more_of_the_same", 0) for evidence in found)
     note = {"anomalies": "", "allowed": ", allowed by the policy", "conditions": ", not judged"}[title]

@@ -190,7 +190,7 @@ def findings(
     from rich.console import Console
 
     from monitor.findings import Filter, json_line, read, show
-    from rules.catalogue import CATALOGUE
+    from rules.vocabulary.catalogue import CATALOGUE
 
     for name in anomaly or ():
         if name not in CATALOGUE:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.errors import UserError
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.findings import current_findings
 
 STYLE: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan", "allowed": "dim"}

@@ -24,7 +24,7 @@ from probes.layout import Layout, Partition
 from probes.log.journal import Journal, Life
 from probes.record import Record, random_id
 from probes.tag import Encoder
-from rules.history import Run, micros
+from rules.vocabulary.slices import Run, micros
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

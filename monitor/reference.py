@@ -17,8 +17,8 @@ from pydantic_core import PydanticUndefined
 
 from monitor.config import Config
 from monitor.overrides import section
-from rules.catalogue import CATALOGUE, Anomaly
-from rules.policy import severity
+from rules.vocabulary.catalogue import CATALOGUE, Anomaly
+from rules.vocabulary.policy import severity
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 WIDTH: Final = 118

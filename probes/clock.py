@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from rules.history import from_micros
+from rules.vocabulary.slices import from_micros
 
 
 class Clock(Protocol):

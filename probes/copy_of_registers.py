@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from probes.layout import Partition
 from probes.tag import Tag
-from rules.history import RegisterAction
+from rules.vocabulary.slices import RegisterAction
 
 ACTIONS: Final[tuple[RegisterAction, ...]] = ("write", "cas", "read")
 _FORM: Final = struct.Struct("<Bqqq")

@@ -13,7 +13,7 @@ from probes.layout import Partition
 from probes.polls import Polled
 from probes.probe import Counters
 from probes.record import Instant
-from rules.history import Irregular, Outcome, Run
+from rules.vocabulary.slices import Irregular, Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, Producer
 from probes.errors import ClientError, classify, translate
 from probes.layout import Partition
 from probes.tag import Encoder, Numbers, fold, sequence_numbers
-from rules.history import Outcome, Run
+from rules.vocabulary.slices import Outcome, Run
 
 POLL: Final = 0.1
 """Seconds that one poll for delivery reports waits."""

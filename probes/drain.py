@@ -36,7 +36,7 @@ from probes.reader import Reader
 from probes.record import Record
 from probes.run import run_id
 from probes.topics import ProbeTopics, layout_of
-from rules.history import Run
+from rules.vocabulary.slices import Run
 
 IDLE_ENDS_ROUND: Final = 5.0
 """Seconds without a record after which a round is over, although it has not got to the highest acknowledged offset."""

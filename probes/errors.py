@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
-from rules.history import Outcome
+from rules.vocabulary.slices import Outcome
 
 Context = Literal["enqueue", "send", "poll", "commit", "init", "other"]
 CONTEXTS: Final[tuple[Context, ...]] = ("enqueue", "send", "poll", "commit", "init", "other")

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from probes.errors import ClientError, ProbeError, translate
 from probes.layout import Partition
 from probes.record import Instant, Record
-from rules.history import Function, Isolation, Slice
+from rules.vocabulary.slices import Function, Isolation, Slice
 
 LEAVE_WITHIN: Final = 5.0
 """Seconds that leaving a group may take."""

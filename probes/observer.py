@@ -33,7 +33,7 @@ from probes.layout import Partition
 from probes.probe import Probe
 from probes.record import Instant
 from probes.topic_settings import TopicSettings
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 
 log = logging.getLogger("offsetwatch.probe")
 

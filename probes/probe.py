@@ -30,7 +30,7 @@ from probes.log.journal import Life
 from probes.record import Record, random_id
 from probes.tag import Encoder
 from probes.unrest import Unrest
-from rules.history import Isolation, Mode
+from rules.vocabulary.slices import Isolation, Mode
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from probes.layout import Partition
 from probes.polls import Polled, Problem, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant
-from rules.history import Function, Isolation, Mode, Slice
+from rules.vocabulary.slices import Function, Isolation, Mode, Slice
 
 COMMIT_TIMEOUT: Final = 30.0
 READ_UP_WITHIN: Final = 5.0

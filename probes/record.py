@@ -22,7 +22,7 @@ from probes.clock import Clock
 from probes.errors import ProbeError
 from probes.layout import Layout, Partition
 from probes.log.journal import Journal, Life
-from rules.history import Function, Outcome, Slice
+from rules.vocabulary.slices import Function, Outcome, Slice
 
 log = logging.getLogger("offsetwatch.probe")
 

@@ -36,7 +36,7 @@ from probes.polls import Polled, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder, read
-from rules.history import Isolation, Mode, Outcome, RegisterOp, Run, micros
+from rules.vocabulary.slices import Isolation, Mode, Outcome, RegisterOp, Run, micros
 
 READS: Final = 0.45
 WRITES: Final = 0.05

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from rules.history import Irregular, Irregularity, Run
+from rules.vocabulary.slices import Irregular, Irregularity, Run
 
 VERSION: Final = 1
 MAGIC: Final = b"OWT"

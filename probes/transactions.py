@@ -28,7 +28,7 @@ from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
 from probes.transactor import GRACE, Transactor
-from rules.history import Isolation, Mode, Outcome, Run, Slice, micros
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice, micros
 
 POLL_WAIT: Final = 0.05
 

@@ -17,7 +17,7 @@ from probes.client import open_producer
 from probes.errors import ClientError, Crash, ProbeError, classify, translate
 from probes.layout import Partition
 from probes.record import Record
-from rules.history import Outcome
+from rules.vocabulary.slices import Outcome
 
 CALL_WITHIN: Final = 30.0
 """Seconds that init_transactions and sending offsets may take."""

@@ -45,7 +45,7 @@ from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
 from probes.transactor import GRACE, Transactor
-from rules.history import Isolation, Mode, Outcome, Run, Slice, micros
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice, micros
 
 FIRST_POLL_WAIT: Final = 0.5
 SECOND_POLL_WAIT: Final = 0.1

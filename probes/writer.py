@@ -25,7 +25,7 @@ from probes.layout import Partition
 from probes.pace import Pace
 from probes.probe import Probe
 from probes.tag import Encoder
-from rules.history import Outcome, Slice, micros
+from rules.vocabulary.slices import Outcome, Slice, micros
 
 BUSIEST_OVER_IDLEST: Final = 32.0
 """How many times more records the busiest partition gets than the idlest."""

@@ -8,10 +8,11 @@ consecutive sequence numbers of one writer, read and written only when they are 
 any store can hold them.
 
 A step has two halves. *On arrival*, rules about what was seen look at the new rows, in whatever order they came: sets
-only grow there. *In log time*, once the horizon (`rules.completeness`) has passed them, readers' moves and polls are
-folded in the order of their times, the settled frontier (`rules.frontier`) moves up, and rules about what is
-missing give their verdict. That is why the findings do not depend on how the history was cut into batches. The halves
-are `rules.arrival` and `rules.passage`; `rules.finished` is the second for a whole history.
+only grow there. *In log time*, once the horizon (`rules.settling.completeness`) has passed them, readers' moves and
+polls are folded in the order of their times, the settled frontier (`rules.settling.frontier`) moves up, and rules about
+what is missing give their verdict. That is why the findings do not depend on how the history was cut into batches. The
+halves are `rules.engine.arrival` and `rules.engine.log_time`; `rules.engine.finished` is the second for a whole
+history.
 """
 
 from __future__ import annotations
@@ -22,25 +23,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rules import (
-    arrival,
-    audit,
-    completeness,
-    conditions,
-    frontier,
-    passage,
-    phantom,
-    positions,
-    registers,
-)
-from rules import finished as finished_history
-from rules.chunks import Chunks, chunk_names
-from rules.columns import Columns, Runs, by_place, from_table, listed_runs
-from rules.finding import Finding, Recheck
-from rules.history import Place, from_micros
-from rules.objectives import Objectives
-from rules.report import Report
-from rules.state import State, UnknownFormat, dump, load
+from rules.arrays.columns import Columns, Runs, by_place, from_table, listed_runs
+from rules.audit import digests
+from rules.checks import phantom_reads, told_offsets
+from rules.engine import arrival, log_time, rare_rows
+from rules.engine import finished as finished_history
+from rules.kept.chunks import Chunks, chunk_names
+from rules.kept.report import Report
+from rules.kept.state import State, UnknownFormat, dump, load
+from rules.registers import check
+from rules.settling import completeness, frontier
+from rules.vocabulary.finding import Finding, Recheck
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place, from_micros
 
 __all__ = ["SUMMARY_SCHEMA", "Stepped", "Stored", "UnknownFormat", "chunks_needed", "step"]
 
@@ -57,9 +52,9 @@ class Stored:
 class Stepped:
     """What a step made of one partition. `chunks` holds only those that changed; None means: delete it.
 
-    `facts` is a table of `rules.finding.FACT_SCHEMA` for stage 2. `rechecks` are ranges of offsets that the log's rows
-    must explain. `summary` is the partition's row for the Delta table `partition_state`: plain values by column name,
-    see `SUMMARY_SCHEMA`."""
+    `facts` is a table of `rules.vocabulary.finding.FACT_SCHEMA` for stage 2. `rechecks` are ranges of offsets that the
+    log's rows must explain. `summary` is the partition's row for the Delta table `partition_state`: plain values by
+    column name, see `SUMMARY_SCHEMA`."""
 
     hot: bytes
     chunks: dict[str, bytes | None]
@@ -128,14 +123,14 @@ def chunks_needed(hot: bytes | None, slices: pa.Table) -> list[str]:
         names |= chunk_names(kept.writer, kept.seq, kept.length)
     if state.consumed_by or any(p.transforms for p in state.processes.values()):
         names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
-    names |= {audit.bucket_name(number) for number in _buckets(state, columns)}
-    names |= phantom.chunks_needed(state, columns) | positions.chunks_needed(state, columns)
-    return sorted(names | registers.chunks_needed(state, columns))
+    names |= {digests.bucket_name(number) for number in _buckets(state, columns)}
+    names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
+    return sorted(names | check.chunks_needed(state, columns))
 
 
 def _buckets(state: State, columns: Columns) -> set[int]:
     both = Runs.concat(columns.sent, columns.polled)
-    return audit.buckets_needed(state, both.offset, both.length)
+    return digests.buckets_needed(state, both.offset, both.length)
 
 
 def step(
@@ -169,7 +164,7 @@ def _step_one(
     state = _take_asked(stored.hot) or (load(stored.hot) if stored.hot else State())
     state.topic = columns.table["topic"][0].as_py()
     chunks = Chunks(stored.chunks)
-    buckets = audit.Buckets(chunks, _buckets(state, columns))
+    buckets = digests.Buckets(chunks, _buckets(state, columns))
     report = Report(place, state, objectives)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
@@ -179,8 +174,8 @@ def _step_one(
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
     else:
-        conditions.watch(state, columns, fresh, report)
-        passage.fold(state, chunks, buckets, objectives, report)
+        rare_rows.watch(state, columns, fresh, report)
+        log_time.fold(state, chunks, buckets, objectives, report)
     buckets.flush()
     hot = dump(state)
     facts = report.facts.table(place, state.topic)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rules.objectives import SECOND, Objectives
+from rules.vocabulary.objectives import SECOND, Objectives
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
 Days = Annotated[float, Field(gt=0, le=3650)]
@@ -19,7 +19,7 @@ class _Section(BaseModel):
 
 
 class ObjectivesConfig(_Section):
-    """What the cluster is held to, in seconds of log time. See `rules.objectives`."""
+    """What the cluster is held to, in seconds of log time. See `rules.vocabulary.objectives`."""
 
     grace: Seconds = 10.0
     delivery: Seconds = 10.0

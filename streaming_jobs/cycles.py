@@ -24,16 +24,16 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.columns import integers
-from rules.completeness import COMPLETION_LIMIT
-from rules.cycle_picture import picture
-from rules.cycle_search import strongly_connected
-from rules.cycles import NAMES, Components, Found, Limits, search
-from rules.finding import FINDING_SCHEMA, Finding
-from rules.finding import to_table as findings_table
-from rules.history import from_micros
-from rules.objectives import SECOND
-from rules.policy import severity
+from rules.arrays.columns import integers
+from rules.cycles.components import strongly_connected
+from rules.cycles.picture import picture
+from rules.cycles.search import NAMES, Components, Found, Limits, search
+from rules.settling.completeness import COMPLETION_LIMIT
+from rules.vocabulary.finding import FINDING_SCHEMA, Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import from_micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import JobError
 from streaming_jobs.schemas import CYCLE_SEARCH, FINDINGS, SPECS

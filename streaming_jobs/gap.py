@@ -13,8 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.finding import Event, Finding
-from rules.history import micros
+from rules.vocabulary.finding import Event, Finding
+from rules.vocabulary.slices import micros
 
 NAME: Final = "evidence-gap"
 

@@ -1,7 +1,7 @@
 """GraphFrames as the engine that divides the graph of dependencies, where its jar is on Spark's class path.
 
 Connected components come first: what has no neighbour, and all that lies apart, is cheap to tell so. Then, on what
-remains, strongly connected components. The shortest cycles are searched in these parts by `rules.cycle_search`, as
+remains, strongly connected components. The shortest cycles are searched in these parts by `rules.cycles.components`, as
 with the engine in memory: the engine only decides who divides the graph.
 """
 
@@ -17,8 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
-from rules.cycles import Components
-from rules.intervals import Ints
+from rules.arrays.intervals import Ints
+from rules.cycles.search import Components
 
 _CLASS: Final = "org.graphframes.GraphFramePythonAPI"
 _ITERATIONS: Final = 100
@@ -37,7 +37,8 @@ def unavailable(spark: SparkSession) -> str | None:
 
 
 def components(spark: SparkSession, checkpoints: Path) -> Components:
-    """`rules.cycles.Components` by GraphFrames. `checkpoints` is a folder for what it keeps between iterations."""
+    """`rules.cycles.search.Components` by GraphFrames. `checkpoints` is a folder for what it keeps between
+    iterations."""
     from graphframes import GraphFrame
 
     spark.sparkContext.setCheckpointDir(str(checkpoints.absolute()))

@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, ValueState
 
-from rules.finding import Finding
-from rules.finding import to_table as findings_table
-from rules.history import Place, micros
-from rules.objectives import Objectives
-from rules.policy import severity
 from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import Place, micros
 from streaming_jobs import files
 from streaming_jobs.bundles import BUNDLE_DDL, bundle_files, bundle_rows, pack, records_in, slices_in, unpack
 from streaming_jobs.validation import KEYS

@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules.finding import FINDING_SCHEMA
-from rules.history import Place, from_micros, micros
+from rules.vocabulary.finding import FINDING_SCHEMA
+from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.findings import current
 from streaming_jobs.recheck import Asked
 from streaming_jobs.validation import KEYS

@@ -11,8 +11,8 @@ operator as the stream's batches (`integrity.Partition`, its stores in memory), 
 stream goes on with the commit after that version: it begins at the version itself, whose own rows it passes over.
 
 A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
-finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.retention` tells what
-that means for the checks.
+finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.settling.retention`
+tells what that means for the checks.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from rules.history import Place, from_micros, micros
-from rules.retention import begun
+from rules.settling.retention import begun
 from rules.step import UnknownFormat
+from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.bundles import bundles_of, pack
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated

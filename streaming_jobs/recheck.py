@@ -1,4 +1,5 @@
-"""Rechecks: two readers saw a range of offsets differently, and the rows of the probe log tell how (`rules.explain`).
+"""Rechecks: two readers saw a range of offsets differently, and the rows of the probe log tell how
+(`rules.audit.explain`).
 
 Asked by a batch and answered on a thread of its own, since the rows may lie days back. The table `rechecks` holds both,
 so that a question outlives the process. What is found is reported by the id of its finding, once.
@@ -20,10 +21,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.explain import concerns, explain
-from rules.finding import Finding
-from rules.history import Place
-from rules.readings import Readings
+from rules.audit.explain import concerns, explain
+from rules.audit.readings import Readings
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Place
 from streaming_jobs.errors import JobError
 from streaming_jobs.replay import Replay
 from streaming_jobs.schemas import RECHECKS
@@ -129,7 +130,7 @@ def of_one_partition(waiting: Iterable[Asked]) -> Iterator[list[Asked]]:
 def explained(
     replay: Replay, together: Sequence[Asked], *, finished: bool = False
 ) -> dict[Asked, list[Finding] | None]:  # fmt: skip
-    """What the rows of the log say of these ranges of one partition: see `rules.explain.explain`."""
+    """What the rows of the log say of these ranges of one partition: see `rules.audit.explain.explain`."""
     rows = _rows_of(replay, together[0].place, [(asked.start, asked.end) for asked in together])
     if not rows.num_rows:
         return {asked: [] for asked in together}

@@ -22,8 +22,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from rules.history import Place, from_micros, micros
-from rules.objectives import SECOND
+from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.errors import EvidenceGap, TableError
 from streaming_jobs.files import completed
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS
@@ -51,7 +51,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Where a partition's evidence begins in the log: process -> (how many of its slices are gone, a log time by which
-    the last of them had completed). See `rules.retention`."""
+    the last of them had completed). See `rules.settling.retention`."""
 
     place: Place
     gone: Mapping[int, tuple[int, int]]

@@ -1,4 +1,5 @@
-"""Stage 2 on the driver: the facts of a batch's partitions through `rules.resolution`, its state in a Delta table.
+"""Stage 2 on the driver: the facts of a batch's partitions through `rules.across.resolution`, its state in a Delta
+table.
 
 The table `resolution` has one row: the batch that wrote it, the state before and the state after that batch. A batch
 that is run again begins with the state before it, and so finds the same. A batch without facts changes nothing.
@@ -15,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.finding import FINDING_SCHEMA, Finding
-from rules.finding import to_table as findings_table
-from rules.objectives import Objectives
-from rules.policy import severity
-from rules.resolution import TRANSACTION_SCHEMA, resolve
-from rules.state import UnknownFormat
+from rules.across.resolution import TRANSACTION_SCHEMA, resolve
+from rules.kept.state import UnknownFormat
+from rules.vocabulary.finding import FINDING_SCHEMA, Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.policy import severity
 from streaming_jobs.schemas import RESOLUTION
 from streaming_jobs.tables import Table
 

@@ -17,9 +17,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from rules.finding import FINDING_SCHEMA
-from rules.resolution import TRANSACTION_SCHEMA
+from rules.across.resolution import TRANSACTION_SCHEMA
 from rules.step import SUMMARY_SCHEMA
+from rules.vocabulary.finding import FINDING_SCHEMA
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 

@@ -22,12 +22,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.finding import FACT_SCHEMA, FINDING_SCHEMA, Finding
-from rules.finding import to_table as findings_table
-from rules.history import Place
-from rules.objectives import Objectives
-from rules.places import recreated
-from rules.policy import severity
+from rules.across.recreated_topics import recreated
+from rules.vocabulary.finding import FACT_SCHEMA, FINDING_SCHEMA, Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import Place
 from streaming_jobs.bundles import REJECTED_SCHEMA, unpack
 from streaming_jobs.news import News
 from streaming_jobs.recheck import Asked, asked_row

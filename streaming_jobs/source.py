@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 from streaming_jobs import files
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from rules.finding import Event, Finding
-from rules.history import micros
+from rules.vocabulary.finding import Event, Finding
+from rules.vocabulary.slices import micros
 
 
 class EvidenceWatch:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.history import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregularity, Isolation, Mode, RegisterAction
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregularity, Isolation, Mode, RegisterAction
 
 Bools = NDArray[np.bool_]
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from rules.columns import integers
-from rules.completeness import COMPLETION_LIMIT
-from rules.history import from_micros
+from rules.arrays.columns import integers
+from rules.settling.completeness import COMPLETION_LIMIT
+from rules.vocabulary.slices import from_micros
 from streaming_jobs.errors import TableError
 
 COLUMNS: Final = [

@@ -20,7 +20,7 @@ from probes.reader import Reader
 from probes.supervisor import Spec
 from probes.transactions import Transactions
 from probes.writer import Writer
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 
 
 class AlteredWriter(Writer):

@@ -1,9 +1,10 @@
 """The live checker of a drill: the probe log's rows through the same functions as the stream's, without Spark.
 
 `Checks` is the checking: rows in, findings out, state in memory; `rules.step.step` for each partition,
-`rules.resolution` across them, severities by `rules.policy`. `Follower` reads the log as the committer appends to it,
-commit by commit. `Checker` is both in a thread, with the answers to rechecks (`rules.explain`) and the search for
-cycles, and tells when it had each finding. What it keeps is the state that the stream keeps, and the findings.
+`rules.across.resolution` across them, severities by `rules.vocabulary.policy`. `Follower` reads the log as the
+committer appends to it, commit by commit. `Checker` is both in a thread, with the answers to rechecks
+(`rules.audit.explain`) and the search for cycles, and tells when it had each finding. What it keeps is the state that
+the stream keeps, and the findings.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import pyarrow.parquet as pq
 
 from monitor.drill.verdict import CHECK_FAILED, Found
 from monitor.errors import UserError
-from rules.finding import Finding
-from rules.history import Place, micros
-from rules.objectives import Objectives
-from rules.policy import severity
-from rules.resolution import resolve
+from rules.across.resolution import resolve
 from rules.step import Stored, chunks_needed, step
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import Place, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from deploy.jars import KAFKA
 from deploy.kafka_settings import Setting
-from rules.finding import Event, Finding
-from rules.objectives import SECOND, Objectives
+from rules.vocabulary.finding import Event, Finding
+from rules.vocabulary.objectives import SECOND, Objectives
 
 if TYPE_CHECKING:
     from monitor.drill.stage import Stage

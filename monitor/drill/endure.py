@@ -32,7 +32,7 @@ from monitor.signals import stop_on_signal
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.fleet import Fleet
-from rules.objectives import Objectives
+from rules.vocabulary.objectives import Objectives
 
 ROOT: Final = Path(".offsetwatch")
 TELL_EVERY: Final = 15.0

@@ -36,7 +36,7 @@ from probes.client import Connection, admin_settings, open_admin
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.fleet import Fleet
-from rules.objectives import SECOND
+from rules.vocabulary.objectives import SECOND
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from monitor.drill.drill import Drill, Must
-from rules.catalogue import CATALOGUE
-from rules.finding import Finding
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
 
 CHECK_FAILED: Final = "check-failed"
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from monitor.history_files.errors import Malformed
 from monitor.history_files.names import PLAIN_VALUES, Interned, Names, Numbering, jsonable, shown
-from rules.columns import ASSIGN, FAIL, INFO, OK, POLL, SEND, SUBSCRIBE, TXN
+from rules.arrays.columns import ASSIGN, FAIL, INFO, OK, POLL, SEND, SUBSCRIBE, TXN
 
 Ints = NDArray[np.int64]
 
@@ -100,9 +100,9 @@ class Operations:
     """Operations in the order of their completions, numbered from 0, and what they did.
 
     `ordinal` is the place in the file of the event that completed it, from 0; `process` and the `key`s are codes, whose
-    final numbers are `processes` and `partitions`; `f` and `type` are codes of `rules.columns`; times are nanoseconds,
-    from 0 on. `subscribed`: 1 if the process reads by subscription. `rebalanced`: 1 if rebalances named no partition,
-    so that they concern all."""
+    final numbers are `processes` and `partitions`; `f` and `type` are codes of `rules.arrays.columns`; times are
+    nanoseconds, from 0 on. `subscribed`: 1 if the process reads by subscription. `rebalanced`: 1 if rebalances named no
+    partition, so that they concern all."""
 
     ordinal: Ints
     process: Ints

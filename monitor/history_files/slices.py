@@ -18,8 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from monitor.history_files.operations import Ints, Operations
-from rules.columns import ASSIGN, SUBSCRIBE, TXN
-from rules.history import FUNCTIONS, OUTCOMES, SLICE_SCHEMA
+from rules.arrays.columns import ASSIGN, SUBSCRIBE, TXN
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA
 
 _DAY: Final = 86_400 * 10**6
 _MODES: Final = ("assign", "subscribe")

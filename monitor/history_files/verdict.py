@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from monitor.history_files.names import Names, jsonable
-from rules.catalogue import CATALOGUE
-from rules.finding import Finding
-from rules.policy import severity
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.policy import severity
 
 Evidence = dict[str, Any]
 

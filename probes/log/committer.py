@@ -42,7 +42,7 @@ from probes.log.marks import COMMITTER, PlaceName, Vouched, current_places, mark
 from probes.log.plan import Part, Plan, load, save
 from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.rows import Row, Shared, table
-from rules.history import from_micros, micros
+from rules.vocabulary.slices import from_micros, micros
 
 log = logging.getLogger("offsetwatch.committer")
 

@@ -28,7 +28,7 @@ from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNo
 from deltalake.transaction import Transaction
 
 from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from probes.log.frames import frame
 from probes.log.progress import Life, PlaceKey, Progress, encode, head
 from probes.log.rows import AT, Row, pack
 from probes.log.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
-from rules.history import Slice, micros
+from rules.vocabulary.slices import Slice, micros
 
 SEGMENT_BYTES: Final = 64 << 20
 

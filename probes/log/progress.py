@@ -86,7 +86,7 @@ class Progress:
 
     @property
     def through(self) -> int:
-        """Every operation invoked before this time is among the rows: see `rules.history.Mark`."""
+        """Every operation invoked before this time is among the rows: see `rules.vocabulary.slices.Mark`."""
         earliest = min((row[_INVOKED] for rows in self.open.values() for row in rows), default=self.newest)
         return min(earliest, self.newest)
 

@@ -26,7 +26,7 @@ from probes.log.journal import Journal
 from probes.log.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.rows import unpack
 from probes.log.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
-from rules.history import Run, Slice, from_micros
+from rules.vocabulary.slices import Run, Slice, from_micros
 
 DIED = "process-died"
 """The error code of rows that recovery writes for a process that died."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules.history import EPOCH, SLICE_SCHEMA, Irregular, Mark, RegisterOp, Run, Slice, from_micros
+from rules.vocabulary.slices import EPOCH, SLICE_SCHEMA, Irregular, Mark, RegisterOp, Run, Slice, from_micros
 
 Row = list[Any]
 """One packed slice: the values of `FIELDS` in order, cut after the last that is there."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from alerts.dispatch import Dispatcher
 from alerts.event import FindingEvent
 from alerts.log import LogChannel
-from rules.finding import Finding
+from rules.vocabulary.finding import Finding
 from tests.alerts.findings import NOON, event, finding
 
 

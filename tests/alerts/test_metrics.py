@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from alerts.exposition import Exposition, PortTaken
 from alerts.metrics import Count, Metrics, Open
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 from tests.alerts.findings import NOON, event, finding
 
 SUMMARY: dict[str, Any] = {

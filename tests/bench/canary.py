@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.bench.histories import BASE, SECOND, Ints, Runs, lists, made_rows
 
 READERS = (500, 501)

@@ -6,7 +6,7 @@ import os
 import resource
 import time
 
-from rules.cycles import search
+from rules.cycles.search import search
 from tests.bench.report import show
 from tests.bench.transactions import transactions
 

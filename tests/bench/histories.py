@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 
 Shape = Literal["bulk", "transactional"]
 Ints = np.ndarray[Any, np.dtype[np.int64]]

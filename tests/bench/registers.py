@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rules.clusters import NEVER, Op
-from rules.history import Mark, Place, RegisterOp, Slice, to_table
-from rules.objectives import Objectives
-from rules.registers import NAME
+from rules.registers.blocks import NEVER, Op
+from rules.registers.check import NAME
 from rules.step import Stored, chunks_needed, step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Mark, Place, RegisterOp, Slice, to_table
 from tests.bench.report import show
 from tests.rules.histories import START
 from tests.rules.linearizations import Steady

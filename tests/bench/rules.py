@@ -6,10 +6,10 @@ import time
 
 import pyarrow as pa
 
-from rules.columns import by_place
-from rules.history import Place
-from rules.objectives import Objectives
+from rules.arrays.columns import by_place
 from rules.step import Stored, chunks_needed, step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place
 from tests.bench import plainly
 from tests.bench.histories import Plan, commits
 from tests.bench.report import rate, show

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from alerts.event import FindingEvent
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.job import Batch, Progress
 from tests.bench.live import live
 from tests.bench.report import machine, show

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 

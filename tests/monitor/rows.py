@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules.finding import Event, Finding, to_table
-from rules.history import EPOCH, micros
-from rules.policy import severity
+from rules.vocabulary.finding import Event, Finding, to_table
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import EPOCH, micros
 from streaming_jobs.schemas import FINDINGS
 from streaming_jobs.tables import open_tables
 

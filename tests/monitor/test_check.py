@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from monitor.check import Options, run
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.history_files.cases import CASES, Case, Found
 from tests.monitor.history_files.shorthand import edn, events
 

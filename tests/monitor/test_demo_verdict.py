@@ -13,7 +13,7 @@ from monitor import demo_view
 from monitor.demo_verdict import summary, verdict
 from monitor.demo_view import Snapshot
 from monitor.provocation import Provoked
-from rules.finding import Finding
+from rules.vocabulary.finding import Finding
 from streaming_jobs.findings import current
 from tests.monitor.rows import NOON, events, finding
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from monitor import reference
 from monitor.config import Config, load
-from rules.catalogue import CATALOGUE
+from rules.vocabulary.catalogue import CATALOGUE
 
 FILE = reference.DOCS / "offsetwatch.toml"
 

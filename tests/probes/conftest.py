@@ -23,7 +23,7 @@ from probes.log.segments import segments
 from probes.probe import Carried, Counters, Probe, World
 from probes.record import Record
 from probes.topics import ProbeTopics
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 
 P = TypeVar("P", bound=Probe)
 QUIET = {"enabled": False}

@@ -10,7 +10,7 @@ from probes.aborts import Aborts
 from probes.errors import Crash
 from probes.reader import Reader
 from probes.transactions import Transactions
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import until
 from tests.probes.test_transactions import transact

@@ -12,7 +12,7 @@ from probes.audit import Audit
 from probes.errors import Crash
 from probes.layout import Partition
 from probes.transactions import Transactions
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import produce, tagged
 from tests.probes.test_transactions import transact

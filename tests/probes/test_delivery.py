@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from probes.delivery import Batch, Fate, fates, runs_to_send
 from probes.tag import Encoder
-from rules.history import Run
+from rules.vocabulary.slices import Run
 
 HERE = ("canary-records", 0)
 ENCODER = Encoder(run="r", writer=7, topic=HERE[0], partition=0, size=100)

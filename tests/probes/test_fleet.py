@@ -24,7 +24,7 @@ from probes.errors import ProbeError, Unreachable
 from probes.fleet import Fleet, specs
 from probes.layout import Broker
 from probes.run import run_id
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ from probes.layout import Partition
 from probes.probe import Carried
 from probes.reader import Reader
 from probes.tag import Encoder
-from rules.history import Run, Slice
+from rules.vocabulary.slices import Run, Slice
 from tests.probes.conftest import Stage, witness
 
 WRITER = 77

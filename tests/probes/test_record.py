@@ -13,7 +13,7 @@ from probes.layout import Layout, Topic
 from probes.log.journal import Journal
 from probes.log.progress import Life
 from probes.record import RESERVED_AT_ONCE, Abandoned, Record
-from rules.history import Run, micros
+from rules.vocabulary.slices import Run, micros
 
 LAYOUT = Layout("c", (Topic("t", "id-t", 2), Topic("u", "id-u", 1)))
 HERE = ("t", 0)

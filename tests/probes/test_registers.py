@@ -18,9 +18,9 @@ from probes.layout import Partition
 from probes.record import random_id
 from probes.registers import Registers
 from probes.tag import Tag
-from rules.catalogue import CATALOGUE
-from rules.finding import Finding
-from rules.history import Mark, Slice
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Mark, Slice
 from tests.probes.conftest import Stage, witness
 from tests.rules.histories import Store
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
-from rules.history import Irregular, Run
+from rules.vocabulary.slices import Irregular, Run
 
 INT63 = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

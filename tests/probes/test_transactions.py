@@ -15,7 +15,7 @@ from probes.errors import ClientError, Crash
 from probes.observer import Observer
 from probes.reader import Reader
 from probes.transactions import Transactions
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import polls, until
 

@@ -24,7 +24,7 @@ from probes.supervisor import Spec, Supervisor
 from probes.tag import read
 from probes.transform import Transform
 from probes.writer import Writer
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import produce, tagged, until
 

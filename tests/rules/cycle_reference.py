@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 
 Node = tuple[str, int, int]  # cluster, process, op
 Value = tuple[Any, int, int]  # place, writer, seq

@@ -17,11 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules.finding import Finding, Recheck
-from rules.history import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
-from rules.objectives import Objectives
-from rules.resolution import resolve
+from rules.across.resolution import resolve
 from rules.step import Stepped, Stored, chunks_needed, step
+from rules.vocabulary.finding import Finding, Recheck
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
 
 START = EPOCH + timedelta(days=20_000)
 
@@ -131,7 +131,7 @@ class Store:
 
     def feed(self, rows: Sequence[Slice] | pa.Table, *, finished: bool = False) -> list[Finding]:
         """One step with these rows; returns its findings."""
-        from rules.columns import by_place
+        from rules.arrays.columns import by_place
 
         table = rows if isinstance(rows, pa.Table) else to_table(rows)
         loaded = {}
@@ -164,6 +164,6 @@ class Store:
 
 def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:
     """(anomaly, subject) of the violations among them."""
-    from rules.catalogue import CATALOGUE
+    from rules.vocabulary.catalogue import CATALOGUE
 
     return {(f.anomaly, f.subject) for f in findings if CATALOGUE[f.anomaly].kind == "violation"}

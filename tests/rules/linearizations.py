@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from rules.linearizability import NEVER, Op
+from rules.registers.linearizability import NEVER, Op
 
 
 def linearizable(ops: Sequence[Op], initial: int = 0) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from rules.finding import Finding
-from rules.history import Slice, micros
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Slice, micros
 from tests.rules.histories import START, History, Store
 
 

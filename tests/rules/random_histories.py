@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rules.history import Irregular, Run
+from rules.vocabulary.slices import Irregular, Run
 from tests.rules.histories import History, number
 
 LAYOUT = ("w0", "w1", "v0", "", "w2", "v1", "v2", "t0", "t1", "", "w3", "w4", "v3", "t2", "", "w5")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from rules.history import Irregular, Place, Slice
+from rules.vocabulary.slices import Irregular, Place, Slice
 
 Subject = tuple[int | str, ...]
 Found = tuple[str, Subject]

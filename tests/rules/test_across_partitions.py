@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.finding import FACT_SCHEMA
-from rules.history import Run
-from rules.objectives import Objectives
-from rules.resolution import KEPT, resolve
-from rules.state import UnknownFormat
+from rules.across.resolution import KEPT, resolve
+from rules.kept.state import UnknownFormat
+from rules.vocabulary.finding import FACT_SCHEMA
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, found, number
 
 W = number("w")

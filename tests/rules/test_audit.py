@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rules.audit import BLOCK, BUCKET, Bucket, run_digests
-from rules.explain import concerns, explain
-from rules.finding import Finding
-from rules.history import Place
-from rules.readings import Readings
+from rules.audit.digests import BLOCK, BUCKET, Bucket, run_digests
+from rules.audit.explain import concerns, explain
+from rules.audit.readings import Readings
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Place
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.catalogue import CATALOGUE
-from rules.history import Irregular
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.slices import Irregular
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")

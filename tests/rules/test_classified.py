@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.policy import severity
+from rules.vocabulary.policy import severity
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
 

@@ -13,15 +13,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from rules.catalogue import CATALOGUE
-from rules.cycle_picture import picture
-from rules.cycle_search import NAMES
-from rules.cycles import Limits, search
-from rules.dependencies import read
-from rules.finding import Finding
-from rules.history import EPOCH, Run, Slice, to_table
-from rules.policy import severity
-from rules.precedence import graph, realtime_order, suspects
+from rules.cycles.components import NAMES
+from rules.cycles.dependencies import read
+from rules.cycles.picture import picture
+from rules.cycles.precedence import graph, realtime_order, suspects
+from rules.cycles.search import Limits, search
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
 
 START = EPOCH + timedelta(days=20_000)
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from rules.cycles import NAMES, search
-from rules.finding import Finding
-from rules.history import EPOCH, Run, Slice, to_table
+from rules.cycles.search import NAMES, search
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
 from tests.rules.cycle_reference import Node, Reference
 
 HISTORIES = 4_000

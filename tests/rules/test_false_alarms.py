@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from rules.finding import Recheck
-from rules.history import Irregular
-from rules.state import load
+from rules.kept.state import load
+from rules.vocabulary.finding import Recheck
+from rules.vocabulary.slices import Irregular
 from tests.rules.histories import History, Store, found, number
 from tests.rules.test_across_partitions import Pair
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rules.history import Run
-from rules.lives import INITS, KEPT, inits
-from rules.state import load
-from rules.transactions import NAMES_KEPT
+from rules.checks.transaction_outcomes import NAMES_KEPT
+from rules.kept.state import load
+from rules.settling.transactional_ids import INITS, KEPT, inits
+from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, found, number
 
 W = number("w")

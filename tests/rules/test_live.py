@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rules.history import EPOCH, micros
-from rules.objectives import Objectives
-from rules.policy import severity
-from rules.state import UnknownFormat, dump, load
+from rules.kept.state import UnknownFormat, dump, load
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import EPOCH, micros
 from tests.rules.histories import START, History, Store, found, number
 
 W = number("w")

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rules.catalogue import CATALOGUE
-from rules.columns import by_place
-from rules.explain import concerns, explain
-from rules.finding import Finding
-from rules.history import Slice, to_table
-from rules.readings import Readings
+from rules.arrays.columns import by_place
+from rules.audit.explain import concerns, explain
+from rules.audit.readings import Readings
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Slice, to_table
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, Turn, World, turns
 from tests.rules.model.faults import Expected, Found

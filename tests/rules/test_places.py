@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rules.history import Place
-from rules.places import recreated
+from rules.across.recreated_topics import recreated
+from rules.vocabulary.slices import Place
 
 OLD, NEW = Place("c", "id-1", 0), Place("c", "id-2", 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules.readings import Read, Readings
+from rules.audit.readings import Read, Readings
 from tests.rules.histories import History
 
 

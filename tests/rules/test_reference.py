@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from rules.history import Irregular, Place, Run, Slice
+from rules.vocabulary.slices import Irregular, Place, Run, Slice
 from tests.rules import reference, reference_fates
 from tests.rules.histories import History, Store, number
 from tests.rules.random_histories import Operation, build, histories

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rules.clusters import NEVER, Op
-from rules.finding import Finding
-from rules.history import Mark, RegisterOp, Slice
-from rules.linearizability import Register
-from rules.objectives import Objectives
-from rules.register_form import pack, unpack
-from rules.registers import NAME
+from rules.registers.blocks import NEVER, Op
+from rules.registers.check import NAME
+from rules.registers.form import pack, unpack
+from rules.registers.linearizability import Register
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Mark, RegisterOp, Slice
 from tests.rules.histories import START, Store
 from tests.rules.linearizations import Steady, history, linearizable, op
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.history import Mark
+from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, events, kinds, row_by_row, shuffled
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rules.history import SLICE_SCHEMA, Slice, to_table
+from rules.vocabulary.slices import SLICE_SCHEMA, Slice, to_table
 from tests.rules.histories import History
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from rules.audit import BLOCK
-from rules.finding import FACT_SCHEMA
-from rules.history import Place, Slice
-from rules.state import UnknownFormat
+from rules.audit.digests import BLOCK
+from rules.kept.state import UnknownFormat
+from rules.vocabulary.finding import FACT_SCHEMA
+from rules.vocabulary.slices import Place, Slice
 from streaming_jobs.bundles import pack
 from streaming_jobs.config import JobConfig
 from streaming_jobs.integrity import OUTPUT_SCHEMA

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rules.objectives import SECOND
+from rules.vocabulary.objectives import SECOND
 from streaming_jobs.config import JobConfig
 
 

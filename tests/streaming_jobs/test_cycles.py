@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from rules.history import Slice, micros
+from rules.vocabulary.slices import Slice, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.findings import current_findings

@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from rules.history import Place, to_table
-from rules.objectives import Objectives
 from rules.step import Stepped, UnknownFormat, chunks_needed, step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place, to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
 from streaming_jobs.findings import current_findings

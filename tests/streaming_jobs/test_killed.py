@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rules.history import to_table
-from rules.objectives import Objectives
 from rules.step import step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.tables import read_table
 from tests.streaming_jobs.conftest import CHECKOUT

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.finding import FINDING_SCHEMA, Finding
-from rules.finding import to_table as findings_table
+from rules.vocabulary.finding import FINDING_SCHEMA, Finding
+from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs.findings import current
 from streaming_jobs.news import News
 from streaming_jobs.schemas import FINDINGS, SPECS

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from rules.finding import FACT_SCHEMA
-from rules.history import Place, Slice, to_table
-from rules.objectives import Objectives
 from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
+from rules.vocabulary.finding import FACT_SCHEMA
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place, Slice, to_table
 from streaming_jobs.bundles import bundles_of, unpack
 from streaming_jobs.integrity import Check, Partition
 from tests.streaming_jobs.probe_log import duplicates

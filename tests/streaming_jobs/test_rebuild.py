@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from rules.catalogue import CATALOGUE
-from rules.history import Place, Slice
-from rules.objectives import Objectives
 from rules.step import Stepped, chunks_needed, step
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place, Slice
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import StateFormat
 from streaming_jobs.findings import current_findings

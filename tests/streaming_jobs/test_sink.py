@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from rules.finding import Finding
-from rules.finding import to_table as findings_table
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs.bundles import pack
 from streaming_jobs.errors import TableError
 from streaming_jobs.findings import current_findings

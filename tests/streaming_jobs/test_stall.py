@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rules.finding import Finding
+from rules.vocabulary.finding import Finding
 from streaming_jobs.stall import EvidenceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

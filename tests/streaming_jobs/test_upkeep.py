@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from rules.history import to_table
+from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.upkeep import Step, Survey, Upkeep, plan
 from tests.streaming_jobs.probe_log import commit, duplicates

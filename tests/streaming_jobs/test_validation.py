@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.history import Irregular, Mark, Run, to_table
+from rules.vocabulary.slices import Irregular, Mark, Run, to_table
 from streaming_jobs.bundles import NOWHERE, REJECTED_SHOWN, bundles_of, records_in, slices_in, unpack
 from streaming_jobs.validation import CHECKED_SCHEMA, reasons_to_reject
 from tests.bench.histories import Plan, partition_rows

@@ -8,7 +8,7 @@ from typing import Any
 from monitor.drill.drill import Drill
 from monitor.drill.run import Result
 from monitor.drill.verdict import Found, judge
-from rules.finding import Event, Finding
+from rules.vocabulary.finding import Event, Finding
 
 
 def one(

@@ -11,9 +11,9 @@ import pytest
 
 from monitor.drill.checker import Checker, Checks, Follower
 from monitor.drill.verdict import Found
-from rules.catalogue import CATALOGUE
-from rules.history import Slice
-from rules.objectives import Objectives
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Slice
 from streaming_jobs.files import completed
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, World, turns
@@ -96,7 +96,7 @@ def test_a_rule_that_raises_makes_its_partition_unknown_and_no_other(monkeypatch
     monkeypatch.setattr(module, "step", raising)
     rows = history("duplicate")
     checks = Checks(Objectives())
-    from rules.history import to_table
+    from rules.vocabulary.slices import to_table
 
     found = checks.take(completed(to_table(rows)))
     crashed = [f for f in found if f.anomaly == "check-failed"]

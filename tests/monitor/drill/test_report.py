@@ -83,7 +83,7 @@ def test_drills_are_found_by_name_and_by_case() -> None:
 
 
 def test_every_drill_names_known_anomalies() -> None:
-    from rules.catalogue import CATALOGUE
+    from rules.vocabulary.catalogue import CATALOGUE
 
     for drill in registry.every():
         named = {name for must in drill.must for name in must.names} | drill.may | drill.never

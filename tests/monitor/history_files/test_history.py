@@ -10,9 +10,9 @@ import pytest
 
 from monitor.history_files.errors import UnreadableHistory
 from monitor.history_files.history import History, read
-from rules.history import SLICE_SCHEMA
-from rules.objectives import Objectives
 from rules.step import step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.monitor.history_files import generate
 from tests.monitor.history_files.shorthand import Event, edn, events
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from probes.log.journal import Journal, Life
-from rules.history import Run, Slice, micros
+from rules.vocabulary.slices import Run, Slice, micros
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOPIC_ID, TOPIC = "topic-id", "probe"

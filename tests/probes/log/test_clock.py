@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from probes.clock import SystemClock, boot_id
-from rules.history import from_micros
+from rules.vocabulary.slices import from_micros
 
 
 class Host:

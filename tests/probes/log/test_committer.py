@@ -14,7 +14,7 @@ from probes.log.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.plan import PLAN
 from probes.log.segments import life_folders, segments
-from rules.history import micros
+from rules.vocabulary.slices import micros
 from tests.probes.log.lives import (
     BEGIN,
     TOPIC_ID,

@@ -12,7 +12,7 @@ from probes.log.committer import Pace, committer
 from probes.log.errors import HistoryMismatch, HistoryUnavailable
 from probes.log.history import TableProperties
 from probes.log.plan import PLAN
-from rules.history import SLICE_SCHEMA
+from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.probes.log.lives import (
     BEGIN,
     Prober,

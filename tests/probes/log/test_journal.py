@@ -13,7 +13,7 @@ from probes.log.progress import encode, head
 from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.rows import unpack
 from probes.log.segments import OVER, is_held, segments
-from rules.history import micros
+from rules.vocabulary.slices import micros
 from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, a_life
 
 

@@ -28,11 +28,11 @@ from deploy.local_kafka import LocalKafka
 from probes.log.recovery import DIED
 from probes.log.segments import OVER, life_folders
 from probes.tag import read
-from rules.catalogue import CATALOGUE
-from rules.finding import Finding
-from rules.history import SLICE_SCHEMA, Place
-from rules.objectives import Objectives
 from rules.step import Stored, step
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import SLICE_SCHEMA, Place
 from tests.probes.log.lives import appends, check_marks, check_slices, table_rows
 
 KILLS = 7

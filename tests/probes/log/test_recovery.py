@@ -12,7 +12,7 @@ from probes.log.reader import LifeReader
 from probes.log.recovery import DIED, HOST_LOST, last_lives, recover
 from probes.log.rows import unpack
 from probes.log.segments import LIVES, NEW, OVER, life_folders, segments
-from rules.history import Run, Slice
+from rules.vocabulary.slices import Run, Slice
 from tests.probes.log.lives import Prober, StillClock, a_life
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.log.rows import FIELDS, Shared, pack, table, unpack
-from rules.history import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregular, Mark, Run, Slice, to_table
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregular, Mark, Run, Slice, to_table
 
 SHARED = Shared("c", "run", 42, "boot-1")
 

@@ -19,7 +19,7 @@ from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.fleet import Fleet
 from probes.log.journal import Journal
-from rules.history import Slice
+from rules.vocabulary.slices import Slice
 
 
 def config(prefix: str) -> ProbesConfig:

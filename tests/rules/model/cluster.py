@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from rules.history import Irregular, Run
+from rules.vocabulary.slices import Irregular, Run
 from tests.rules.model.journal import Where
 
 

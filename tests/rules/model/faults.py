@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from rules.history import Run
+from rules.vocabulary.slices import Run
 from tests.rules.model.cluster import Lie, Record
 from tests.rules.model.journal import Where
 from tests.rules.model.transform import Transform

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from rules.history import Mark, Slice
+from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import START, number
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
-from rules.history import Run, micros
+from rules.vocabulary.slices import Run, micros
 from tests.rules.model.faults import (
     ORDER,
     POLL_ORDER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from rules.history import Run
+from rules.vocabulary.slices import Run
 from tests.rules.model.cluster import Record
 from tests.rules.model.faults import (
     EXPLAINED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rules.history import Run
+from rules.vocabulary.slices import Run
 from tests.rules.model.cluster import Transaction
 from tests.rules.model.journal import Where
 from tests.rules.model.writers import Transactor

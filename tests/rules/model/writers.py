@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rules.history import Run
+from rules.vocabulary.slices import Run
 from tests.rules.model.clients import Client, assigned_to
 from tests.rules.model.cluster import Seen, Transaction, told
 from tests.rules.model.journal import Where

@@ -1,0 +1,274 @@
+"""Slices as flat numpy columns: one array entry per slice, and per run, so that rules work across many slices at once.
+
+Absent integers are -1, which no offset, sequence number or time of the log can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Place
+
+(
+    SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER,
+) = range(len(FUNCTIONS))  # fmt: skip
+OK, FAIL, INFO = range(len(OUTCOMES))
+
+Codes = NDArray[np.int8]
+
+_FUNCTION_SET: Final = pa.array(FUNCTIONS)
+_OUTCOME_SET: Final = pa.array(OUTCOMES)
+
+
+@dataclass(slots=True)
+class Runs:
+    """Runs of records, one entry each, in the order of the slices' lists. `row` is the index of the slice."""
+
+    row: Ints
+    writer: Ints
+    seq: Ints
+    offset: Ints
+    length: Ints
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, keep: Any) -> Runs:
+        """Those that a mask or an index array picks."""
+        return Runs(self.row[keep], self.writer[keep], self.seq[keep], self.offset[keep], self.length[keep])
+
+    @classmethod
+    def empty(cls) -> Runs:
+        return cls(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+
+    @classmethod
+    def concat(cls, *parts: Runs) -> Runs:
+        """All of them, with their rows as they are."""
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+
+@dataclass(slots=True)
+class Columns:
+    """The slices of one partition. `committed_only` is False only for reads at read_uncommitted."""
+
+    process: Ints
+    op: Ints
+    slice: Ints
+    f: Codes
+    type: Codes
+    invoked: Ints
+    completed: Ints
+    txn: Ints
+    position_before: Ints
+    position_after: Ints
+    log_start: Ints
+    log_end: Ints
+    last_stable: Ints
+    committed: Ints
+    assigned: Codes  # 1, 0, or -1 where the row does not say
+    committed_only: Bools
+    subscribed: Bools
+    rebalanced: Bools
+    sent: Runs
+    polled: Runs
+    table: pa.Table  # the rows themselves, for what is rare
+    domains: Any = None  # see `rules.checks.zero_offsets.domains`
+    marked: Any = None  # what `marks` found
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+    def where(self, *functions: int) -> Bools:
+        """Which rows did one of these."""
+        mask: Bools = self.f == functions[0]
+        for function in functions[1:]:
+            mask = mask | (self.f == function)
+        return mask
+
+
+def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())  # microseconds since the epoch
+    if column.null_count:
+        column = pc.fill_null(column, -1)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _codes(column: pa.ChunkedArray, names: pa.Array) -> Codes:
+    return _ints(pc.index_in(column, value_set=names)).astype(np.int8)
+
+
+def _flags(column: pa.ChunkedArray, absent: bool) -> Bools:
+    filled = pc.fill_null(column, absent)
+    return np.asarray(filled.to_numpy(), dtype=bool)
+
+
+def _is(column: pa.ChunkedArray, name: str) -> Bools:
+    if column.null_count == len(column):
+        return np.zeros(len(column), bool)
+    return _flags(pc.equal(column, name), False)
+
+
+def _list(column: pa.ChunkedArray) -> tuple[Ints, pa.StructArray]:
+    """A list column as (row of each element, the elements), nulls being empty lists."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    return _ints(pc.list_parent_indices(array)), pc.list_flatten(array)
+
+
+def _runs(column: pa.ChunkedArray) -> Runs:
+    if column.null_count == len(column):
+        return Runs.empty()
+    row, runs = _list(column)
+    return Runs(
+        row,
+        _ints(runs.field("writer")),
+        _ints(runs.field("seq")),
+        _ints(runs.field("offset")),
+        _ints(runs.field("length")),
+    )
+
+
+def listed_runs(columns: Columns, name: str) -> Runs:
+    """The runs of a list column that few rows have."""
+    return _runs(columns.table[name])
+
+
+def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
+    """(row, record) of every irregular record; rare, hence plain values."""
+    column = columns.table["irregular"]
+    if column.null_count == len(column):
+        return []
+    row, records = _list(column)
+    return list(zip(row.tolist(), records.to_pylist(), strict=True))
+
+
+def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+    """(time of the mark row, process, slices, through) of every mark, as arrays."""
+    if columns.marked is None:
+        columns.marked = _marks(columns)
+    found: tuple[Ints, Ints, Ints, Ints] = columns.marked
+    return found
+
+
+def _marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+    rows = np.flatnonzero(columns.f == MARK)
+    if not len(rows):
+        return EMPTY, EMPTY, EMPTY, EMPTY
+    column = columns.table["marks"].take(pa.array(rows))
+    if column.null_count == len(column):
+        return EMPTY, EMPTY, EMPTY, EMPTY
+    row, listed = _list(column)
+    return (
+        columns.completed[rows][row],
+        _ints(listed.field("process")),
+        _ints(listed.field("slices")),
+        _ints(listed.field("through")),
+    )
+
+
+_unpacked: list[tuple[pa.Table, Columns]] = []
+
+
+def from_table(table: pa.Table) -> Columns:
+    """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order.
+
+    The last table's are kept until another's are asked for: what a step needs is asked right before it, of the same
+    rows."""
+    if _unpacked and _unpacked[0][0] is table:
+        return _unpacked[0][1]
+    columns = _unpack(table)
+    _unpacked[:] = [(table, columns)]
+    return columns
+
+
+def _unpack(table: pa.Table) -> Columns:
+    if any(column.num_chunks > 1 for column in table.columns):
+        table = table.combine_chunks()
+    mode = table["mode"]
+    return Columns(
+        process=_ints(table["process"]),
+        op=_ints(table["op"]),
+        slice=_ints(table["slice"]),
+        f=_codes(table["f"], _FUNCTION_SET),
+        type=_codes(table["type"], _OUTCOME_SET),
+        invoked=_ints(table["invoked"]),
+        completed=_ints(table["completed"]),
+        txn=_ints(table["txn"]),
+        position_before=_ints(table["position_before"]),
+        position_after=_ints(table["position_after"]),
+        log_start=_ints(table["log_start"]),
+        log_end=_ints(table["log_end"]),
+        last_stable=_ints(table["last_stable"]),
+        committed=_ints(table["committed"]),
+        assigned=_ints(table["assigned"].cast(pa.int8())).astype(np.int8),
+        committed_only=~_is(table["isolation"], "read_uncommitted"),
+        subscribed=_is(mode, "subscribe"),
+        rebalanced=_flags(table["rebalanced"], False),
+        sent=_runs(table["sent"]),
+        polled=_runs(table["polled"]),
+        table=table,
+    )
+
+
+def _grouped(codes: Ints) -> bool:
+    """Does each code fill one stretch?"""
+    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    return len(np.unique(codes[heads])) == len(heads)
+
+
+def by_place(table: pa.Table) -> dict[Place, pa.Table]:
+    """The rows of each partition, in their order."""
+    if not table.num_rows:
+        return {}
+    keys = [table[name] for name in ("cluster", "topic_id", "partition")]
+    if all(pc.count_distinct(k).as_py() == 1 for k in keys):
+        return {Place(*(k[0].as_py() for k in keys)): table}
+    codes = np.zeros(table.num_rows, np.int64)
+    for key in keys:
+        encoded = key.combine_chunks().dictionary_encode()
+        codes = codes * (len(encoded.dictionary) + 1) + _ints(encoded.indices)
+    ordered = table
+    if not _grouped(codes):  # a table that comes in order is sliced, and not copied
+        order = np.argsort(codes, kind="stable")
+        ordered, codes = table.take(pa.array(order)).combine_chunks(), codes[order]
+    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    ends = np.append(heads[1:], table.num_rows)
+    parts = {}
+    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+        place = Place(*(ordered[name][head].as_py() for name in ("cluster", "topic_id", "partition")))
+        parts[place] = ordered.slice(head, end - head)
+    return parts
+
+
+# Single columns, for those who read across partitions.
+
+
+def integers(column: pa.ChunkedArray) -> Ints:
+    """A column of integers or times (microseconds), -1 where it is null."""
+    return _ints(column)
+
+
+def codes_of(column: pa.ChunkedArray, names: pa.Array) -> Codes:
+    """The place in `names` of each text, -1 where it is none of them."""
+    return _codes(column, names)
+
+
+def is_text(column: pa.ChunkedArray, text: str) -> Bools:
+    """Which entries are `text`."""
+    return _is(column, text)
+
+
+def runs_of(column: pa.ChunkedArray) -> Runs:
+    """The runs of a column of lists of them."""
+    return _runs(column)

@@ -1,0 +1,319 @@
+"""Block digests: a log that changes behind its readers is found, in constant memory.
+
+The log is cut into *blocks* of 1,024 offsets. Whoever reads a whole block in assign mode, without a break, in ok
+operations at read_committed, gives it a digest: the order-independent sum of a hash of each (offset, value) polled
+there. The first digest of a block is kept; a later one that differs names a range of offsets to *recheck*: two readers
+saw it differently, and the rows of the probe log tell how (`rules.audit.explain`). So an audit reader that reads the
+log from its start finds what changed below the settled frontier, where nothing else is remembered.
+
+A run's digest needs no record: at each offset a fixed odd number (from a table of 1,024) times a hash of the run's
+label (writer, offset - seq), so that a run's sum is a difference of prefix sums. A single exchanged, missing or added
+record always changes the sum; the 32 bits that are kept miss an arbitrary change once in four thousand million.
+
+Blocks are kept in *buckets* of 65,536 offsets, with a roster of the chunks of values that stand there: when the log
+start has passed a bucket, it is dropped, and with it the chunks that no later bucket names.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rules.arrays.intervals import EMPTY, Ints, distinct, numbered
+from rules.checks.phantom_reads import record_name
+from rules.checks.poll_order import Passes
+from rules.kept.chunks import SPAN, Chunks, chunk_name
+from rules.kept.report import Report
+from rules.kept.state import Places, Polls, Reading, State, concat, take
+
+BLOCK: Final = 1024
+BLOCKS: Final = 64
+BUCKET: Final = BLOCK * BLOCKS
+BUCKETS_AT_ONCE: Final = 64
+"""A step that reads over more buckets than this leaves those between unaudited: a jump, not a read."""
+DROPPED_AT_ONCE: Final = 16
+
+Words = NDArray[np.uint64]
+_BUCKET: Final = struct.Struct("<QIB")
+
+
+def _weights() -> tuple[Words, Words]:
+    """A fixed odd number for each offset of a block, and their prefix sums."""
+    odd = _mixed(np.arange(1, BLOCK + 1, dtype=np.uint64)) | np.uint64(1)
+    return odd, np.concatenate((np.zeros(1, np.uint64), np.cumsum(odd, dtype=np.uint64)))
+
+
+def _mixed(x: Words) -> Words:
+    """splitmix64: every bit of the result depends on every bit of `x`."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(x ^ (x >> np.uint64(31)), np.uint64)
+
+
+_, _PREFIX = _weights()
+
+
+def run_digests(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> tuple[Ints, Ints, Words]:
+    """(run, block, digest) of the runs cut at the blocks' bounds; `run` is the index of the run."""
+    first, last = offset // BLOCK, (offset + length - 1) // BLOCK
+    pieces = last - first + 1
+    run = np.repeat(np.arange(len(offset)), pieces)
+    block = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    base = block * BLOCK
+    low = np.maximum(offset[run], base) - base
+    high = np.minimum((offset + length)[run], base + BLOCK) - base
+    with np.errstate(over="ignore"):
+        label = _mixed(_mixed(writer.astype(np.uint64)) ^ (offset - seq).astype(np.uint64))[run]
+        return run, block, (_PREFIX[high] - _PREFIX[low]) * label
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The digests of 64 blocks, -1 where none is known, and the chunks (writer, number) that have values here."""
+
+    digests: Ints = field(default_factory=lambda: np.full(BLOCKS, -1, np.int64))
+    roster: set[tuple[int, int]] = field(default_factory=set)
+
+    def dump(self) -> bytes:
+        """Mask of the digests known, the digests, then for each writer its id and its first and last chunk, in the
+        narrowest width that holds these: a log may have a thousand buckets."""
+        known = self.digests >= 0
+        mask = int.from_bytes(np.packbits(known, bitorder="little").tobytes(), "little")
+        spans: dict[int, tuple[int, int]] = {}
+        for writer, number in self.roster:
+            low, high = spans.get(writer, (number, number))
+            spans[writer] = min(low, number), max(high, number)
+        listed = sorted(spans.items())
+        numbers = np.array([span for _, span in listed], np.int64).reshape(-1, 2)
+        width = next(w for w in (1, 2, 4, 8) if w == 8 or int(numbers.max(initial=0)) < 2 ** (8 * w))
+        return b"".join(
+            (
+                _BUCKET.pack(mask, len(listed), width),
+                self.digests[known].astype("<u4").tobytes(),
+                np.array([writer for writer, _ in listed], "<i8").tobytes(),
+                numbers.astype(f"<u{width}").tobytes(),
+            )
+        )
+
+    @classmethod
+    def load(cls, data: bytes) -> Bucket:
+        mask, count, width = _BUCKET.unpack_from(data)
+        known = np.unpackbits(np.frombuffer(mask.to_bytes(8, "little"), np.uint8), bitorder="little").astype(bool)
+        at = _BUCKET.size
+        digests = np.full(BLOCKS, -1, np.int64)
+        digests[known] = np.frombuffer(data, "<u4", int(known.sum()), at)
+        at += 4 * int(known.sum())
+        writers = np.frombuffer(data, "<i8", count, at).tolist()
+        spans = np.frombuffer(data, f"<u{width}", 2 * count, at + 8 * count).reshape(-1, 2).tolist()
+        roster = {
+            (writer, number)
+            for writer, (low, high) in zip(writers, spans, strict=True)
+            # A writer that leaps has no chunks in between.
+            for number in (range(low, high + 1) if high - low < BUCKET else (low, high))
+        }
+        return cls(digests, roster)
+
+
+def bucket_name(number: int) -> str:
+    """The chunk that holds a bucket. No writer's chunk is called so."""
+    return f"blocks.{number}"
+
+
+class Buckets:
+    """The buckets of one step, decoded when first touched. Only those that `chunks_needed` asked for can be read."""
+
+    def __init__(self, chunks: Chunks, known: set[int]) -> None:
+        self._chunks, self.known = chunks, known
+        self._open: dict[int, Bucket] = {}
+        self._changed: set[int] = set()
+
+    def get(self, number: int) -> Bucket:
+        if number not in self._open:
+            stored = self._chunks.blob(bucket_name(number))
+            self._open[number] = Bucket.load(stored) if stored else Bucket()
+        return self._open[number]
+
+    def change(self, number: int) -> None:
+        self._changed.add(number)
+
+    def drop(self, number: int) -> None:
+        self._changed.discard(number)
+        self._open.pop(number, None)
+        self._chunks.put(bucket_name(number), None)
+
+    def flush(self) -> None:
+        """Give what changed to the chunks."""
+        for number in self._changed:
+            self._chunks.put(bucket_name(number), self._open[number].dump())
+
+
+def buckets_needed(state: State, offset: Ints, length: Ints) -> set[int]:
+    """The buckets that a step will want which brings these runs (absent offsets are negative)."""
+    known = offset >= 0
+    touched = [state.polls.offset // BUCKET, (state.polls.offset + state.polls.length) // BUCKET,
+               offset[known] // BUCKET, (offset + length)[known] // BUCKET,
+               state.reading.end // BUCKET, np.maximum(state.indefinite.offset, 0) // BUCKET]  # fmt: skip
+    numbers = distinct(np.concatenate(touched))
+    needed = set(numbers[numbers >= 0].tolist())
+    for low, high in zip(numbers[:-1].tolist(), numbers[1:].tolist(), strict=True):
+        if 1 < high - low <= BUCKETS_AT_ONCE:  # a reader may go over what holds no record
+            needed.update(range(low, high))
+    if state.blocks_from >= 0:
+        gone = min(max(state.log_start, 0) // BUCKET, state.blocks_from + DROPPED_AT_ONCE)
+        needed.update(range(state.blocks_from, gone + 1))
+    return needed
+
+
+def note_places(state: State, buckets: Buckets, placed: Places) -> None:
+    """Values were placed: note which chunks stand in which bucket. Runs are far shorter than either."""
+    known = placed.offset >= 0
+    if not known.any():
+        return
+    labels, writer = numbered(placed.writer[known])
+    offset, seq, more = placed.offset[known], placed.seq[known], placed.length[known] - 1
+    # Both ends of each run: (bucket, chunk) as one number, writer by writer.
+    low, base = int(offset.min()) // BUCKET, int(seq.min()) // SPAN
+    width = int((seq + more).max()) // SPAN - base + 1
+    if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) >= 2**62:
+        return  # no log has such numbers: what is corrupt is not remembered here
+    keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
+            for end in (0, more)]  # fmt: skip
+    for key in distinct(np.concatenate(keys)).tolist():
+        rest, chunk = divmod(key, width)
+        number, label = divmod(rest, len(labels))
+        number, chunk, writer_id = number + low, chunk + base, int(labels[label])
+        if number not in buckets.known:
+            continue
+        if state.blocks_from < 0 or number < state.blocks_from:
+            state.blocks_from = number
+        bucket = buckets.get(number)
+        if (writer_id, chunk) not in bucket.roster:
+            bucket.roster.add((writer_id, chunk))
+            buckets.change(number)
+
+
+def forget(state: State, buckets: Buckets, chunks: Chunks) -> None:
+    """Drop the buckets below the log start, and the chunks that have values nowhere else."""
+    if state.blocks_from < 0:
+        return
+    keep = max(state.log_start, 0) // BUCKET
+    for number in range(state.blocks_from, min(keep, state.blocks_from + DROPPED_AT_ONCE)):
+        if number not in buckets.known or number + 1 not in buckets.known:
+            return
+        later = buckets.get(number + 1).roster
+        for writer, chunk in buckets.get(number).roster - later:
+            chunks.put(chunk_name(writer, chunk), None)
+        for writer in {w for w, _ in buckets.get(number).roster} - {w for w, _ in later}:
+            chunks.put(record_name(writer), None)
+        buckets.drop(number)
+        state.blocks_from = number + 1
+
+
+def fold(state: State, buckets: Buckets, passes: Passes, polled: Polls, report: Report) -> None:
+    """Readers in assign mode passed these offsets and polled these runs, all complete in log time: digest what they
+    read to its end, and compare it with what others read there. `passes` are in the order of process and slice."""
+    if not len(passes):
+        return
+    segment, process, start, end, carried = _segments(state, passes)
+    keys, sums = _sums(passes, segment, polled, carried, end)
+    first, last = -(-start // BLOCK), end // BLOCK
+    count = np.maximum(last - first, 0)
+    count = np.where(count <= BUCKETS_AT_ONCE * BLOCKS, count, 0)
+    owner = np.repeat(np.arange(len(start)), count)
+    block = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    complete = _digest_of(keys, sums, owner, block)
+    _compare(state, buckets, block, complete, report)
+    # What is left of each process's last segment is carried to the next step.
+    tails = np.append(np.flatnonzero(np.diff(process)), len(process) - 1)
+    rest = _digest_of(keys, sums, tails, last[tails], folded=False)
+    kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest)
+    others = take(state.reading, ~np.isin(state.reading.process, process))
+    living = np.isin(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
+    state.reading = concat(take(others, living), kept)
+
+
+def _segments(state: State, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """What was read without a break: (segment of each pass, then of each segment its process, start, end, and the
+    digest that an earlier step had of its unfinished block)."""
+    known = {int(p): i for i, p in enumerate(state.reading.process)}
+    head = np.concatenate(([True], passes.process[1:] != passes.process[:-1]))
+    before = np.concatenate(([-1], passes.end[:-1]))
+    before[head] = -1
+    digest = np.zeros(len(passes), np.int64)
+    begun = passes.start.copy()
+    for i in np.flatnonzero(head).tolist():
+        at = known.get(int(passes.process[i]))
+        if at is not None:
+            before[i] = state.reading.end[at]
+            if before[i] - 1 <= passes.start[i] <= before[i]:
+                begun[i], digest[i] = state.reading.start[at], state.reading.digest[at]
+    goes_on = (passes.start >= before - 1) & (passes.start <= before) & ~head
+    segment = np.cumsum(~goes_on) - 1
+    heads = np.flatnonzero(~goes_on)
+    tails = np.append(heads[1:], len(passes)) - 1
+    return segment, passes.process[heads], begun[heads], passes.end[tails], digest[heads]
+
+
+def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints) -> tuple[Ints, Words]:
+    """The digest of each (segment, block) in which something was polled: sorted keys, and sums."""
+    _, inverse = numbered(np.concatenate((passes.process, polled.process)))
+    ops = np.concatenate((passes.op, polled.op))
+    low = int(ops.min())
+    label = inverse * (int(ops.max()) - low + 1) + ops - low
+    own, of = label[: len(passes)], label[len(passes) :]
+    order = np.argsort(own, kind="stable")
+    at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
+    found = (own[order][at] == of) & (polled.offset >= 0)
+    runs = take(polled, found)
+    of_segment = segment[order[at[found]]]
+    run, block, digest = run_digests(runs.offset, runs.writer, runs.seq, runs.length)
+    unfinished = np.flatnonzero(carried != 0)
+    # The block that a segment had begun before: the one that its first pass goes on in.
+    heads = np.searchsorted(segment, unfinished)
+    key = _keys(np.concatenate((of_segment[run], unfinished)), np.concatenate((block, passes.start[heads] // BLOCK)))
+    values = np.concatenate((digest, carried[unfinished].astype(np.uint64)))
+    if not len(key):
+        return EMPTY, np.empty(0, np.uint64)
+    order = np.argsort(key, kind="stable")
+    key, values = key[order], values[order]
+    heads = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    with np.errstate(over="ignore"):
+        return key[heads], np.add.reduceat(values, heads)
+
+
+def _keys(segment: Ints, block: Ints) -> Ints:
+    return segment * (1 << 44) + block
+
+
+def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: bool = True) -> Ints:
+    """The digests of these blocks, 0 where nothing was polled; 32 bits of them, or (not `folded`) all."""
+    wanted = _keys(segment, block)
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    whole = np.where(keys[at] == wanted, sums[at], np.uint64(0))
+    if not folded:
+        return np.asarray(whole.astype(np.int64))
+    return np.asarray(((whole ^ (whole >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64))
+
+
+def _compare(state: State, buckets: Buckets, block: Ints, digest: Ints, report: Report) -> None:
+    for number in distinct(block // BLOCKS).tolist():
+        if number not in buckets.known:
+            continue
+        bucket = buckets.get(number)
+        own = np.flatnonzero(block // BLOCKS == number)
+        for one in range(len(own)):  # usually one segment's blocks after another's
+            i = int(own[one])
+            at, known = int(block[i]) % BLOCKS, int(bucket.digests[int(block[i]) % BLOCKS])
+            if known < 0:
+                bucket.digests[at] = digest[i]
+                buckets.change(number)
+            elif known != digest[i] and block[i] * BLOCK >= state.log_start:
+                report.recheck(int(block[i]) * BLOCK, int(block[i] + 1) * BLOCK, int(digest[i]))

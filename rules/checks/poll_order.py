@@ -1,0 +1,372 @@
+"""`poll-skip`, `nonmonotonic-poll` and their internal forms: a reader must go on right after where it was.
+
+What counts is the *index*, the offset with the holes removed: transaction markers and aborted records occupy offsets
+and are no skip. So a step over offsets is a skip only if the log is known to hold a value between, and that is decided
+once the offsets are settled. A process stands where its last ok operation left it: a failed or indefinite transaction
+is compared with that position and does not move it. An assignment that drops the partition forgets the position.
+Inside one operation, of any outcome, consecutive records must follow each other likewise (`int-poll-skip`,
+`int-nonmonotonic-poll`), unless a rebalance fell into it.
+
+A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.columns import (
+    ASSIGN,
+    CLOSE,
+    OFFSETS,
+    OK,
+    POLL,
+    POSITION,
+    REVOKE,
+    SUBSCRIBE,
+    TXN,
+    Columns,
+    Runs,
+    irregulars,
+)
+from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.kept.report import Report
+from rules.kept.state import Moves, SendSteps, Spans, State, Transitions, concat, take
+from rules.settling.frontier import Advance, forgets
+
+
+def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
+    """The moves of new rows. `polled` are the runs that they polled at read_committed."""
+    n = len(columns)
+    first = np.full(n, -1, np.int64)
+    last = np.full(n, -1, np.int64)
+    known = np.full(n, 3, np.int64)
+    if len(polled):
+        heads = np.flatnonzero(np.diff(polled.row, prepend=-1))
+        tails = np.append(heads[1:], len(polled)) - 1
+        # A record polled at an unknown offset is one of unknown value here: it moves the reader to where nobody knows.
+        rows = polled.row[heads]
+        first[rows] = np.maximum(polled.offset[heads], 0)
+        last[rows] = np.maximum(polled.offset[tails] + polled.length[tails] - 1, 0)
+        known[rows] &= np.where(polled.offset[heads] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
+    _place_irregulars(columns, polled, first, last, known)
+    # Where a transaction's abort left a consumer is not where it goes on: it seeks back.
+    stands = columns.where(POSITION) & (columns.position_after >= 0) & (columns.type == OK) & (columns.txn < 0)
+    first[stands & (columns.position_after == 0)] = 0
+    polled_any = columns.where(POLL, TXN) & ((first >= 0) | (~columns.committed_only & (columns.position_after >= 0)))
+    relevant = fresh & (columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE, OFFSETS) | polled_any | stands)
+    known += np.where(columns.committed_only, 0, 4)
+    # A committer's own rows and committed offsets move nobody; an observation that failed tells that nobody can see.
+    unanswered = columns.where(OFFSETS) & (columns.last_stable < 0) & (columns.log_start < 0)
+    if unanswered.any():
+        asked = unanswered & (columns.committed < 0) & columns.table["group"].is_null().to_numpy()
+        relevant &= ~unanswered | asked
+    at = np.flatnonzero(relevant)
+    return Moves(
+        process=columns.process[at],
+        slice=columns.slice[at],
+        op=columns.op[at],
+        f=columns.f[at].astype(np.int64),
+        type=columns.type[at].astype(np.int64),
+        at=columns.completed[at],
+        assigned=columns.assigned[at].astype(np.int64),
+        subscribed=columns.subscribed[at].astype(np.int64),
+        first=first[at],
+        last=last[at],
+        known=known[at],
+        before=columns.position_before[at],
+        stable=columns.last_stable[at],
+        low=columns.log_start[at],
+        after=columns.position_after[at],
+        end=columns.log_end[at],
+    )
+
+
+def inside(columns: Columns, polled: Runs) -> Transitions:
+    """The steps between the runs of each new poll, read_committed, that are not plainly consecutive."""
+    before, after = slice(None, -1), slice(1, None)
+    end = polled.offset + polled.length
+    steps = (polled.row[before] == polled.row[after]) & (end[before] != polled.offset[after])
+    steps &= ~columns.rebalanced[polled.row[before]]
+    steps &= (polled.offset[before] >= 0) & (polled.offset[after] >= 0)
+    at = np.flatnonzero(steps)
+    for row, record in irregulars(columns):  # its index is unknown: nothing is concluded from the records around it
+        between = (polled.row[at] == row) & (end[at] <= record["offset"]) & (record["offset"] < polled.offset[at + 1])
+        at = at[~between]
+    rows = polled.row[at]
+    return Transitions(
+        columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
+        polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
+        np.zeros(len(at), np.int64),
+    )  # fmt: skip
+
+
+def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, known: Ints) -> None:
+    """Irregular records begin or end a poll, too; their value is unknown, or not of this partition."""
+    for row, record in irregulars(columns):
+        if not columns.committed_only[row]:
+            continue
+        regular = int(polled.length[polled.row == row].sum())
+        others = [r for at, r in irregulars(columns) if at == row]
+        if record["index"] == 0:
+            first[row] = record["offset"]
+            known[row] &= ~1
+        if record["index"] == regular + len(others) - 1:
+            last[row] = record["offset"]
+            known[row] &= ~2
+
+
+@dataclass(slots=True)
+class Passes:
+    """Offsets that readers in assign mode went over in ok operations: [start, end), at time `at`, in the order of
+    process and slice."""
+
+    at: Ints
+    process: Ints
+    op: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
+    """Steps inside operations whose time has come await their verdict with the others."""
+    waiting = state.inside
+    ripe = waiting.at <= state.tick if advance is not None else np.ones(len(waiting), bool)
+    if not ripe.any():
+        return
+    steps, state.inside = take(waiting, ripe), take(waiting, ~ripe)
+    low, steps.awaits = _log_start_at(state, moves, steps.at)
+    steps.low = np.maximum(steps.low, low)
+    if advance is not None:
+        steps.low = np.maximum(steps.low, advance.settled_before(steps.at))
+    state.transitions = concat(state.transitions, steps)
+
+
+def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
+    """Let the readers make these moves (in canonical order): notes transitions that are not consecutive, moves the
+    processes' positions, and tells what was passed. What was settled when a poll came (`advance`; None for a
+    finished history) is no part of its verdict: the log below is forgotten, and polls there are the audit's."""
+    order = np.lexsort((moves.slice, moves.process))
+    m = take(moves, order)
+    dropped = forgets(m)
+    polled = (m.first >= 0) & np.isin(m.f, (POLL, TXN))
+    relevant = polled | dropped | np.isin(m.f, (ASSIGN, SUBSCRIBE, REVOKE, POSITION))
+    m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
+    if not len(m):
+        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+    low, awaits = _log_start_at(state, moves, m.at)
+    if advance is not None:
+        low = np.maximum(low, advance.settled_before(m.at))
+    here = np.arange(len(m))
+    head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
+    heads = np.maximum.accumulate(np.where(head, here, 0))
+    ok = polled & (m.type == OK)
+    anchor = np.maximum.accumulate(np.where(ok | dropped, here, -1))
+    before = np.concatenate(([-1], anchor[:-1]))
+    inside = before >= heads
+    previous, previous_op, previous_known = _carried(state, m, head)
+    i = before[inside]
+    previous[inside] = np.where(dropped[i], -1, m.last[i])
+    previous_op[inside] = m.op[i]
+    previous_known[inside] = (m.known[i] & 2) > 0
+    stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
+    sure = stepped & previous_known & ((m.known & 1) > 0)
+    if sure.any():
+        t = np.flatnonzero(sure)
+        state.transitions = concat(
+            state.transitions,
+            Transitions(
+                m.process[t],
+                m.subscribed[t],
+                m.op[t],
+                m.at[t],
+                m.first[t],
+                previous[t],
+                previous_op[t],
+                low[t],
+                np.zeros(len(t), np.int64),
+                awaits[t],
+            ),
+        )
+    _settle_positions(state, m, head, ok, dropped)
+    by_assignment = ok & (m.subscribed == 0)
+    start = np.where(
+        (previous >= 0) & (previous < m.first),
+        previous,
+        np.where((m.before >= 0) & (m.before <= m.first), m.before, m.first),
+    )
+    start = start[by_assignment]
+    end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
+    return Passes(m.at[by_assignment], m.process[by_assignment], m.op[by_assignment], start, end)
+
+
+def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
+    """Where each move's process stood before this step."""
+    numbers = m.process[head].tolist()
+    processes = [state.processes.get(number) for number in numbers]
+    counts = np.diff(np.append(np.flatnonzero(head), len(m)))
+    position = np.array([p.position - 1 if p and p.position >= 0 else -1 for p in processes], np.int64)
+    op = np.array([p.last_op if p else -1 for p in processes], np.int64)
+    known = np.array([bool(p and p.position_known) for p in processes], bool)
+    return np.repeat(position, counts), np.repeat(op, counts), np.repeat(known, counts)
+
+
+def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: Bools) -> None:
+    heads = np.flatnonzero(head)
+    ends = np.append(heads[1:], len(m))
+    for a, b in zip(heads.tolist(), ends.tolist(), strict=True):
+        process = state.processes.get(int(m.process[a]))
+        if process is None:
+            continue
+        process.subscribed = bool(m.subscribed[b - 1])
+        told = np.flatnonzero((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
+        if len(told):
+            process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
+        elif ok[a:b].any():
+            process.assigned = True
+        moved = np.flatnonzero(ok[a:b] | dropped[a:b])
+        if len(moved):
+            final = a + int(moved[-1])
+            process.position = -1 if dropped[final] else int(m.last[final]) + 1
+            process.position_known = bool(m.known[final] & 2)
+            process.last_op = int(m.op[final])
+            process.moved = max(process.moved, int(m.at[final]))
+
+
+def _log_start_at(state: State, moves: Moves, at: Ints) -> tuple[Ints, Ints]:
+    """The log start at each of these times, as the first observation after it tells, since retention may have overtaken
+    the reader between two observations; and 1 where that observation is still awaited, and the last one stands in."""
+    seen = np.flatnonzero(moves.low >= 0)
+    if not len(seen):
+        return np.full(len(at), state.log_start, np.int64), np.ones(len(at), np.int64)
+    times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), state.log_start)
+    index = np.searchsorted(times, at, side="left")
+    return lows[np.minimum(index, len(seen) - 1)], (index == len(seen)).astype(np.int64)
+
+
+def note_log_start(state: State, moves: Moves) -> None:
+    """The first log start that these moves (in the order of time) observed, for the steps that still await one."""
+    seen = np.flatnonzero(moves.low >= 0)
+    if len(seen) and len(state.transitions):
+        waiting = state.transitions
+        waiting.low = np.where(waiting.awaits == 1, np.maximum(waiting.low, moves.low[seen[0]]), waiting.low)
+        waiting.awaits = np.zeros(len(waiting), np.int64)
+
+
+def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], report: Report) -> None:
+    """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
+    pending = state.transitions
+    ripe = np.maximum(pending.first, pending.previous) < frontier
+    if not ripe.any():
+        return
+    decided = take(pending, ripe)
+    state.transitions = take(pending, ~ripe)
+    index, first, previous, sure = places(state, decided.first, decided.previous)
+    below = sure & (first <= previous)
+    over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
+    # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
+    low = np.maximum(decided.previous + 1, decided.low)
+    unlike = (decided.subscribed == 0) & intervals.touched(state.index.start, state.index.end, low, decided.first)
+    for i in np.flatnonzero(unlike).tolist():
+        report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
+    for i in np.flatnonzero(below).tolist():
+        at = decided_at(int(decided.previous[i]))
+        _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
+        if decided.first[i] == 0 and decided.previous[i] > 0:
+            _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
+    for i in np.flatnonzero(over).tolist():
+        at = decided_at(int(decided.first[i]))
+        missing = _values_between(state, max(int(previous[i]) + 1, int(decided.low[i])), int(first[i]))
+        _report_step(
+            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {len(missing)} known values",
+            at, report, {"skipped": missing[:10]},
+        )  # fmt: skip
+
+
+def places(state: State, first: Ints, previous: Ints) -> tuple[Spans, Ints, Ints, Bools]:
+    """For steps from `previous` to `first`: the offsets that have an index, both ends at the last places of their
+    values, and whether both have an index. A value that stands at several offsets counts at the last of them, unless
+    that is unclear or was seen at read_uncommitted alone; an offset with several values concludes nothing."""
+    index = state.index
+    stood = first, previous
+    if len(state.moved.offset):
+        gone = intervals.merge(state.moved.offset, state.moved.offset + state.moved.length)
+        index = Spans(*intervals.subtract(index.start, index.end, *gone))
+        first, previous = _at_last_place(state, first), _at_last_place(state, previous)
+    sure = np.ones(len(first), bool)
+    if len(state.unclear.start):
+        index = Spans(*intervals.subtract(index.start, index.end, state.unclear.start, state.unclear.end))
+        for offset in stood:
+            sure &= ~intervals.touched(state.unclear.start, state.unclear.end, offset, offset + 1)
+    for offset, original in zip((first, previous), stood, strict=True):
+        sure &= (offset == original) | intervals.touched(index.start, index.end, offset, offset + 1)
+    return index, first, previous, sure
+
+
+def needed_from(state: State) -> int:
+    """The offset from which the log must be kept: what is not settled, and what undecided steps went over."""
+    pending = state.transitions
+    if not len(pending):
+        return state.settled
+    return min(state.settled, int(np.maximum(pending.previous + 1, pending.low).min()))
+
+
+def _at_last_place(state: State, offset: Ints) -> Ints:
+    mapped = offset.copy()
+    for start, length, last in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True):
+        inside = (offset >= start) & (offset < start + length)
+        mapped[inside] = np.maximum(mapped[inside], last + offset[inside] - start)
+    return mapped
+
+
+def _values_between(state: State, low: int, high: int) -> list[dict[str, int]]:
+    log = state.log
+    found = []
+    for i in np.flatnonzero((log.offset < high) & (log.offset + log.length > low)).tolist():
+        for offset in range(max(low, int(log.offset[i])), min(high, int(log.offset[i] + log.length[i]))):
+            found.append(
+                {"offset": offset, "writer": int(log.writer[i]), "seq": int(log.seq[i] + offset - log.offset[i])}
+            )
+            if len(found) >= 1000:
+                return found
+    return found
+
+
+def duplicate_in(state: State, steps: Transitions | SendSteps, i: int) -> dict[str, str]:
+    """Where an end of the step is a value with several offsets: how bad that duplicate is, for the policy."""
+    moved = state.moved
+    for offset in (steps.first[i], steps.previous[i]):
+        stands = (moved.offset <= offset) & (offset < moved.offset + moved.length)
+        stands |= (moved.last <= offset) & (offset < moved.last + moved.length)
+        if stands.any():
+            writers = moved.writer[stands].tolist()
+            return {"duplicate": "warning" if all(w in state.not_idempotent for w in writers) else "critical"}
+    return {}
+
+
+def _report_step(
+    anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
+) -> None:
+    process, op = int(steps.process[i]), int(steps.op[i])
+    internal = bool(steps.internal[i]) and anomaly != "spurious-zero-offset"
+    report.add(
+        f"int-{anomaly}" if internal else anomaly,
+        (process, op, int(steps.first[i])) if internal else (process, op),
+        f"process {process} {what}",
+        at=at,
+        evidence={
+            "process": process,
+            "op": op,
+            "previous_op": int(steps.previous_op[i]),
+            "previous_offset": int(steps.previous[i]),
+            "offset": int(steps.first[i]),
+            **(more or {}),
+        },
+        context={"mode": "subscribe" if steps.subscribed[i] else "assign"} | duplicate_in(report.state, steps, i),
+    )

@@ -1,0 +1,100 @@
+"""`under-replicated-probe-topic` and `unsafe-config`: settings that do not give the safety that was promised.
+
+The observer's rows tell what the cluster says of the probe topic, start rows what a client was started with. The newest
+row counts, in log time, whatever the order in which they come. A topic is under-replicated where it has fewer replicas,
+or fewer in-sync replicas to acknowledge, than were asked for, or where nobody made it (`created_by` says `auto`). A
+topic is unsafe with unclean leader election, or where compaction may delete what is judged; a writer is unsafe without
+idempotence or acks=all, unless it says of itself that it is none (`idempotent=false`): what was meant is no fault.
+
+State: for each kind of statement, when it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from rules.arrays.columns import CLOSE, OFFSETS, START, Columns
+from rules.arrays.intervals import Bools
+from rules.kept.report import Report
+from rules.kept.state import State
+
+TOLD: Final = "settings-told"
+
+
+def judge_settings(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
+    """Open and close both conditions by the new rows."""
+    closing = fresh & columns.where(CLOSE)
+    if columns.table["settings"].null_count == len(columns) and not closing.any() and not _open(state):
+        return
+    has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing
+    for row in np.flatnonzero(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
+        at, number = int(columns.completed[row]), int(columns.process[row])
+        if columns.f[row] == CLOSE:
+            _end(number, at, report)
+            continue
+        told = dict(columns.table["settings"][row].as_py())
+        if columns.f[row] == START:
+            process = state.processes.get(number)
+            _judge_client(number, told, at, report)
+            if process is not None and process.closed >= 0:
+                _end(number, process.closed, report)
+        elif at >= state.notes.get(TOLD, [-1])[0]:
+            state.notes[TOLD] = [at]
+            _judge_topic(told, at, report)
+    for key in _open(state):
+        number = int(key.partition(":")[2])
+        if number not in state.processes:
+            _end(number, state.now, report)
+
+
+def _open(state: State) -> list[str]:
+    return [key for key in state.open_conditions if key.startswith("unsafe-config:")]
+
+
+def _end(number: int, at: int, report: Report) -> None:
+    report.condition("unsafe-config", False, "", at=at, evidence={"process": number}, subject=(number,))
+
+
+def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
+    few = [
+        f"{what} {told[have]} of {told[want]}"
+        for what, have, want in (
+            ("replicas", "replicas", "replicas_asked"),
+            ("min in-sync replicas", "min_insync", "min_insync_asked"),
+        )
+        if told.get(have, "").isdigit() and told.get(want, "").isdigit() and int(told[have]) < int(told[want])
+    ]
+    if told.get("created_by") == "auto":
+        few.append("created automatically")
+    report.condition(
+        "under-replicated-probe-topic", bool(few), f"the probe topic has {', '.join(few)}", at=at, evidence=dict(told)
+    )
+    unsafe = []
+    if told.get("unclean_leader_election") == "true":
+        unsafe.append("unclean leader election is on")
+    if "compact" in told.get("cleanup_policy", ""):
+        unsafe.append(f"cleanup.policy is {told['cleanup_policy']}")
+    report.condition(
+        "unsafe-config", bool(unsafe), f"of the probe topic, {', '.join(unsafe)}", at=at, evidence=dict(told)
+    )
+
+
+def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report) -> None:
+    if "writer" not in told or told.get("idempotent") == "false":
+        return
+    unsafe = {}
+    if told.get("enable.idempotence", "true").lower() == "false":
+        unsafe["enable.idempotence"] = told["enable.idempotence"]
+    if told.get("acks", "all") not in ("all", "-1"):
+        unsafe["acks"] = told["acks"]
+    report.condition(
+        "unsafe-config",
+        bool(unsafe),
+        f"process {number} writes with {' and '.join(f'{k}={v}' for k, v in unsafe.items())}",
+        at=at,
+        evidence={"process": number, **unsafe},
+        subject=(number,),
+    )

@@ -1,0 +1,145 @@
+"""`spurious-zero-offset`: an acknowledgement or a committed offset is 0 while a higher one was known before.
+
+"Before" is concluded only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
+(a file), its own time. What was known must have completed before the zero was invoked. Zero positions and polls of a
+process that stood higher are found where its steps are judged, in `rules.checks.poll_order`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, Columns, Runs
+from rules.arrays.intervals import Bools, Ints
+from rules.kept.report import Report
+from rules.kept.state import State
+
+ZEROS_KEPT = 16
+
+
+def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    """(names, domain of each row, invoked, completed) in the domain's own time: nanoseconds of a boot's monotonic
+    clock; rows without a boot share one domain, "", in microseconds. Computed once for the same columns."""
+    if columns.domains is None:
+        columns.domains = _domains(columns)
+    found: tuple[list[str], Ints, Ints, Ints] = columns.domains
+    return found
+
+
+def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    if columns.table["boot"].null_count == len(columns):
+        return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
+    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    names = encoded.dictionary.to_pylist()
+    number = {name: i for i, name in enumerate(names)}
+    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
+    has_boot = domain != number.get("", -1)
+    invoked, completed = columns.invoked, columns.completed
+    if has_boot.any():
+        table = columns.table
+        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
+        invoked = np.where(has_boot, mono[0], invoked)
+        completed = np.where(has_boot, mono[1], completed)
+    return names, domain, invoked, completed
+
+
+def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
+    """`acknowledged` and `polled`: the new runs with known offsets."""
+    names, domain, invoked, completed = domains(columns)
+    _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
+    for i in np.flatnonzero(acknowledged.offset == 0).tolist():
+        row = int(acknowledged.row[i])
+        if len(state.zeros) < ZEROS_KEPT and invoked[row] >= 0:
+            state.zeros.append(
+                (
+                    names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
+                    int(columns.process[row]), int(columns.op[row]), int(columns.completed[row]),
+                )
+            )  # fmt: skip
+    kept = []
+    for zero in state.zeros:
+        boot, when, writer, seq, process, op, at = zero
+        known = state.above_zero.get(boot)
+        if known is None or known[0] >= when:
+            kept.append(zero)
+            continue
+        report.add(
+            "spurious-zero-offset",
+            ("acknowledgement", writer, seq),
+            f"value {writer}/{seq} was acknowledged at offset 0 when offset {known[1]} was known before",
+            at=at,
+            evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
+        )
+    state.zeros = kept
+    _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
+
+
+def _learn(
+    state: State,
+    names: list[str],
+    domain: Ints,
+    completed: Ints,
+    columns: Columns,
+    fresh: Bools,
+    acked: Runs,
+    polled: Runs,
+) -> None:
+    """Note, for each domain, the earliest time at which an offset above 0 was known."""
+    row = np.concatenate((acked.row, polled.row, np.flatnonzero(fresh & (columns.log_end > 0))))
+    top = np.concatenate(
+        (
+            acked.offset + acked.length - 1,
+            polled.offset + polled.length - 1,
+            columns.log_end[fresh & (columns.log_end > 0)],
+        )
+    )
+    keep = (top > 0) & (completed[row] >= 0)
+    row, top = row[keep], top[keep]
+    for number, name in enumerate(names):
+        own = np.flatnonzero(domain[row] == number)
+        if len(own):
+            first = own[int(np.argmin(completed[row[own]]))]
+            when = (int(completed[row[first]]), int(top[first]))
+            state.above_zero[name] = min(state.above_zero.get(name, when), when)
+
+
+def _judge_committed(
+    state: State, names: list[str], domain: Ints, invoked: Ints, completed: Ints, columns: Columns, fresh: Bools,
+    report: Report,
+) -> None:  # fmt: skip
+    rows = np.flatnonzero(fresh & columns.where(COMMIT, OFFSETS) & (columns.type != FAIL) & (columns.committed >= 0))
+    groups = columns.table["group"]
+    for row in rows.tolist():
+        key = f"{names[int(domain[row])]}|{groups[row].as_py() or ''}"
+        offset, ok = int(columns.committed[row]), columns.type[row] == OK
+        if offset > 0 and ok:
+            when = (int(completed[row]), offset)
+            state.committed_above_zero[key] = min(state.committed_above_zero.get(key, when), when)
+        elif offset == 0 and columns.f[row] == COMMIT:
+            if key not in state.committed_zero_invoked:
+                state.committed_zero_invoked.append(key)  # somebody asked for it
+        elif offset == 0 and ok and len(state.committed_zeros) < ZEROS_KEPT:
+            zero = (key, int(invoked[row]), int(columns.completed[row]), int(columns.process[row]))
+            state.committed_zeros.append(zero)
+    kept = []
+    for zero in state.committed_zeros:
+        key, when_read, at, process = zero
+        known = state.committed_above_zero.get(key)
+        if key in state.committed_zero_invoked:
+            continue
+        if known is None or known[0] >= when_read:
+            kept.append(zero)
+            continue
+        group = key.partition("|")[2]
+        if report.once(f"committed-zero:{group}:{known[1]}"):
+            report.add(
+                "spurious-zero-offset",
+                ("committed", group),
+                f"the committed offset of group {group} reads 0 when {known[1]} was committed before",
+                at=at,
+                evidence={"group": group, "known": known[1], "process": process},
+            )
+    state.committed_zeros = kept

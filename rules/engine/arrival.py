@@ -1,0 +1,115 @@
+"""The first half of a step, on arrival: rules about what was seen, in whatever order the rows came.
+
+Sets only grow here. What needs the order of times is noted for the other half (`rules.engine.log_time`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
+from rules.arrays.intervals import Ints
+from rules.audit import digests
+from rules.checks import (
+    aborted_reads,
+    duplicates,
+    irregular_records,
+    losses,
+    phantom_reads,
+    poll_order,
+    send_order,
+    transaction_outcomes,
+    transforms,
+    zero_offsets,
+)
+from rules.engine import rare_rows
+from rules.kept.chunks import Chunks
+from rules.kept.report import Report
+from rules.kept.state import Indefinite, Places, Polls, Spans, State, concat
+from rules.registers import check
+
+
+def arrive(
+    state: State, chunks: Chunks, buckets: digests.Buckets, columns: Columns, fresh: Any,
+    visible: set[tuple[int, int]], report: Report,
+) -> None:  # fmt: skip
+    """Rules about what was seen, and the bookkeeping for the other half."""
+    every = bool(fresh.all())
+    sent = columns.sent if every else columns.sent.take(fresh[columns.sent.row])
+    polled = columns.polled if every else columns.polled.take(fresh[columns.polled.row])
+    irregular_records.judge_records(columns, fresh, report)
+    if len(sent) and len(polled):
+        aborted_reads.read_own(columns, sent, polled, report)
+
+    outcome = columns.type[sent.row]
+    acknowledged, failed, indefinite = (sent.take(outcome == o) for o in (OK, FAIL, INFO))
+    committed = polled.take(columns.committed_only[polled.row])
+    state.moves = concat(state.moves, poll_order.moves_of(columns, fresh, committed))
+    written = send_order.placed(columns, sent, visible)
+    state.sends = concat(state.sends, send_order.moves_of(columns, written))
+    state.send_steps = concat(state.send_steps, send_order.inside(columns, written))
+    state.inside = concat(state.inside, poll_order.inside(columns, committed))
+    settled = committed.take(columns.type[committed.row] == OK)
+    state.polled += int(settled.length.sum())
+    if len(settled):
+        state.highest_polled = max(state.highest_polled, int((settled.offset + settled.length).max()) - 1)
+    state.polls = concat(state.polls, _polls(columns, settled))
+    if len(committed) != len(polled):
+        unproven = polled.take(~columns.committed_only[polled.row] & (columns.type[polled.row] == OK))
+        state.uncommitted = concat(state.uncommitted, _polls(columns, unproven))
+    aborted_reads.read_aborted(state, chunks, columns, settled, failed, state.polls, report)
+    transaction_outcomes.note(state, columns, sent, report)
+    transforms.note_reflections(state, chunks, columns, fresh, visible, report)
+    phantom_reads.note_sends(chunks, columns, sent)
+
+    # What may have been polled by rows that are gone is not waited for.
+    indefinite = indefinite.take(columns.invoked[indefinite.row] >= state.begins)
+    awaited = acknowledged.take(columns.invoked[acknowledged.row] >= state.begins)
+    losses.acknowledge(state, _places(awaited), columns.completed[awaited.row])
+    if len(indefinite):
+        state.indefinite = concat(
+            state.indefinite,
+            Indefinite(
+                columns.process[indefinite.row], columns.op[indefinite.row], indefinite.offset, indefinite.writer,
+                indefinite.seq, indefinite.length, columns.completed[indefinite.row],
+            ),
+        )  # fmt: skip
+    known = acknowledged.take(acknowledged.offset >= 0)
+    seen_at = polled.take(polled.offset >= 0)
+    when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
+    placed = concat(_places(seen_at), _places(known))
+    duplicates.place(state, chunks, placed, when, report)
+    irregular_records.note_displaced(state, columns, fresh)
+    irregular_records.judge_displaced(state, report)
+    digests.note_places(state, buckets, placed)
+    _index(state, committed.take(committed.offset >= 0), known)
+    zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
+    rare_rows.arrive(state, chunks, columns, fresh, sent, polled, report)
+    check.arrive(state, chunks, columns, fresh)
+    seen = fresh & (columns.log_end >= 0)
+    if seen.any():
+        state.log_end = max(state.log_end, int(columns.log_end[seen].max()))
+
+
+def _places(runs: Runs) -> Places:
+    return Places(runs.offset, runs.writer, runs.seq, runs.length)
+
+
+def _polls(columns: Columns, runs: Runs) -> Polls:
+    row = runs.row
+    return Polls(
+        columns.completed[row], columns.process[row], columns.op[row], runs.offset, runs.writer, runs.seq, runs.length
+    )
+
+
+def _index(state: State, polled: Runs, acknowledged: Runs) -> None:
+    """The offsets that are no holes: what was polled at read_committed, and what was acknowledged."""
+    start: Ints = np.concatenate((polled.offset, acknowledged.offset))
+    end = np.concatenate((polled.offset + polled.length, acknowledged.offset + acknowledged.length))
+    new = end > state.settled
+    state.index = Spans(
+        *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
+    )

@@ -1,0 +1,122 @@
+"""A finished history: nothing more will come, every outcome is known, and every verdict can be given at once.
+
+It is the second half of a step (`rules.engine.log_time`) for a history that is read from a file and whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.columns import INFO, OK, Columns
+from rules.audit import explain
+from rules.audit.readings import Readings
+from rules.checks import losses, phantom_reads, poll_order, send_order, transaction_outcomes, transforms
+from rules.engine import rare_rows, untold_offsets
+from rules.engine.log_time import observe, promote
+from rules.kept.chunks import Chunks, Values, values
+from rules.kept.report import Report
+from rules.kept.state import Polls, Spans, State, take
+from rules.registers import check
+from rules.settling import frontier
+from rules.vocabulary.slices import Place
+
+
+def visible_operations(columns: Mapping[Place, Columns]) -> set[tuple[int, int]]:
+    """The indefinite operations of a whole history of which some value was polled by an ok operation, anywhere."""
+    visible: set[tuple[int, int]] = set()
+    for own in columns.values():
+        unsure = own.sent.take(own.type[own.sent.row] == INFO)
+        shown = own.polled.take((own.type[own.polled.row] == OK) & own.committed_only[own.polled.row])
+        if not len(unsure) or not len(shown):
+            continue
+        seen = intervals.merge_grouped(shown.writer, shown.seq, shown.seq + shown.length)
+        for i in range(len(unsure)):
+            mine = seen[0] == unsure.writer[i]
+            low, high = unsure.seq[i : i + 1], unsure.seq[i : i + 1] + unsure.length[i]
+            if intervals.touched(seen[1][mine], seen[2][mine], low, high)[0]:
+                row = int(unsure.row[i])
+                visible.add((int(own.process[row]), int(own.op[row])))
+    return visible
+
+
+def _delivered_uncommitted(columns: Columns) -> Values:
+    """What ok operations polled at read_uncommitted: delivered, though no proof of a commit."""
+    polled = columns.polled
+    read = polled.take((columns.type[polled.row] == OK) & ~columns.committed_only[polled.row])
+    return values(read.writer, read.seq, read.length)
+
+
+def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
+    """A finished history: records that were polled without an offset lie where the log has their values."""
+    committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
+    if (committed.offset < 0).any():
+        found = untold_offsets.located(committed, state.log, state.index)
+        state.moves = poll_order.moves_of(columns, fresh, found)
+        state.inside = poll_order.inside(columns, found)
+
+
+def _locate_sends(state: State, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
+    """The same for records that were sent, of visible operations and of others."""
+    sent = send_order.placed(columns, columns.sent.take(fresh[columns.sent.row]), visible)
+    if (sent.offset < 0).any():
+        found = untold_offsets.located(sent, state.log, state.index)
+        state.sends, state.send_steps = send_order.moves_of(columns, found), send_order.inside(columns, found)
+
+
+def finish(
+    state: State, chunks: Chunks, columns: Columns, fresh: Any, visible: set[tuple[int, int]], report: Report
+) -> None:  # fmt: skip
+    """Nothing more will come: every outcome is known, and every verdict can be given."""
+    delivered = _delivered_uncommitted(columns)
+    end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, state.outstanding.since) if len(t))])
+    moves, polled = state.moves, state.polls
+    state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
+    poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
+    moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
+    rare_rows.finish(state, chunks, moves, state.sends, report)
+    check.finish(state, chunks, report)
+    passes = poll_order.walk(state, moves, None)
+    state.passed = Spans(*intervals.merge(passes.start, passes.end))
+    observe(state, moves)
+    phantom_reads.judge(state, chunks, polled, frontier.FOREVER, report)
+    transaction_outcomes.judge_parts(state, polled, report, list_each=True)
+    losses.poll(state, chunks, polled)
+    losses.drop_delivered(state, delivered)
+    losses.judge_unseen(state, end, report)
+    shown = promote(state, chunks, visible, end, report)
+    _locate_sends(state, columns, fresh, visible)
+    transforms.resolve_doubtful(state, chunks, shown, frontier.FOREVER, report)
+    losses.drop_delivered(state, delivered)
+    state.highest_polled = _highest_first_place(state, polled)
+    losses.settle_finished(state, end, report)
+    transaction_outcomes.decide(state, chunks, end, report.objectives, report, finished=True)
+    transforms.tell_inputs(state, chunks, moves, None, end, report)
+    poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
+    send_order.walk(state, state.sends)
+    send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)
+
+
+def explain_all(columns: Columns, report: Report) -> None:
+    """A finished history holds all rows: what was passed and is known elsewhere is explained at once."""
+    if not report.rechecks:
+        return
+    readings = Readings(columns)
+    ranges = intervals.merge(*np.array(report.rechecks, np.int64).T)
+    for start, end in zip(*(bounds.tolist() for bounds in ranges), strict=True):
+        for finding in explain.explain(readings, report.place, start, end) or ():
+            report.take(finding)
+    report.rechecks = []
+
+
+def _highest_first_place(state: State, polled: Polls) -> int:
+    """The highest index polled, each value counting at the first of its places."""
+    if not len(polled):
+        return -1
+    if not len(state.moved.offset) and int(polled.offset.min()) >= 0:
+        return int((polled.offset + polled.length).max()) - 1
+    places = losses.extreme_places(state.log, values(polled.writer, polled.seq, polled.length), last=False)
+    return int(places.offset.max(initial=-1))

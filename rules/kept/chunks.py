@@ -1,0 +1,178 @@
+"""What is known of a writer's values, as bitmaps over 8,192 consecutive sequence numbers each.
+
+A partition's history has no end, and its state must. What can be folded away offset by offset is; what must be
+remembered of every value for ever (did it fail? was it placed, polled?) is one bit per sequence number, and far less
+where neighbours share their fate: Roaring's run containers hold a healthy chunk in some thirty bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+import numpy as np
+from pyroaring import BitMap
+
+from rules.arrays.intervals import EMPTY, Ints, merge_grouped
+
+SPAN: Final = 8192
+_SHIFT: Final = 13
+
+Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered"]
+ASPECTS: Final[tuple[Aspect, ...]] = (
+    "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered",
+)  # fmt: skip
+"""`placed`: stands in the log at some offset. `polled`: returned by an ok operation at read_committed. `failed`: its
+write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a. `reflected`:
+an input that a transform's committed output in this partition reflects. `delivered`: returned by an ok operation at
+read_uncommitted, which is no proof of a commit, and yet no loss."""
+
+Values = tuple[Ints, Ints, Ints]
+"""Values as (writer, first seq, end of seq), arrays of equal length; merged where a function says so."""
+
+NO_VALUES: Final[Values] = (EMPTY, EMPTY, EMPTY)
+
+
+def values(writer: Ints, seq: Ints, length: Ints) -> Values:
+    """The merged values of some runs."""
+    return merge_grouped(writer, seq, seq + length)
+
+
+def chunk_names(writer: Ints, seq: Ints, length: Ints) -> set[str]:
+    """The chunks that hold any value of these runs."""
+    if not len(writer):
+        return set()
+    w, s, e = values(writer, seq, length)
+    return {
+        chunk_name(a, i)
+        for a, b, c in zip(w.tolist(), s.tolist(), e.tolist(), strict=True)
+        for i in range(b >> _SHIFT, ((c - 1) >> _SHIFT) + 1)
+    }
+
+
+def _pieces(of: Values) -> Iterator[tuple[int, int, int, int]]:
+    """(writer, chunk number, low, high) of each value interval cut at chunk bounds; low and high within the chunk."""
+    for writer, start, end in zip(*(a.tolist() for a in of), strict=True):
+        while start < end:
+            number = start >> _SHIFT
+            base = number << _SHIFT
+            stop = min(end, base + SPAN)
+            yield writer, number, start - base, stop - base
+            start = stop
+
+
+def chunk_name(writer: int, number: int) -> str:
+    """The name of the chunk that holds a writer's values `number` * 8,192 onwards."""
+    return f"{writer:x}.{number:x}"
+
+
+class Chunks:
+    """The chunks of one partition, decoded when first touched; `changed` gives back those that were written to."""
+
+    def __init__(self, stored: Mapping[str, bytes]) -> None:
+        self._stored = stored
+        self._open: dict[tuple[int, int], list[BitMap]] = {}
+        self._changed: set[tuple[int, int]] = set()
+        self._blobs: dict[str, bytes | None] = {}
+
+    def _chunk(self, writer: int, number: int) -> list[BitMap]:
+        key = (writer, number)
+        chunk = self._open.get(key)
+        if chunk is None:
+            stored = self._stored.get(chunk_name(writer, number))
+            chunk = _decode(stored) if stored else [BitMap() for _ in ASPECTS]
+            self._open[key] = chunk
+        return chunk
+
+    def add(self, aspect: Aspect, of: Values) -> None:
+        """Set the aspect of these values."""
+        at = ASPECTS.index(aspect)
+        for writer, number, low, high in _pieces(of):
+            self._chunk(writer, number)[at].add_range(low, high)
+            self._changed.add((writer, number))
+
+    def having(self, aspect: Aspect, of: Values) -> Values:
+        """Which of these values have the aspect, merged."""
+        return self._select(aspect, of, present=True)
+
+    def lacking(self, aspect: Aspect, of: Values) -> Values:
+        """Which of these values do not have the aspect, merged."""
+        return self._select(aspect, of, present=False)
+
+    def _select(self, aspect: Aspect, of: Values, *, present: bool) -> Values:
+        at = ASPECTS.index(aspect)
+        found: list[tuple[int, int, int]] = []
+        for writer, number, low, high in _pieces(of):
+            bits = self._chunk(writer, number)[at]
+            count = bits.range_cardinality(low, high)
+            base = number << _SHIFT
+            if count == (high - low if present else 0):
+                found.append((writer, base + low, base + high))
+            elif count != (0 if present else high - low):
+                inside = BitMap(range(low, high))
+                inside = inside & bits if present else inside - bits
+                found.extend((writer, base + a, base + b) for a, b in _stretches(inside))
+        if not found:
+            return NO_VALUES
+        columns = np.array(found, np.int64).T
+        return merge_grouped(columns[0], columns[1], columns[2])
+
+    def blob(self, name: str) -> bytes | None:
+        """A chunk that is none of a writer's values: bytes under a name of its own. `chunks_needed` must have named it.
+
+        Names of writers' chunks are two hexadecimal numbers with a dot between; others begin with a word."""
+        return self._blobs[name] if name in self._blobs else self._stored.get(name)
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """Replace a blob, or delete it."""
+        self._blobs[name] = data
+
+    def changed(self) -> dict[str, bytes | None]:
+        """The chunks that were written to, by name, as bytes; None where one was deleted."""
+        written: dict[str, bytes | None] = {
+            chunk_name(writer, number): _encode(self._open[writer, number]) for writer, number in self._changed
+        }
+        return written | self._blobs
+
+
+def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
+    members = np.array(bits.to_array(), np.int64)
+    if not len(members):
+        return []
+    breaks = np.flatnonzero(np.diff(members) > 1)
+    starts = members[np.append(0, breaks + 1)]
+    ends = members[np.append(breaks, len(members) - 1)] + 1
+    return zip(starts.tolist(), ends.tolist(), strict=True)
+
+
+def _encode(chunk: list[BitMap]) -> bytes:
+    """A byte that tells which aspects are there, one that tells which of them all values have, then each of the
+    others as (length, Roaring bytes)."""
+    present = whole = 0
+    parts = []
+    for i, bits in enumerate(chunk):
+        if len(bits) == SPAN:
+            whole |= 1 << i
+        elif bits:
+            present |= 1 << i
+            bits.run_optimize()
+            data = bits.serialize()
+            parts.append(len(data).to_bytes(2, "little") + data)
+    return bytes([present, whole]) + b"".join(parts)
+
+
+def _decode(data: bytes) -> list[BitMap]:
+    chunk = []
+    at = 2
+    for i in range(len(ASPECTS)):
+        if data[1] & (1 << i):
+            whole = BitMap()
+            whole.add_range(0, SPAN)
+            chunk.append(whole)
+        elif data[0] & (1 << i):
+            size = int.from_bytes(data[at : at + 2], "little")
+            chunk.append(BitMap.deserialize(data[at + 2 : at + 2 + size]))
+            at += 2 + size
+        else:
+            chunk.append(BitMap())
+    return chunk

@@ -1,0 +1,68 @@
+"""The facts of one step and partition, gathered as columns: what stage 2 (`rules.across.resolution`) will join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rules.arrays.columns import Runs
+from rules.arrays.intervals import Ints
+from rules.vocabulary.finding import FACT_SCHEMA, FactKind
+from rules.vocabulary.slices import Place
+
+_OUTCOMES: Final = np.array(["ok", "fail", "info"], dtype=object)
+_COLUMNS: Final = ("kind", "at", "txn", "group", "outcome", "writer", "seq", "offset", "length", "about")
+
+
+class Facts:
+    """Gathers facts in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+
+    def add(
+        self,
+        kind: FactKind,
+        at: Ints,
+        *,
+        txn: Ints | None = None,
+        group: Sequence[str] | None = None,
+        outcome: Ints | None = None,
+        runs: Runs | None = None,
+        about: Sequence[str] | None = None,
+    ) -> None:
+        """One fact for each entry of `at`, log time in microseconds; the others are as long or absent. `outcome` are
+        codes of `rules.arrays.columns`."""
+        n = len(at)
+        if not n:
+            return
+        absent = [None] * n
+        told: dict[str, Any] = {
+            "kind": [kind] * n,
+            "at": at.tolist(),
+            "txn": absent if txn is None else txn.tolist(),
+            "group": absent if group is None else list(group),
+            "outcome": absent if outcome is None else _OUTCOMES[outcome].tolist(),
+            "about": absent if about is None else list(about),
+        }
+        for name in ("writer", "seq", "offset", "length"):
+            told[name] = absent if runs is None else getattr(runs, name).tolist()
+        for name, column in self._columns.items():
+            column.extend(told[name])
+
+    def table(self, place: Place, topic: str) -> pa.Table:
+        """All of them, `FACT_SCHEMA`."""
+        n = len(self._columns["kind"])
+        if not n:
+            return FACT_SCHEMA.empty_table()
+        own: dict[str, Any] = {
+            "cluster": [place.cluster] * n,
+            "topic_id": [place.topic_id] * n,
+            "topic": [topic] * n,
+            "partition": [place.partition] * n,
+        }
+        columns = own | self._columns
+        return pa.table([pa.array(columns[f.name], f.type) for f in FACT_SCHEMA], schema=FACT_SCHEMA)

@@ -1,0 +1,115 @@
+"""Where rules put what they found: one report a step and partition, which knows the place and bounds a flood."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rules.kept.facts import Facts
+from rules.kept.state import State
+from rules.vocabulary.finding import Event, Finding, Recheck
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Place
+
+REMEMBERED: Final = 256
+
+
+class Report:
+    """The findings of one step in one partition."""
+
+    def __init__(self, place: Place, state: State, objectives: Objectives) -> None:
+        self.place = place
+        self.state = state
+        self.objectives = objectives
+        self._findings: dict[tuple[str, Event, tuple[int | str, ...], int], Finding] = {}
+        self._counts: Counter[str] = Counter()
+        self.facts = Facts()
+        self.rechecks: list[Recheck] = []
+
+    def add(
+        self,
+        anomaly: str,
+        subject: tuple[int | str, ...],
+        message: str,
+        *,
+        at: int,
+        decidable: int | None = None,
+        evidence: Mapping[str, Any] | None = None,
+        context: Mapping[str, str] | None = None,
+        event: Event = "raised",
+    ) -> None:
+        """Report once per step and subject; see `Finding` for the fields. Beyond `findings_per_step`, only counts."""
+        key = (anomaly, event, subject, 0 if event == "raised" else at)
+        if key in self._findings:
+            return
+        self._counts[anomaly] += 1
+        if self._counts[anomaly] > self.objectives.findings_per_step:
+            return
+        self._findings[key] = Finding(
+            anomaly=anomaly,
+            cluster=self.place.cluster,
+            topic_id=self.place.topic_id,
+            topic=self.state.topic,
+            partition=self.place.partition,
+            subject=subject,
+            event=event,
+            message=message,
+            evidence=evidence or {},
+            context=context or {},
+            at=at,
+            decidable=at if decidable is None else decidable,
+        )
+
+    def take(self, finding: Finding) -> None:
+        """Take a finding that was made elsewhere, once per step and subject."""
+        self._findings.setdefault((finding.anomaly, finding.event, finding.subject, 0), finding)
+
+    def once(self, key: str) -> bool:
+        """Is this the first time that this partition hears of `key`? Remembers the newest `REMEMBERED` of them."""
+        told = self.state.told
+        if key in told:
+            return False
+        told.append(key)
+        del told[:-REMEMBERED]
+        return True
+
+    def recheck(self, start: int, end: int, seen: int) -> None:
+        """Ask for the rows that polled in [start, end), once for what was `seen` there."""
+        if self.once(f"recheck:{start}:{end}:{seen}"):
+            self.rechecks.append(Recheck(start, end))
+
+    def room(self, anomaly: str) -> int:
+        """How many more findings of this anomaly are reported one by one; callers need not build the rest."""
+        return max(0, self.objectives.findings_per_step - self._counts[anomaly])
+
+    def skip(self, anomaly: str, number: int) -> None:
+        """Count findings that were not built because there was no room."""
+        self._counts[anomaly] += number
+
+    def condition(
+        self, name: str, holds: bool, message: str, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
+        subject: tuple[int | str, ...] = (),
+    ) -> None:  # fmt: skip
+        """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
+
+        `subject` names whose condition it is, where a partition can have several of one name."""
+        opened = self.state.open_conditions
+        key = ":".join((name, *map(str, subject)))
+        if holds and key not in opened:
+            opened[key] = at if since is None else since
+            self.add(name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened")
+        elif not holds and key in opened:
+            lasted = (at - opened.pop(key)) / 1e6
+            ended = {**evidence, "lasted_s": round(lasted, 3)}
+            self.add(name, subject, f"{name} ended after {lasted:.1f} s", at=at, evidence=ended, event="closed")
+
+    def findings(self) -> list[Finding]:
+        """All, in the order reported; the last of a flood says how many more there were."""
+        found = list(self._findings.values())
+        for i in range(len(found) - 1, -1, -1):
+            more = self._counts.pop(found[i].anomaly, 0) - self.objectives.findings_per_step
+            if more > 0:
+                found[i] = replace(found[i], evidence={**found[i].evidence, "more_of_the_same": more})
+        return found

@@ -1,0 +1,463 @@
+"""What is kept of one partition between steps: the hot value.
+
+It is small because everything below the *settled frontier* has been folded away. What remains is bounded: the open
+window of the log by `Objectives.window_runs`, processes by how many live at a time, everything else by the window.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from rules.arrays.intervals import EMPTY, Ints
+
+STATE_VERSION: Final = 2
+_MAGIC: Final = b"OWS"
+_CODEC: Final = pa.Codec("zstd", 1)
+
+
+class UnknownFormat(ValueError):
+    """The state was written by another version: rebuild it from the probe log."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One client's life, as one partition knows it. Times are microseconds of log time; -1 means unknown.
+
+    `next`: slices 0 .. next-1 are all here; `ahead` holds the later ones that came too early, as merged [start, end).
+    `marks` are the (slices, through) promises not yet fulfilled; `through` is the newest fulfilled one."""
+
+    next: int = 0
+    ahead: list[list[int]] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    through: int = -1
+    first: int = -1
+    closes_at: int = -1  # the number of slices, once a close row has told it
+    closed: int = -1  # when it closed
+    unverifiable: bool = False
+    # The reader in it.
+    reads: bool = False
+    assigned: bool = False
+    subscribed: bool = False
+    position: int = -1  # one past the last offset that an ok operation polled, -1 before and when forgotten
+    position_known: bool = True  # False where the last record's value could not be read
+    last_op: int = -1
+    moved: int = -1
+    # The writer in it: the offset of the last record sent, and by which operation.
+    sent_to: int = -1
+    sent_op: int = -1
+    acked: int = -1  # the highest offset acknowledged to it
+    writer: int = -1
+    transforms: str = ""  # the group of a transform that reads
+
+    @property
+    def complete(self) -> bool:
+        """Has it closed, with all of its log here?"""
+        return 0 <= self.closes_at <= self.next
+
+
+@dataclass(slots=True)
+class Places:
+    """Runs of values at their offsets, sorted by offset; those of one label (writer, offset - seq) are merged."""
+
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
+    `since` is when it came, `readable` when the last stable offset had passed it (-1: not yet)."""
+
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+    readable: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(slots=True)
+class Indefinite:
+    """Sends whose outcome is unknown: visible once one value of their operation has been polled."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Moves:
+    """What moved readers or showed how far they could read, one entry a slice, until its time is complete.
+
+    `f` and `type` are codes of `rules.arrays.columns`. `first`, `last`: the offsets of the first and last record polled
+    (-1: none); `known`: bit 0 if the first one's value is, bit 1 if the last one's, bit 2 if read at read_uncommitted.
+    `before`, `after`: the positions around it. `stable`, `low`, `end`: last stable offset, log start and log end as
+    observed."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    slice: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    f: Ints = field(default_factory=lambda: EMPTY)
+    type: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    assigned: Ints = field(default_factory=lambda: EMPTY)
+    subscribed: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    last: Ints = field(default_factory=lambda: EMPTY)
+    known: Ints = field(default_factory=lambda: EMPTY)
+    before: Ints = field(default_factory=lambda: EMPTY)
+    stable: Ints = field(default_factory=lambda: EMPTY)
+    low: Ints = field(default_factory=lambda: EMPTY)
+    after: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Polls:
+    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class Transitions:
+    """A reader's steps from one polled record to the next that are not plainly consecutive, until their offsets are
+    settled: from one poll to the next, or (`internal`) inside one operation."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    subscribed: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    previous: Ints = field(default_factory=lambda: EMPTY)
+    previous_op: Ints = field(default_factory=lambda: EMPTY)
+    low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
+    internal: Ints = field(default_factory=lambda: EMPTY)
+    awaits: Ints = field(default_factory=lambda: EMPTY)  # 1: the log start after the poll is not observed yet
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class SendMoves:
+    """Where operations sent to, one entry a slice, until its time is complete: offsets of the first and last record."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    slice: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    last: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class SendSteps:
+    """Steps from one send to the next that are not plainly onward, until their offsets are settled."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    previous_op: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    previous: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
+    internal: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Written:
+    """Runs of transactions, and of indefinite sends, until it is known what became of them
+    (`rules.checks.transaction_outcomes`).
+
+    `type` is a code of `rules.arrays.columns`; `alone`: 1 if the transaction wrote this run and nothing else; `ended`:
+    when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name` are numbers of
+    `State.boots` and `State.transactional_ids`, -1 for none; `said`: 1 if the client was told that it failed."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    txn: Ints = field(default_factory=lambda: EMPTY)
+    type: Ints = field(default_factory=lambda: EMPTY)
+    alone: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    ended: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    name: Ints = field(default_factory=lambda: EMPTY)
+    said: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Reflections:
+    """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
+    output partition; `group` is a number of `State.groups`."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    group: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
+    without a break, and `digest` is that of what they polled in the block that `end` lies in."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    digest: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.process)
+
+
+@dataclass(slots=True)
+class Spans:
+    """Merged half-open intervals of offsets."""
+
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Moved:
+    """Earlier places of values that stand again further on: offset .. offset+length-1 stand at `last` .. too."""
+
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+    last: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class State:
+    """One partition. Offsets are -1 and times -1 where unknown."""
+
+    topic: str = ""
+    begins: int = -1  # since when all of its rows are there: see `rules.settling.retention`
+    now: int = -1
+    tick: int = -1
+    settled: int = 0
+    reached: int = 0
+    reached_at: list[tuple[int, int]] = field(default_factory=list)
+    log_start: int = -1
+    log_start_at: int = -1
+    log_end: int = -1
+    last_stable: int = -1
+    acknowledged: int = 0
+    polled: int = 0
+    failed: int = 0
+    send_skips: int = 0
+    partial_reads: int = 0
+    highest_acknowledged: int = -1
+    highest_polled: int = -1
+    unseen: int = 0
+    open_conditions: dict[str, int] = field(default_factory=dict)
+    above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
+    zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
+    committed_above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
+    committed_zeros: list[tuple[str, int, int, int]] = field(default_factory=list)
+    committed_zero_invoked: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
+    not_idempotent: list[int] = field(default_factory=list)  # writers
+    not_idempotent_processes: list[int] = field(default_factory=list)
+    boots: list[str] = field(default_factory=list)
+    transactional_ids: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)  # of transforms that write here
+    reflected_groups: list[int] = field(default_factory=list)
+    consumed_by: list[str] = field(default_factory=list)  # groups of transforms that read here
+    told_log_start: int = -1  # to stage 2, for them
+    reads_uncommitted: bool = False
+    unverified: list[int] = field(default_factory=list)  # processes forgotten before their logs were complete
+    blocks_from: int = -1  # the first bucket of blocks that is kept, see `rules.audit.digests`
+    notes: dict[str, list[Any]] = field(
+        default_factory=dict
+    )  # small lists of rules about rare rows, by rule: see there
+    processes: dict[int, Process] = field(default_factory=dict)
+    log: Places = field(default_factory=Places)
+    index: Spans = field(default_factory=Spans)
+    passed: Spans = field(default_factory=Spans)
+    unclear: Spans = field(default_factory=Spans)
+    moved: Moved = field(default_factory=Moved)
+    outstanding: Outstanding = field(default_factory=Outstanding)
+    indefinite: Indefinite = field(default_factory=Indefinite)
+    moves: Moves = field(default_factory=Moves)
+    polls: Polls = field(default_factory=Polls)
+    uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
+    unsent: Polls = field(default_factory=Polls)  # of which no send is known yet, see `rules.checks.phantom_reads`
+    inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
+    transitions: Transitions = field(default_factory=Transitions)
+    sends: SendMoves = field(default_factory=SendMoves)
+    send_steps: SendSteps = field(default_factory=SendSteps)
+    written: Written = field(default_factory=Written)
+    doubtful: Reflections = field(default_factory=Reflections)
+    reading: Reading = field(default_factory=Reading)
+
+
+_TABLES: Final[dict[str, Callable[[], Any]]] = {
+    "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
+    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "uncommitted": Polls, "unsent": Polls,
+    "inside": Transitions, "transitions": Transitions,
+    "sends": SendMoves, "send_steps": SendSteps, "written": Written, "doubtful": Reflections, "reading": Reading,
+}  # fmt: skip
+
+T = TypeVar("T")
+
+
+def take(table: T, keep: Any) -> T:
+    """The entries of one of the tables above that a mask or an index array picks."""
+    return type(table)(*(getattr(table, f.name)[keep] for f in fields(table)))  # type: ignore[arg-type]
+
+
+def concat(first: T, second: T) -> T:
+    """One of the tables above after another of its kind."""
+    pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in fields(first))  # type: ignore[arg-type]
+    return type(first)(*(b if not len(a) else a if not len(b) else np.concatenate((a, b)) for a, b in pairs))
+
+
+def dump(state: State) -> bytes:
+    """The state as bytes: magic, version, a JSON head, then the arrays, each in the narrowest width that
+    holds it, compressed together."""
+    plain = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _TABLES}
+    plain["processes"] = [[key, asdict(p)] for key, p in state.processes.items()]
+    head: dict[str, Any] = {"state": plain, "tables": {}}
+    blobs: list[bytes] = []
+    for name in _TABLES:
+        table = getattr(state, name)
+        columns = []
+        for f in fields(table):
+            data, *described = _narrow(getattr(table, f.name))
+            columns.append([*described, len(data)])
+            blobs.append(data)
+        size = len(getattr(table, fields(table)[0].name))
+        if size:
+            head["tables"][name] = [size, columns]
+        else:
+            del blobs[len(blobs) - len(columns) :]
+    encoded = orjson.dumps(head)
+    plain_size = len(encoded) + sum(map(len, blobs))
+    body = _CODEC.compress(b"".join((encoded, *blobs)), asbytes=True)
+    return b"".join((_MAGIC, struct.pack("<BII", STATE_VERSION, len(encoded), plain_size), body))
+
+
+def load(data: bytes) -> State:
+    """The state that `dump` wrote. Raises `UnknownFormat` for any other version."""
+    if data[:3] != _MAGIC or data[3] != STATE_VERSION:
+        raise UnknownFormat(
+            f"a partition's state has format {data[3] if len(data) > 3 else None}, this version reads {STATE_VERSION}"
+        )
+    size, plain_size = struct.unpack_from("<II", data, 4)
+    data = _CODEC.decompress(data[12:], plain_size, asbytes=True)
+    head = orjson.loads(data[:size])
+    plain = head["state"]
+    plain["processes"] = {key: Process(**p) for key, p in plain["processes"]}
+    for name in ("above_zero", "committed_above_zero"):
+        plain[name] = {key: tuple(value) for key, value in plain[name].items()}
+    plain["committed_zeros"] = [tuple(z) for z in plain["committed_zeros"]]
+    plain["zeros"] = [tuple(z) for z in plain["zeros"]]
+    plain["reached_at"] = [tuple(r) for r in plain["reached_at"]]
+    state = State(**plain)
+    for process in state.processes.values():
+        process.marks = [(a, b) for a, b in process.marks]
+    at = size
+    for name, kind in _TABLES.items():
+        if name not in head["tables"]:
+            continue
+        count, columns = head["tables"][name]
+        arrays = []
+        for base, width, first, length in columns:
+            arrays.append(_widen(data[at : at + length], base, width, first, count))
+            at += length
+        setattr(state, name, kind(*arrays))
+    return state
+
+
+def _narrow(array: Ints) -> tuple[bytes, int, int, int]:
+    """(bytes, base, bytes per entry, first): the entries, or (`first` >= 0) their differences, less base, in 0 to 8
+    bytes each. Most columns ascend, or repeat: their differences are small."""
+    if not len(array):
+        return b"", 0, 0, -1
+    first = int(array[0])
+    steps = np.diff(array)
+    if first >= 0 and len(steps) and int(steps.max()) - int(steps.min()) < (int(array.max()) - int(array.min())) // 2:
+        data, base, width = _pack(steps)
+        return data, base, width, first
+    return *_pack(array), -1
+
+
+def _pack(array: Ints) -> tuple[bytes, int, int]:
+    base, top = int(array.min()), int(array.max())
+    spread = top - base
+    if spread == 0:
+        return b"", base, 0
+    for width, limit in ((1, 2**8), (2, 2**16), (4, 2**32)):
+        if spread < limit:
+            return (array - base).astype(f"<u{width}").tobytes(), base, width
+    return array.astype("<i8").tobytes(), 0, 8
+
+
+def _widen(data: bytes, base: int, width: int, first: int, count: int) -> Ints:
+    if first >= 0:
+        return first + np.concatenate(([0], np.cumsum(_unpack(data, base, width, count - 1))))
+    return _unpack(data, base, width, count)
+
+
+def _unpack(data: bytes, base: int, width: int, count: int) -> Ints:
+    if width == 0:
+        return np.full(count, base, np.int64)
+    if width == 8:
+        return np.frombuffer(data, "<i8").astype(np.int64)
+    return np.frombuffer(data, f"<u{width}").astype(np.int64) + base

@@ -1,0 +1,122 @@
+"""The settled frontier: the offset below which everything is decided and may be forgotten.
+
+The partition's log time advances in *ticks* of one second, up to the horizon. At each tick, the *reached* offset is
+the lowest position of its readers: those that are assigned, are not silent for the liveness objective, and are not
+still catching up from below. What was reached is *settled* once the grace time has passed. All of this depends on the
+times in the rows alone, so that every order of arrival gives the same frontier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from rules.arrays.columns import ASSIGN, CLOSE, OK, REVOKE, SUBSCRIBE
+from rules.arrays.intervals import Bools, Ints
+from rules.kept.state import Moves, Process, State
+from rules.vocabulary.objectives import SECOND, Objectives
+
+TICK: Final = SECOND
+FOREVER: Final = 2**62
+TICKS_AT_ONCE: Final = 100_000
+"""A clock that jumped by years makes no more ticks than this in one step: a day's worth, the rest is passed over."""
+
+
+@dataclass(slots=True)
+class Advance:
+    """The ticks that a step went through: their times, and what was settled at each."""
+
+    at: Ints
+    settled: Ints
+    before: int
+    """What was settled before the first tick."""
+
+    def settled_before(self, time: Ints) -> Ints:
+        """What was settled at the last tick before each time: polls below it came too late to count for a verdict."""
+        index = np.searchsorted(self.at, time, side="left") - 1
+        if not len(self.at):
+            return np.full(len(time), self.before, np.int64)
+        return np.where(index < 0, self.before, self.settled[np.maximum(index, 0)])
+
+    def settled_at(self, offset: int) -> int:
+        """The tick at which this offset was settled; the last one if it was already."""
+        index = int(np.searchsorted(self.settled, offset, side="right"))
+        return int(self.at[min(index, len(self.at) - 1)])
+
+
+class Steps(Protocol):
+    """The columns of `Moves` that tell who holds the partition."""
+
+    f: Ints
+    type: Ints
+    assigned: Ints
+
+
+def forgets(moves: Steps) -> Bools:
+    """Which moves end a reader's hold on the partition, or begin it afresh."""
+    gave_up = np.isin(moves.f, (ASSIGN, SUBSCRIBE, REVOKE)) & (moves.type != 1) & (moves.assigned == 0)
+    return np.asarray(gave_up | (moves.f == CLOSE), dtype=bool)
+
+
+def ticks(state: State, horizon: int) -> Ints:
+    """The times of the ticks that lie between the last one and the horizon."""
+    end = horizon // TICK * TICK
+    if state.tick < 0:
+        earliest = [int(t.min()) for t in (state.moves.at, state.polls.at) if len(t)]
+        start = min([*earliest, end]) // TICK * TICK
+    else:
+        start = state.tick + TICK
+    return np.arange(max(start, end - TICKS_AT_ONCE * TICK), end + 1, TICK, dtype=np.int64)
+
+
+def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Advance:
+    """Move `reached` and `settled` through the ticks `at`. `moves`: those up to the last tick, in canonical order."""
+    before = state.settled
+    tracks = _positions(state, at, moves)
+    settled = np.empty(len(at), np.int64)
+    reached, queue = state.reached, state.reached_at
+    held = {number: process.position for number, process in state.processes.items()}
+    for t, time in enumerate(at.tolist()):
+        lowest = FOREVER
+        for number, track in tracks:
+            position = track[t]
+            process = state.processes[number]
+            if position != held[number]:
+                held[number] = position
+                process.moved = time
+            if position >= reached and position >= 0 and time - process.moved < objectives.liveness:
+                lowest = min(lowest, position)
+        if reached < lowest < FOREVER:
+            reached = lowest
+            queue.append((time, reached))
+        while queue and queue[0][0] <= time - objectives.grace:
+            state.settled = max(state.settled, queue.pop(0)[1])
+        settled[t] = state.settled
+    state.reached = reached
+    if len(at):
+        state.tick = int(at[-1])
+    return Advance(at, settled, before)
+
+
+def _positions(state: State, at: Ints, moves: Moves) -> list[tuple[int, list[int]]]:
+    """For each reader its position at each tick: one past what it polled last, -1 while it has none."""
+    tracks = []
+    dropped = forgets(moves)
+    polled = (moves.type == OK) & (moves.last >= 0)
+    counts = dropped | polled
+    after = np.where(dropped, -1, moves.last + 1)
+    for number, process in state.processes.items():
+        own = np.flatnonzero(counts & (moves.process == number))
+        if not len(own) and process.position < 0:
+            continue
+        index = np.searchsorted(moves.at[own], at, side="right") - 1
+        track = np.where(index < 0, process.position, after[own][np.maximum(index, 0)] if len(own) else -1)
+        tracks.append((number, track.tolist()))
+    return tracks
+
+
+def readers(state: State) -> list[tuple[int, Process]]:
+    """Those that hold the partition now."""
+    return [(number, p) for number, p in state.processes.items() if p.reads and p.assigned]

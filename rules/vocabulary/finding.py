@@ -1,0 +1,132 @@
+"""What a rule says: a finding, with its place, its evidence and an identity that replays and restarts keep.
+
+Violations are *raised* once and stand for ever. Conditions *open* and *close*. Classified observations are raised like
+violations but judge nothing. A finding's `id` is a hash of anomaly, place and subject, so that the same history gives
+the same ids however it was cut into batches; an event's identity is (id, event, at).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+from rules.vocabulary.slices import from_micros
+
+Event = Literal["raised", "opened", "closed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One event in the life of a finding.
+
+    `subject` names what was hit, so that it is unique within anomaly and place (for a duplicate: writer and seq).
+    `evidence` is what a person needs to believe it, JSON values only. `context` is what the policy may need to
+    judge it. `at` and `decidable` are log time in microseconds since the epoch: when the rule spoke, and when the
+    evidence was first enough to (the grace of rules from absence has passed by then)."""
+
+    anomaly: str
+    cluster: str
+    topic_id: str
+    topic: str
+    partition: int
+    subject: tuple[int | str, ...]
+    event: Event = "raised"
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, str] = field(default_factory=dict)
+    at: int
+    decidable: int
+    implied_by: str | None = None
+
+    @property
+    def id(self) -> str:
+        """16 hex digits. The same for every event of one finding."""
+        named = [self.anomaly, self.cluster, self.topic_id, self.partition, *self.subject]
+        return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
+
+
+FactKind = Literal["visible", "absent", "guarded", "input", "reflected", "doubtful", "gone", "horizon"]
+"""`visible`, `absent`: of this transaction, a value was polled here; a value is absent although a reader passed it.
+`guarded`: a finding that holds if the transaction is visible. `input`, `reflected`, `doubtful`, `horizon`: settled
+records of a transform's input, those reflected in its committed output, those that an indefinite transaction may have
+reflected, and how far the output's log is complete; `gone`: the input's log start (`rules.checks.transforms`)."""
+
+FACT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("at", pa.int64(), nullable=False),
+        pa.field("txn", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("outcome", pa.string()),
+        pa.field("writer", pa.int64()),
+        pa.field("seq", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("about", pa.string()),
+    ]
+)
+"""Facts: what one partition knows that another may need. Stage 2 (`rules.across.resolution`) joins them by transaction,
+or by transform group and partition number. `at` is log time in microseconds; writer .. length name a run of values,
+`outcome` what became of the operation; `about` is JSON."""
+
+
+class Recheck(NamedTuple):
+    """Offsets [start, end) whose records two readers saw differently: `rules.audit.explain` tells how, from the
+    rows."""
+
+    start: int
+    end: int
+
+
+FINDING_SCHEMA: Final = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("anomaly", pa.string(), nullable=False),
+        pa.field("severity", pa.string(), nullable=False),
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("topic_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+        pa.field("evidence", pa.string(), nullable=False),
+        pa.field("context", pa.string(), nullable=False),
+        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("decidable", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("implied_by", pa.string()),
+    ]
+)
+"""The Delta table `findings` before the job adds its own columns. `evidence` and `context` are JSON objects."""
+
+
+def to_table(judged: Iterable[tuple[Finding, str]]) -> pa.Table:
+    """(finding, severity) pairs as an Arrow table of `FINDING_SCHEMA`."""
+    rows = [
+        {
+            "id": f.id,
+            "event": f.event,
+            "anomaly": f.anomaly,
+            "severity": severity,
+            "cluster": f.cluster,
+            "topic_id": f.topic_id,
+            "topic": f.topic,
+            "partition": f.partition,
+            "message": f.message,
+            "evidence": json.dumps(f.evidence),
+            "context": json.dumps(dict(f.context)),
+            "at": from_micros(f.at),
+            "decidable": from_micros(f.decidable),
+            "implied_by": f.implied_by,
+        }
+        for f, severity in judged
+    ]
+    return pa.Table.from_pylist(rows, schema=FINDING_SCHEMA)
