@@ -42,6 +42,7 @@ from probes.log.marks import COMMITTER, PlaceName, Vouched, current_places, mark
 from probes.log.plan import Part, Plan, load, save
 from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.rows import Row, Shared, table
+from probes.log.segments import is_held
 from rules.vocabulary.slices import from_micros, micros
 
 log = logging.getLogger("offsetwatch.committer")
@@ -299,7 +300,7 @@ class Committer:
         if not places:
             return None
         marks = mark_rows(
-            places, [Vouched(one.life, one.progress) for one in vouched], counters, now, before.version + 1,
+            places, [_vouched(one) for one in vouched], counters, now, before.version + 1,
             self._clock.boot, self._clock.monotonic_ns(),
         )  # fmt: skip
         counters |= {place: counters.get(place, 0) + 1 for place in places}
@@ -371,6 +372,11 @@ def _places(before: Plan, readers: Sequence[LifeReader]) -> tuple[list[PlaceName
     known = list(counters)
     places = current_places(((one.life, one.progress) for one in readers), [known[i] for i in before.current])
     return places, counters
+
+
+def _vouched(reader: LifeReader) -> Vouched:
+    broken = reader.broken is not None
+    return Vouched(reader.life, reader.progress, broken, broken and is_held(reader.folder))
 
 
 def _rows(plan: Plan, groups: Sequence[Group]) -> pa.Table:

@@ -133,9 +133,12 @@ class Journal:
         if getattr(self, "_descriptor", -1) >= 0:
             self.release()
 
-    def finish(self, rows: Sequence[Slice], *, lost: bool = False) -> None:
-        """For recovery: the life's last rows and its end, both or neither. Let go of it with `close`."""
-        self._write(["lost" if lost else "closed", self._numbered(rows)])
+    def finish(self, rows: Sequence[Slice], *, lost_by: datetime | None = None) -> None:
+        """For recovery: the life's last rows and its end, both or neither. Let go of it with `close`.
+
+        `lost_by`: the life's log may miss its end, and it was over by then."""
+        packed = self._numbered(rows)
+        self._write(["closed", packed] if lost_by is None else ["lost", packed, micros(lost_by)])
 
     def _numbered(self, rows: Sequence[Slice]) -> list[Row]:
         given: dict[PlaceKey, int] = {}

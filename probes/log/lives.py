@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from probes.clock import Clock
-from probes.log.marks import LINGER
 from probes.log.plan import Part
 from probes.log.reader import BrokenJournal, LifeReader
 from probes.log.recovery import clear_rubbish, recover_life
@@ -70,10 +69,10 @@ class Lives:
         """Until when to vouch for a life, in microseconds of log time; None as long as its end is not read."""
         if reader.broken is not None:
             self.unverifiable[reader.name] = f"its journal is broken {reader.broken}"
-            return now + LINGER
+            return None if is_held(reader.folder) else now
         if reader.progress.lost:
             self.unverifiable[reader.name] = HOST_LOST
-        return reader.progress.newest + LINGER if reader.progress.over else None
+        return now if reader.progress.over else None
 
     def clear(self, parts: Mapping[str, Part], now: int, keep: timedelta) -> None:
         """Delete what `parts`, which are in the table, make superfluous: whole segments of lives that go on, and the

@@ -16,10 +16,6 @@ from probes.log.rows import FIELDS, Row
 COMMITTER: Final = "committer"
 """The `run` and the `kind` of mark rows."""
 
-LINGER: Final = 60_000_000
-"""Microseconds of log time for which a life that is over is still vouched for, counted from its last row. Less than the
-time after which the rules forget a closed process, so that no mark speaks of one that they no longer know."""
-
 
 class PlaceName(NamedTuple):
     """A partition with its topic's name."""
@@ -35,10 +31,21 @@ class Vouched(NamedTuple):
 
     life: Life
     progress: Progress
+    broken: bool = False
+    """Its journal cannot be read on: what it did since is not to be had."""
+    held: bool = False
+    """It lives."""
 
-    def through(self, now: int) -> int:
-        # A closed process invokes nothing more: all that it ever will is here.
-        return now if self.progress.closed else self.progress.through
+    def mark(self, slices: int, now: int) -> tuple[int, int, int, int | None, bool]:
+        """A `Mark` as it is packed. Whoever closed invokes nothing more, and all that it ever did is here."""
+        progress = self.progress
+        if progress.closed:
+            return self.life.process, slices, now, progress.newest + 1, False
+        if progress.lost:
+            return self.life.process, slices, progress.through, progress.over_by, True
+        if self.broken:
+            return self.life.process, slices, progress.through, None if self.held else now, True
+        return self.life.process, slices, progress.through, None, False
 
 
 def current_places(lives: Iterable[tuple[Life, Progress]], before: Iterable[PlaceName]) -> list[PlaceName]:
@@ -65,7 +72,7 @@ def mark_rows(
     for place in places:
         key = (place.topic_id, place.partition)
         marks = [
-            (one.life.process, slices, one.through(now))
+            one.mark(slices, now)
             for one in known
             if one.life.cluster == place.cluster and (slices := one.progress.next_slice(key))
         ]

@@ -11,7 +11,8 @@ Messages are JSON arrays, the kind first:
     rows     rows                                outcomes: what the probe log gets; closes the operations they name
     alive    time                                whatever was invoked before is logged, or open
     closed   rows                                the life is over and its log complete (rows: as above, may be none)
-    lost     rows                                the life is over; the host was lost, and with it perhaps the log's end
+    lost     rows, time                          the life was over by then; the host was lost, and with it perhaps the
+                                                 log's end
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ class Progress:
     last_op: int = -1
     closed: bool = False
     lost: bool = False
+    over_by: int | None = None
+    """By when a life that is lost was over, in microseconds; None where its journal does not tell."""
 
     @property
     def through(self) -> int:
@@ -117,8 +120,12 @@ class Progress:
             sent = self.sent.setdefault((topic_id, partition), Sent(topic))
             sent.reserved = max(sent.reserved, upto)
         elif kind in ("closed", "lost"):
+            before = self.newest
             rows = self._rows(message[1])
             self.closed, self.lost = kind == "closed", kind == "lost"
+            if self.lost:
+                # What recovery says of it vouches for nothing that it did in between.
+                self.newest, self.over_by = before, message[2] if len(message) > 2 else max(before, self.newest)
             return rows
         else:
             raise Inconsistent(f"unknown message {kind!r}")

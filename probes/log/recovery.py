@@ -92,7 +92,8 @@ def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
             return None
         lost = journal.life.boot != clock.boot
         in_flight = len(journal.progress.open)
-        journal.finish(list(last_rows(journal.life, journal.progress, clock, lost=lost)), lost=lost)
+        rows = list(last_rows(journal.life, journal.progress, clock, lost=lost))
+        journal.finish(rows, lost_by=clock.now() if lost else None)
         return Recovered(life_folder, journal.life, "lost" if lost else "closed", in_flight)
     finally:
         journal.close()

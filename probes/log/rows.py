@@ -62,7 +62,11 @@ def pack(row: Slice, shared: Shared, number: int) -> Row:
     packed[_REGISTERS] = [tuple(one) for one in row.registers] or None
     packed[_END_INVOKED] = (row.end_invoked - EPOCH) // _MICROSECOND if row.end_invoked else None
     packed[_IRREGULAR] = [tuple(one) for one in row.irregular] or None
-    packed[_MARKS] = [(m.process, m.slices, (m.through - EPOCH) // _MICROSECOND) for m in row.marks] or None
+    packed[_MARKS] = [
+        (m.process, m.slices, (m.through - EPOCH) // _MICROSECOND,
+         (m.ended - EPOCH) // _MICROSECOND if m.ended else None, m.lost)
+        for m in row.marks
+    ] or None  # fmt: skip
     packed[_TOUCHED] = [tuple(one) for one in row.txn_partitions] or None if row.txn_partitions else None
     packed[_SETTINGS] = dict(row.settings) if row.settings else None
     # An absent boot is rare and must not read as the life's.
@@ -85,7 +89,10 @@ def unpack(row: Row, shared: Shared) -> Slice:
     if values.get("end_invoked") is not None:
         values["end_invoked"] = from_micros(values["end_invoked"])
     values["irregular"] = tuple(Irregular(*one) for one in values.get("irregular") or ())
-    values["marks"] = tuple(Mark(p, n, from_micros(t)) for p, n, t in values.get("marks") or ())
+    values["marks"] = tuple(
+        Mark(process, slices, from_micros(through), None if ended is None else from_micros(ended), bool(lost))
+        for process, slices, through, ended, lost in values.get("marks") or ()
+    )
     touched = values.get("txn_partitions")
     values["txn_partitions"] = tuple((topic, partition) for topic, partition in touched) if touched else None
     return Slice(cluster=shared.cluster, run=shared.run, process=shared.process, **values)

@@ -88,11 +88,17 @@ class Mark(NamedTuple):
     """How far one process's log is complete, as its host's committer knew it when it wrote the mark.
 
     Every operation that `process` invoked before `through` is in the log of this partition, among its slices
-    0 .. slices-1. A process with an operation in flight holds `through` at that operation's invocation."""
+    0 .. slices-1. A process with an operation in flight holds `through` at that operation's invocation.
+
+    `ended`: the process is over, and invoked nothing at or after this time; absent while it lives. A process that is
+    over and not `lost` has no slice beyond these, ever. Of one that is `lost` (its host went down, its journal is
+    broken or gone) what it did between `through` and `ended` may be missing for good, and nothing else."""
 
     process: int
     slices: int
     through: datetime
+    ended: datetime | None = None
+    lost: bool = False
 
 
 RegisterAction = Literal["write", "cas", "read"]
@@ -146,6 +152,8 @@ _MARK: Final = pa.struct(
         pa.field("process", pa.int64(), nullable=False),
         pa.field("slices", pa.int64(), nullable=False),
         pa.field("through", _TIME, nullable=False),
+        pa.field("ended", _TIME),
+        pa.field("lost", pa.bool_()),
     ]
 )
 _REGISTER: Final = pa.struct(
