@@ -19,8 +19,6 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
     zero_offsets,
 )
 from rules.engine import order, rare_rows
@@ -67,8 +65,6 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
         unproven = polled.take(~columns.committed_only[polled.row] & (columns.type[polled.row] == OK))
         state.uncommitted = concat(state.uncommitted, _polls(columns, unproven))
     aborted_reads.read_aborted(state, chunks, columns, settled, failed, state.polls, report)
-    transaction_outcomes.note(state, columns, sent, report)
-    transforms.note_reflections(state, chunks, columns, fresh, visible, report)
     phantom_reads.note_sends(chunks, columns, sent)
 
     # What may have been polled by rows that are gone is not waited for.

@@ -19,8 +19,6 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
 )
 from rules.engine import order, rare_rows
 from rules.kept.check import Passage
@@ -28,7 +26,7 @@ from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier, transactional_ids
+from rules.settling import completeness, frontier
 from rules.settling.gate import Gate
 from rules.vocabulary.objectives import Objectives
 
@@ -51,25 +49,21 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     order.fold(passage)
     rare_rows.fold(state, chunks, at, moves, sent, report)
     check.judge(state, chunks, end, report)
-    advance = frontier.advance(state, at, moves, objectives)
+    advance = passage.advance = frontier.advance(state, at, moves, objectives)
     poll_order.note_log_start(state, moves)
     poll_order.walk_inside(state, moves, advance)
     passes = poll_order.walk(state, moves, advance)
     observe(state, moves)
     digests.fold(state, buckets, passes, ripe, report)
     phantom_reads.judge(state, chunks, ripe, end - objectives.grace, report)
-    transaction_outcomes.judge_parts(state, ripe, report)
     losses.judge_unseen_between(state, ripe, at, objectives, report)
     timely, late = losses.split_by_time(ripe, advance)
     losses.poll(state, chunks, timely)
-    shown = promote(state, chunks, set(), end, report)
-    transforms.resolve_doubtful(state, chunks, shown, end - 30 * objectives.grace, report)
+    passage.shown = promote(state, chunks, set(), end, report)
     losses.deliver(state, chunks, losses.split_by_time(unproven, advance)[0])
     losses.note_passes(state, passes, advance)
     losses.judge_losses(state, advance, end, objectives, report)
-    transaction_outcomes.decide(state, chunks, end, objectives, report)
-    transforms.tell_inputs(state, chunks, moves, advance, end, report)
-    transforms.tell_horizon(state, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, state.settled, advance.settled_at, report)
     send_order.judge(state, state.settled, end, report, list_skips=False)
     if len(late):
@@ -80,8 +74,6 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     needed = min(poll_order.needed_from(state), losses.needed_from(state, end - objectives.grace))
     duplicates.forget_below(state, needed)
     digests.forget(state, buckets, chunks)
-    transaction_outcomes.forget_names(state)
-    transactional_ids.forget(state)
     _overflow(state, objectives, end, report)
 
 
