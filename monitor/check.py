@@ -100,7 +100,7 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     findings = [finding for one in stepped.values() for finding in one.findings]
     if stepped:
         facts = pa.concat_tables([one.facts for one in stepped.values()])
-        findings += resolve(None, facts, Objectives(), finished=True).findings
+        findings += resolve({}, facts, Objectives(), finished=True).findings
     if options.cycles:
         findings += _cycles(history, options)
     return verdict(findings, history.names, strict=options.strict), history.operations

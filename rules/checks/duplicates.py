@@ -191,7 +191,7 @@ def forget_below(state: State, frontier: int) -> None:
     log = state.log
     if len(log) and int(log.offset[0]) < frontier:
         state.log = _above(log, frontier)
-    for name in ("index", "passed", "unclear"):
+    for name in ("index", "unclear"):
         spans: Spans = getattr(state, name)
         if len(spans.start) and int(spans.start[0]) < frontier:
             keep = spans.end > frontier

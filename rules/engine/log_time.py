@@ -19,6 +19,7 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
+    transaction_outcomes,
 )
 from rules.engine import order, rare_rows
 from rules.kept.check import Passage
@@ -71,8 +72,14 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     losses.age_out(state, end, objectives, report)
     losses.judge_conditions(state, end, objectives, report)
     _judge_unverifiable(state, end, report)
-    needed = min(poll_order.needed_from(state), losses.needed_from(state, end - objectives.grace))
+    outcomes = order.own(state, transaction_outcomes.CHECK)
+    needed = min(
+        poll_order.needed_from(state),
+        losses.needed_from(state, end - objectives.grace),
+        transaction_outcomes.needed_from(outcomes, end, objectives.grace),
+    )
     duplicates.forget_below(state, needed)
+    _forget_passed(state)
     digests.forget(state, buckets, chunks)
     _overflow(state, objectives, end, report)
 
@@ -108,6 +115,14 @@ def observe(state: State, moves: Any) -> None:
     if len(lows):
         state.log_start = max(state.log_start, int(moves.low[lows].max()))
         state.log_start_at = max(state.log_start_at, int(moves.at[lows].max()))
+
+
+def _forget_passed(state: State) -> None:
+    """What readers passed is kept down to the log start: whoever misses something may ask much later."""
+    passed = state.passed
+    if len(passed.start) and int(passed.start[0]) < state.log_start:
+        keep = passed.end > state.log_start
+        state.passed = Spans(np.maximum(passed.start[keep], state.log_start), passed.end[keep])
 
 
 def _judge_unverifiable(state: State, at: int, report: Report) -> None:

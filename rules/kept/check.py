@@ -11,7 +11,7 @@ The engine holds one ordered list of checks (`rules.engine.order`), with a reaso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -105,6 +105,10 @@ class Passage:
     """The log start as it was known before these moves."""
     finished: bool = False
     shown: Any = None
+    revealed: set[tuple[int, int]] = field(default_factory=set)
+    """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    refused: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 
 
 def _no_chunks(own: Any, asked: Asked) -> Iterable[str]:
