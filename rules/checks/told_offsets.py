@@ -12,7 +12,7 @@ the two. Without that write nothing is proven: a leader that has been deposed, a
 yet, lists the end that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0
 that the next listing does not bear out is no truncation, but a `spurious-zero-offset`.
 
-"Before" and "later" are concluded within one clock domain alone (`rules.checks.zero_offsets.domains`). What was known
+"Before" and "later" are concluded within one clock domain alone (`rules.settling.clocks.domains`). What was known
 when is kept in steps of `STEP`: of what completed within one of them, none counts before its end.
 
 State: the committed offsets last read of each group and domain; the known offsets, and those written, in steps since
@@ -32,10 +32,10 @@ from pyroaring import BitMap
 from rules.arrays import intervals
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, TXN, Columns, Runs
 from rules.arrays.intervals import Bools, Ints, distinct
-from rules.checks.zero_offsets import domains
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.settling.clocks import domains
 from rules.settling.frontier import FOREVER
 
 STEP: Final = 50_000
@@ -136,7 +136,7 @@ def judge_committed(state: State, chunks: Chunks, end: int, report: Report) -> N
     waiting = state.notes.get(READS)
     if waiting:
         last = {(entry[0], entry[1]): entry[2] for entry in state.notes.get(LAST, [])}
-        complete = not any(process.unverifiable for process in state.processes.values())
+        complete = not bool(state.holes)
         for at, boot, invoked, completed, group, offset, process in waiting:
             if at > end:
                 continue

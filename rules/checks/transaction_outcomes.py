@@ -131,7 +131,7 @@ def decide(
         _judge_zombies(state, take(now, visible), report)
         _judge_errors(take(now, visible), report)
     missing = ~whole & settled & (now.offset >= 0)
-    if missing.any() and not any(p.unverifiable and p.reads for p in state.processes.values()):
+    if missing.any() and not bool(state.holes):
         _tell_absent(state, chunks, take(now, missing), visible[missing], finished, report)
 
 

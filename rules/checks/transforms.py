@@ -118,7 +118,7 @@ def _report_twice(state: State, made: Reflections, writer: int, seq: int, report
 
 def tell_horizon(state: State, end: int, report: Report) -> None:
     """How far this partition's log is complete, for each transform that writes here."""
-    if not state.reflected_groups or any(p.unverifiable for p in state.processes.values()):
+    if not state.reflected_groups or bool(state.holes):
         return
     for group in state.reflected_groups:
         report.facts.add("horizon", np.array([end]), group=[state.groups[group]])

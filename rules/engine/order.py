@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from rules.arrays.columns import Columns, Runs, listed_runs
 from rules.audit import digests
-from rules.checks import abort_positions, fences, phantom_reads, rebalances, sequence_loss, told_offsets
+from rules.checks import abort_positions, fences, losses, phantom_reads, rebalances, sequence_loss, told_offsets
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
@@ -20,6 +22,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
 KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS}
@@ -58,13 +61,12 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
         names.update(check.needs(own(state, check), asked))
     for runs in (columns.sent, columns.polled, listed_runs(columns, "sources")):
         names |= chunk_names(runs.writer, runs.seq, runs.length)
-    for kept in (
-        state.outstanding, state.indefinite, state.polls, state.uncommitted, state.written, state.doubtful,
-    ):  # fmt: skip
+    for kept in (state.written, state.doubtful):
         names |= chunk_names(kept.writer, kept.seq, kept.length)
     if state.consumed_by or any(p.transforms for p in state.processes.values()):
         names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
+    names |= digests.dropping_needs(state)
     names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
@@ -72,4 +74,6 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
 def buckets_needed(state: State, columns: Columns) -> set[int]:
     """The buckets of block digests that the coming step will touch."""
     both = Runs.concat(columns.sent, columns.polled)
-    return digests.buckets_needed(state, both.offset, both.length)
+    indefinite = own(state, losses.CHECK).indefinite.offset
+    offset, length = np.append(both.offset, indefinite), np.append(both.length, np.zeros_like(indefinite))
+    return digests.buckets_needed(state, offset, length)
