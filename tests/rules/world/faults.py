@@ -1,0 +1,122 @@
+"""What a cluster does wrong. Each fault is an event of a plan: armed at a time, it strikes when it can and is then
+written down as `Planted`, which is all that the oracle knows of it beside the true log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.rules.world.cluster import Partition, Record, Txn, Value
+
+if TYPE_CHECKING:
+    from tests.rules.world.world import World
+
+Event = tuple[int, str, Callable[["World"], None]]
+
+
+@dataclass(slots=True)
+class Planted:
+    """A fault that struck. `values` are what it hit, `offsets` where."""
+
+    kind: str
+    at: int
+    partition: int
+    values: list[Value]
+    offsets: list[int] = field(default_factory=list)
+    txn: int | None = None
+
+
+def _plain(world: World, record: Record, of: str | None) -> bool:
+    if record.txn is not None:
+        return False
+    return of is None or any(life.process == record.writer for life in world.probes[of].lives)
+
+
+def lose(at: int, partition: int = 0, count: int = 1, of: str | None = None) -> Event:
+    """The next `count` plain records (of probe `of`) are acknowledged and never stored."""
+
+    def arm(world: World) -> None:
+        hit = Planted("lost", world.kernel.now, partition, [])
+
+        def strike(p: Partition, record: Record) -> bool:
+            if p.number != partition or len(hit.values) == count or not _plain(world, record, of):
+                return False
+            hit.values.append((p.number, record.writer, record.seq))
+            hit.offsets.append(record.offset)
+            return True
+
+        world.cluster.on_append.append(strike)
+        world.planted.append(hit)
+
+    return at, f"lose@{at // 1_000_000}", arm
+
+
+def duplicate(at: int, partition: int = 0) -> Event:
+    """The next plain record is stored twice, the second time a little later."""
+
+    def arm(world: World) -> None:
+        hit = Planted("duplicate", world.kernel.now, partition, [])
+
+        def strike(p: Partition, record: Record) -> bool:
+            if p.number == partition and not hit.values and _plain(world, record, None):
+                hit.values.append((p.number, record.writer, record.seq))
+                hit.offsets.append(record.offset)
+                world.kernel.at(
+                    world.kernel.now + 300_000,
+                    lambda: hit.offsets.append(world.cluster.append(p.number, record.writer, record.seq)),
+                )
+            return False
+
+        world.cluster.on_append.append(strike)
+        world.planted.append(hit)
+
+    return at, f"duplicate@{at // 1_000_000}", arm
+
+
+def expose(at: int) -> Event:
+    """The records of the next transaction that aborts are given to read_committed readers."""
+
+    def arm(world: World) -> None:
+        done: list[Txn] = []
+
+        def strike(txn: Txn, commit: bool) -> bool:
+            if commit or done or not txn.first:
+                return False
+            done.append(txn)
+            for p in world.cluster.partitions:
+                hit = [r for r in p.records if r.txn == txn.id]
+                for r in hit:
+                    r.exposed = True
+                if hit:
+                    values = [(p.number, r.writer, r.seq) for r in hit]
+                    world.planted.append(
+                        Planted("exposed", world.kernel.now, p.number, values, [r.offset for r in hit], txn.id)
+                    )
+            return True
+
+        world.cluster.on_end.append(strike)
+
+    return at, f"expose@{at // 1_000_000}", arm
+
+
+def tear(at: int, partition: int = 0) -> Event:
+    """Of the next transaction that commits over several partitions, `partition` loses its records."""
+
+    def arm(world: World) -> None:
+        done: list[Txn] = []
+
+        def strike(txn: Txn, commit: bool) -> bool:
+            if not commit or done or partition not in txn.first or len(txn.first) < 2:
+                return False
+            done.append(txn)
+            hit = [r for r in world.cluster.partitions[partition].records if r.txn == txn.id]
+            for r in hit:
+                world.cluster.remove(partition, r.offset)
+            values = [(partition, r.writer, r.seq) for r in hit]
+            world.planted.append(Planted("torn", world.kernel.now, partition, values, [r.offset for r in hit], txn.id))
+            return True
+
+        world.cluster.on_end.append(strike)
+
+    return at, f"tear@{at // 1_000_000}", arm

@@ -1,0 +1,187 @@
+"""What must be found in a world, and by when; and which findings the truth bears out. From the definitions alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.objectives import Objectives
+from tests.rules.world.cluster import Value
+from tests.rules.world.engine import values_of
+from tests.rules.world.faults import Planted
+from tests.rules.world.kernel import SECOND
+from tests.rules.world.truth import READERS, Truth
+from tests.rules.world.world import World
+
+GRACE = Objectives().grace
+SLACK = 5 * SECOND
+
+EXPLAINS: dict[str, frozenset[str]] = {
+    "lost": frozenset({"lost-write", "poll-skip", "int-poll-skip", "torn-transaction"}),
+    "duplicate": frozenset(
+        {
+            "duplicate", "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll",
+            "nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip",
+        }
+    ),
+    "exposed": frozenset({"G1a", "torn-transaction"}),
+    "torn": frozenset({"torn-transaction", "lost-write", "poll-skip", "int-poll-skip"}),
+}  # fmt: skip
+"""Which violations follow from a planted fault."""
+
+ALWAYS = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
+"""Legal in Kafka, counted and always allowed."""
+
+
+@dataclass(slots=True)
+class Must:
+    """A violation that has to be raised by the true time `by`, unless it is `optional`: then it may be raised, and
+    whether it is may depend on what evidence was lost."""
+
+    anomaly: str
+    partition: int
+    value: Value | None
+    by: int | None
+    optional: bool
+    why: str
+    txn: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.anomaly} p{self.partition} {self.value} by {(self.by or 0) // SECOND}s ({self.why})"
+
+    def met_by(self, f: Finding) -> bool:
+        if f.anomaly != self.anomaly or (f.partition != self.partition and self.txn is None):
+            return False
+        if self.txn is not None:
+            return self.txn in f.subject or self.txn in f.evidence.values()
+        return self.value is None or self.value in values_of(f)
+
+
+class Oracle:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.truth = Truth(world)
+        self.spread = self._spread()
+        self.musts = [m for planted in world.planted for m in self._of(planted)]
+
+    def _spread(self) -> int:
+        """How far apart the hosts' clocks ever were: what is concluded across hosts may wait so much longer."""
+        offs = []
+        for h in self.world.plan.hosts:
+            drift = round(self.world.plan.length * abs(h.drift) / 1e6)
+            offs.append((h.skew - drift, h.skew + drift))
+        return max(o[1] for o in offs) - min(o[0] for o in offs)
+
+    # What must be.
+
+    def _of(self, planted: Planted) -> list[Must]:
+        if planted.kind == "lost":
+            return [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+        if planted.kind == "torn":
+            return [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)] + [
+                self._torn(planted)
+            ]
+        if planted.kind == "duplicate":
+            return [self._duplicate(planted)]
+        if planted.kind == "exposed":
+            return [self._exposed(v) for v in planted.values]
+        return []
+
+    def _lost(self, value: Value, offset: int) -> Must:
+        """Acknowledged, polled by no ok operation, passed by a reader in assign mode, above the log start."""
+        partition = value[0]
+        must = Must("lost-write", partition, value, None, True, "")
+        sent = self.truth.sends.get(value)
+        if sent is None or sent.entry.row.type != "ok" or sent.entry.arrived is None or sent.entry.rejected:
+            must.why = "its acknowledgement never came"
+            return must
+        passes = self.truth.passed(partition, offset)
+        if not passes:
+            must.why = "nobody passed it"
+            return must
+        since = max(passes[0].entry.completed, sent.entry.completed) + GRACE
+        came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
+        for life in self.world.lives:
+            if life.kind in READERS:
+                came.append(self.truth.known(life, sent.entry.invoked, since))
+        if any(c is None for c in came):
+            must.why = "a log is lost for ever"
+            return must
+        must.by = max(c for c in came if c is not None) + SLACK + 2 * self.spread
+        started = self._started(partition, offset)
+        if started is not None and started <= must.by + GRACE:
+            must.why = "the log start passed it"
+            return must
+        must.optional = must.by > self.world.plan.length
+        must.why = f"sent at {sent.entry.invoked // SECOND}s"
+        return must
+
+    def _started(self, partition: int, offset: int) -> int | None:
+        """When the log start was first listed above the offset."""
+        over = [e.invoked for e in self.truth.listings[partition] if (e.row.log_start or 0) > offset]
+        return min(over, default=None)
+
+    def _torn(self, planted: Planted) -> Must:
+        """One value polled at read_committed, another acknowledged at an offset that was passed."""
+        must = Must("torn-transaction", planted.partition, None, None, True, "torn", planted.txn)
+        lost = [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+        if all(m.optional for m in lost):
+            return must
+        assert planted.txn is not None
+        kept = [v for v, s in self.truth.sends.items() if s.entry.row.txn == planted.txn and v not in planted.values]
+        seen = [s.entry.arrived for v in kept for s in self.truth.polled_ok(v) if s.entry.arrived is not None]
+        if not seen:
+            return must
+        must.by = max(min(seen), *(m.by for m in lost if m.by is not None)) + SLACK
+        must.optional = must.by > self.world.plan.length
+        return must
+
+    def _duplicate(self, planted: Planted) -> Must:
+        """Seen at both offsets, by polls or by the acknowledgement."""
+        value = planted.values[0] if planted.values else None
+        must = Must("duplicate", planted.partition, value, None, True, "duplicate")
+        if value is None or len(planted.offsets) < 2:
+            return must
+        places: dict[int, int] = {}
+        seen = list(self.truth.polls.get(value, ()))
+        if (sent := self.truth.sends.get(value)) is not None:
+            seen.append(sent)
+        for s in seen:
+            if s.offset is not None and s.entry.arrived is not None and not s.entry.rejected:
+                places[s.offset] = min(places.get(s.offset, s.entry.arrived), s.entry.arrived)
+        if len(places) > 1:
+            must.by = sorted(places.values())[1] + SLACK
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _exposed(self, value: Value) -> Must:
+        must = Must("G1a", value[0], value, None, True, "exposed")
+        sent = self.truth.sends.get(value)
+        if sent is None or sent.entry.row.type != "fail" or sent.entry.arrived is None or sent.entry.rejected:
+            return must
+        seen = [
+            s.entry.arrived
+            for s in self.truth.polled_ok(value)
+            if s.entry.arrived is not None and not s.entry.rejected and s.entry.row.isolation == "read_committed"
+        ]
+        if seen:
+            must.by = max(min(seen), sent.entry.arrived) + SLACK
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    # What may be.
+
+    def explained(self, f: Finding) -> bool:
+        """Whether a violation follows from a fault that was planted."""
+        if f.anomaly in ALWAYS:
+            return True
+        for planted in self.world.planted:
+            if f.anomaly not in EXPLAINS[planted.kind] or not planted.values:
+                continue
+            named = values_of(f)
+            if f.anomaly in ("lost-write", "duplicate", "G1a"):
+                if named & set(planted.values):
+                    return True
+            elif f.anomaly == "torn-transaction" or f.partition == planted.partition:
+                return True
+        return False

@@ -1,0 +1,117 @@
+"""What clients really saw, looked up by value: the entries of every life, those that never reached the table too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.rules.world.cluster import Value
+from tests.rules.world.life import Entry, Life
+from tests.rules.world.world import World
+
+READERS = ("reader", "group", "audit")
+
+
+@dataclass(slots=True)
+class Seen:
+    """One operation's view of one value."""
+
+    life: Life
+    entry: Entry
+    offset: int | None
+
+
+@dataclass(slots=True)
+class Pass:
+    """An ok poll in assign mode that moved from `before` to `after`."""
+
+    life: Life
+    entry: Entry
+    before: int
+    after: int
+
+
+class Truth:
+    """Of a world that was run, for one topic id."""
+
+    def __init__(self, world: World, topic_id: str = "t1") -> None:
+        self.world = world
+        self.sends: dict[Value, Seen] = {}
+        self.polls: dict[Value, list[Seen]] = defaultdict(list)
+        self.passes: dict[int, list[Pass]] = defaultdict(list)
+        self.listings: dict[int, list[Entry]] = defaultdict(list)
+        for life in world.lives:
+            if life.topic_id == topic_id:
+                for entry in [*life.entries, *life.gone]:
+                    self._take(life, entry)
+
+    def _take(self, life: Life, entry: Entry) -> None:
+        row = entry.row
+        p = row.partition
+        for run in row.sent:
+            for i in range(run.length):
+                offset = None if run.offset is None else run.offset + i
+                known = self.sends.get((p, run.writer, run.seq + i))
+                if known is None or known.entry.row.type != "ok":
+                    self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
+        for run in row.polled:
+            assert run.offset is not None
+            for i in range(run.length):
+                self.polls[p, run.writer, run.seq + i].append(Seen(life, entry, run.offset + i))
+        if row.f == "poll" and row.type == "ok" and row.mode == "assign":
+            assert row.position_before is not None and row.position_after is not None
+            self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
+        if row.f == "offsets" and row.log_end is not None:
+            self.listings[p].append(entry)
+
+    def polled_ok(self, value: Value) -> Iterator[Seen]:
+        return (s for s in self.polls.get(value, ()) if s.entry.row.type == "ok")
+
+    def passed(self, partition: int, offset: int) -> list[Pass]:
+        """The passes over an offset that reached the table, in the order in which they ended."""
+        over = [
+            p
+            for p in self.passes[partition]
+            if p.before <= offset < p.after and p.entry.arrived is not None and not p.entry.rejected
+        ]
+        return sorted(over, key=lambda p: p.entry.completed)
+
+    def observed(self, partition: int, since: int) -> int | None:
+        """When a listing invoked at or after `since` reached the table."""
+        came = [
+            e.arrived
+            for e in self.listings[partition]
+            if e.invoked >= since and e.arrived is not None and not e.rejected
+        ]
+        return min(came, default=None)
+
+    def known(self, life: Life, since: int, until: int) -> int | None:
+        """When the table held all that a life could have done with a record sent at `since`, up to `until`.
+
+        Nothing where it never will: the life was lost in between. A record is out of a life's reach when the life was
+        over before it was sent."""
+        if life.began > until:
+            return 0
+        holes = [e for e in life.entries if e.rejected]
+        for hole in holes:
+            if hole.invoked <= until and hole.completed >= since:
+                return None
+        for told in life.told:
+            if told.through >= until:
+                return told.arrived
+        over, arrived = self._over(life)
+        if over is not None and arrived is not None and over <= since:
+            return arrived
+        return None
+
+    def _over(self, life: Life) -> tuple[int | None, int | None]:
+        """By when a life was over, and when the table told so: its last mark, or the next boot of its host."""
+        if life.finally_marked:
+            return life.ended_at, life.told[-1].arrived
+        if life.crashed is not None:
+            boots = [b for b in life.host.boots if b > life.crashed]
+            if boots:
+                first = (a.arrived for a in self.world.appends if a.host == life.host.name and a.arrived >= boots[0])
+                return boots[0], min(first, default=None)
+        return None, None
