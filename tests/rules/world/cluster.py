@@ -26,6 +26,8 @@ class Record:
     at: int
     exposed: bool = False
     """Given to read_committed readers whatever became of its transaction."""
+    only: str | None = None
+    """The one probe that it is given to, where a fault hides it from all others."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,8 @@ class Cluster:
         """Faults that wait for a committed offset (group, partition, offset, what was there); true drops it."""
         self.on_end: list[Callable[[Txn, bool], bool]] = []
         """Faults that wait for the end of a transaction."""
+        self.told_committed: dict[tuple[str, int], int | None] = {}
+        """A fault in OffsetFetch: what is told of a group and partition in place of the truth."""
         self.listed: Callable[[Partition], tuple[int, int, int] | None] = lambda partition: None
         """A fault in ListOffsets: (log start, log end, last stable) in place of the truth."""
 
@@ -144,7 +148,7 @@ class Cluster:
 
     # Reads.
 
-    def fetch(self, number: int, position: int, isolation: str, most: int) -> Fetched:
+    def fetch(self, number: int, position: int, isolation: str, most: int, reader: str = "") -> Fetched:
         p = self.partitions[number]
         reset = position < p.start or position > p.end
         if position < p.start:
@@ -156,6 +160,8 @@ class Cluster:
             if record.offset >= until:
                 break
             if isolation == "read_committed" and not self._committed(record):
+                continue
+            if record.only not in (None, reader):
                 continue
             if len(out) == most:
                 return Fetched(out, out[-1].offset + 1, reset)
@@ -178,6 +184,11 @@ class Cluster:
         struck = [fault(group, number, offset, before) for fault in self.on_commit]
         if not any(struck):
             self.committed[group, number] = offset
+
+    def read_committed_offset(self, group: str, number: int) -> int | None:
+        if (group, number) in self.told_committed:
+            return self.told_committed[group, number]
+        return self.committed[group, number]
 
     # What an operator does.
 

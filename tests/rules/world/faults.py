@@ -120,3 +120,66 @@ def tear(at: int, partition: int = 0) -> Event:
         world.cluster.on_end.append(strike)
 
     return at, f"tear@{at // 1_000_000}", arm
+
+
+def only_for(at: int, probe: str, partition: int = 0) -> Event:
+    """The next plain record is given to one reader, and hidden from all others: for them it is a hole."""
+
+    def arm(world: World) -> None:
+        hit = Planted("only", world.kernel.now, partition, [])
+
+        def strike(p: Partition, record: Record) -> bool:
+            if p.number == partition and not hit.values and _plain(world, record, None):
+                record.only = probe
+                hit.values.append((p.number, record.writer, record.seq))
+                hit.offsets.append(record.offset)
+            return False
+
+        world.cluster.on_append.append(strike)
+        world.planted.append(hit)
+
+    return at, f"only_for({probe})@{at // 1_000_000}", arm
+
+
+def drop_commits(at: int, group: str, lasts: int, partition: int = 0) -> Event:
+    """Commits of the group are acknowledged and dropped for a while."""
+
+    def arm(world: World) -> None:
+        hit = Planted("dropped-commit", world.kernel.now, partition, [])
+        world.planted.append(hit)
+        until = world.kernel.now + lasts
+
+        def strike(name: str, p: int, offset: int, before: int | None) -> bool:
+            if name != group or p != partition or world.kernel.now >= until or before is None:
+                return False
+            hit.offsets.append(offset)
+            return True
+
+        world.cluster.on_commit.append(strike)
+
+    return at, f"drop_commits@{at // 1_000_000}", arm
+
+
+def tell_commits(at: int, group: str, lasts: int, by: int, partition: int = 0) -> Event:
+    """For a while the group's committed offset is told `by` higher (or lower) than it was at the beginning."""
+
+    def arm(world: World) -> None:
+        before = world.cluster.committed.get((group, partition))
+        if before is None or before + by < 0:
+            return
+        hit = Planted("told-low" if by < 0 else "told-high", world.kernel.now, partition, [], [before + by])
+        world.planted.append(hit)
+        world.cluster.told_committed[group, partition] = before + by
+        world.kernel.at(world.kernel.now + lasts, world.cluster.told_committed.clear)
+
+    return at, f"tell_commits({by:+})@{at // 1_000_000}", arm
+
+
+def delete_records(at: int, partition: int = 0, keep: int = 0) -> Event:
+    """DeleteRecords or retention, and no fault: only the last `keep` offsets stay."""
+
+    def act(world: World) -> None:
+        cluster = world.cluster
+        cluster.delete_to(partition, cluster.partitions[partition].end - keep)
+
+    return at, f"delete_records@{at // 1_000_000}", act

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.rules.world import delivery
@@ -12,6 +12,9 @@ from tests.rules.world.engine import Checker, Key
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.oracle import ALWAYS, Oracle
 from tests.rules.world.world import World
+
+DELIVERIES = ("shuffled", "disordered", "rebuilt")
+"""Beside `live`: a step per few seconds, in the order of arrival."""
 
 
 @dataclass(slots=True)
@@ -22,27 +25,30 @@ class Verdict:
     oracle: Oracle
     differences: list[str] = field(default_factory=list)
     heard: dict[str, Checker] = field(default_factory=dict)
+    given: dict[str, list[int]] = field(default_factory=dict)
+    """Delivery -> the true time by which what each step gave had arrived."""
 
     @property
     def passed(self) -> bool:
         return not self.differences
 
 
-def judge(world: World, *, every: int = 2 * SECOND, deliveries: bool = True) -> Verdict:
-    """Delivers a world that was run in several ways and compares."""
-    oracle = Oracle(world)
+def judge(
+    world: World, *, every: int = 2 * SECOND, deliveries: Sequence[str] = DELIVERIES, patience: int = 0
+) -> Verdict:
+    """Delivers a world that was run, live and in the other ways asked for, and compares. What comes more than
+    `patience` later than the definitions ask is late."""
+    oracle = Oracle(world, patience)
     verdict = Verdict(world, oracle)
     live = _hear(verdict, "live", delivery.by_time(world.appends, every), every)
-    if deliveries:
-        rng = random.Random(world.seed)
-        ways = {
-            "shuffled": delivery.by_time(world.appends, rng.choice([5, 17, 60]) * SECOND, rng),
-            "disordered": delivery.disordered(world.appends, world.seed),
-            "rebuilt": delivery.rebuilt(world.appends),
-        }
-        for name, steps in ways.items():
-            other = _hear(verdict, name, steps, None)
-            _compare(verdict, name, live, other)
+    rng = random.Random(world.seed)
+    ways = {
+        "shuffled": delivery.by_time(world.appends, rng.choice([5, 17, 60]) * SECOND, rng),
+        "disordered": delivery.disordered(world.appends, world.seed),
+        "rebuilt": delivery.rebuilt(world.appends),
+    }
+    for name in deliveries:
+        _compare(verdict, name, live, _hear(verdict, name, ways[name], None))
     return verdict
 
 
@@ -53,6 +59,7 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
     for step in steps:
         checker.feed(step.rows)
         when.append(step.until)
+    verdict.given[name] = when
     said = checker.violations
     for s in said:
         if not verdict.oracle.explained(s.finding):

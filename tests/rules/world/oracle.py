@@ -24,7 +24,11 @@ EXPLAINS: dict[str, frozenset[str]] = {
             "nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip",
         }
     ),
-    "exposed": frozenset({"G1a", "torn-transaction"}),
+    "exposed": frozenset({"G1a", "torn-transaction", "zombie-write"}),
+    "only": frozenset({"vanished-record", "late-record", "lost-write", "poll-skip", "int-poll-skip"}),
+    "dropped-commit": frozenset({"lost-commit"}),
+    "told-low": frozenset({"lost-commit", "offset-regression", "foreign-commit"}),
+    "told-high": frozenset({"foreign-commit", "offset-regression", "lost-commit"}),
     "torn": frozenset({"torn-transaction", "lost-write", "poll-skip", "int-poll-skip"}),
 }  # fmt: skip
 """Which violations follow from a planted fault."""
@@ -58,8 +62,9 @@ class Must:
 
 
 class Oracle:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, patience: int = 0) -> None:
         self.world = world
+        self.slack = SLACK + patience
         self.truth = Truth(world)
         self.spread = self._spread()
         self.musts = [m for planted in world.planted for m in self._of(planted)]
@@ -85,6 +90,12 @@ class Oracle:
             return [self._duplicate(planted)]
         if planted.kind == "exposed":
             return [self._exposed(v) for v in planted.values]
+        if planted.kind == "dropped-commit":
+            return [self._told(planted, "lost-commit")]
+        if planted.kind == "told-low":
+            return [self._told(planted, "lost-commit"), self._told(planted, "offset-regression")]
+        if planted.kind == "told-high":
+            return [self._told(planted, "foreign-commit")]
         return []
 
     def _lost(self, value: Value, offset: int) -> Must:
@@ -107,7 +118,7 @@ class Oracle:
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             return must
-        must.by = max(c for c in came if c is not None) + SLACK + 2 * self.spread
+        must.by = max(c for c in came if c is not None) + self.slack + 2 * self.spread
         started = self._started(partition, offset)
         if started is not None and started <= must.by + GRACE:
             must.why = "the log start passed it"
@@ -132,7 +143,7 @@ class Oracle:
         seen = [s.entry.arrived for v in kept for s in self.truth.polled_ok(v) if s.entry.arrived is not None]
         if not seen:
             return must
-        must.by = max(min(seen), *(m.by for m in lost if m.by is not None)) + SLACK
+        must.by = max(min(seen), *(m.by for m in lost if m.by is not None)) + self.slack
         must.optional = must.by > self.world.plan.length
         return must
 
@@ -150,7 +161,7 @@ class Oracle:
             if s.offset is not None and s.entry.arrived is not None and not s.entry.rejected:
                 places[s.offset] = min(places.get(s.offset, s.entry.arrived), s.entry.arrived)
         if len(places) > 1:
-            must.by = sorted(places.values())[1] + SLACK
+            must.by = sorted(places.values())[1] + self.slack
             must.optional = must.by > self.world.plan.length
         return must
 
@@ -165,18 +176,45 @@ class Oracle:
             if s.entry.arrived is not None and not s.entry.rejected and s.entry.row.isolation == "read_committed"
         ]
         if seen:
-            must.by = max(min(seen), sent.entry.arrived) + SLACK
+            must.by = max(min(seen), sent.entry.arrived) + self.slack
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _told(self, planted: Planted, anomaly: str) -> Must:
+        """A read of a committed offset that no commit explains, once the logs of the group's members are there."""
+        must = Must(anomaly, planted.partition, None, None, True, planted.kind)
+        reads = self.truth.committed_reads(planted.partition, planted.at)
+        if planted.kind == "dropped-commit":
+            reads = [e for e in reads if planted.offsets and (e.row.committed or 0) < planted.offsets[0]]
+            acked = self.truth.committed_ok(planted.partition, planted.offsets)
+            reads = [e for e in reads if any(e.invoked > a for a in acked)]
+        else:
+            reads = [e for e in reads if e.row.committed == planted.offsets[0]]
+        if not reads:
+            return must
+        came = [reads[0].arrived]
+        for life in self.world.lives:
+            if life.kind == "group":
+                came.append(self.truth.known(life, 0, reads[0].completed + GRACE))
+        if all(c is not None for c in came):
+            must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
             must.optional = must.by > self.world.plan.length
         return must
 
     # What may be.
+
+    def _polled(self, planted: Planted) -> bool:
+        """Whether anybody polled what was planted, in an operation that returned."""
+        return any(True for v in planted.values for _ in self.truth.polled_ok(v))
 
     def explained(self, f: Finding) -> bool:
         """Whether a violation follows from a fault that was planted."""
         if f.anomaly in ALWAYS:
             return True
         for planted in self.world.planted:
-            if f.anomaly not in EXPLAINS[planted.kind] or not planted.values:
+            if f.anomaly not in EXPLAINS[planted.kind]:
+                continue
+            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
                 continue
             named = values_of(f)
             if f.anomaly in ("lost-write", "duplicate", "G1a"):

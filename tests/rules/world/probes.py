@@ -7,6 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.rules.world.cluster import Fetched, runs_of
 from tests.rules.world.kernel import SECOND, Sleep, Task
 from tests.rules.world.life import Life, Op
 
@@ -53,6 +54,8 @@ class Habits:
     back_after: int = 3 * SECOND
     hangs: list[Hang] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
+    stuck: list[Silence] = field(default_factory=list)
+    """Readers: while this lasts the cluster gives them nothing."""
     aborts: float = 0.2
     indefinite: float = 0.0
 
@@ -192,7 +195,7 @@ class Observer(Probe):
                     op = life.invoke("offsets", [p], group=group)
                     there, back = self.request()
                     yield there
-                    committed = self.world.cluster.committed[group, p]
+                    committed = self.world.cluster.read_committed_offset(group, p)
                     yield back
                     life.complete(op, "ok", committed=committed)
             yield self.rest()
@@ -204,12 +207,15 @@ def poll(probe: Probe, life: Life, positions: dict[int, int], most: int, **more:
     op = life.invoke("poll", sorted(positions), isolation=habits.isolation, **more)
     there, back = probe.request()
     yield there
-    from tests.rules.world.cluster import runs_of
-
     each: dict[int, dict[str, Any]] = {}
     after = {}
     for p, position in sorted(positions.items()):
-        fetched = probe.world.cluster.fetch(p, position, habits.isolation, most)
+        stuck = any(s.start <= probe.now < s.end for s in habits.stuck)
+        fetched = (
+            Fetched([], position)
+            if stuck
+            else probe.world.cluster.fetch(p, position, habits.isolation, most, probe.name)
+        )
         each[p] = {
             "polled": runs_of(fetched.records), "position_before": position, "position_after": fetched.position,
         }  # fmt: skip

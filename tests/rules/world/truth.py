@@ -41,6 +41,8 @@ class Truth:
         self.polls: dict[Value, list[Seen]] = defaultdict(list)
         self.passes: dict[int, list[Pass]] = defaultdict(list)
         self.listings: dict[int, list[Entry]] = defaultdict(list)
+        self.commits: dict[int, list[Entry]] = defaultdict(list)
+        """Writes (`commit`) and reads (`offsets`) of committed offsets."""
         for life in world.lives:
             if life.topic_id == topic_id:
                 for entry in [*life.entries, *life.gone]:
@@ -62,6 +64,8 @@ class Truth:
         if row.f == "poll" and row.type == "ok" and row.mode == "assign":
             assert row.position_before is not None and row.position_after is not None
             self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
+        if row.committed is not None:
+            self.commits[p].append(entry)
         if row.f == "offsets" and row.log_end is not None:
             self.listings[p].append(entry)
 
@@ -85,6 +89,23 @@ class Truth:
             if e.invoked >= since and e.arrived is not None and not e.rejected
         ]
         return min(came, default=None)
+
+    def committed_reads(self, partition: int, since: int) -> list[Entry]:
+        """The reads of committed offsets invoked since then that reached the table, in order."""
+        reads = [e for e in self.commits[partition] if e.row.f == "offsets" and e.invoked >= since]
+        return sorted((e for e in reads if e.arrived is not None and not e.rejected), key=lambda e: e.invoked)
+
+    def committed_ok(self, partition: int, offsets: list[int]) -> list[int]:
+        """When commits of these offsets completed ok, and the table got them."""
+        return [
+            e.completed
+            for e in self.commits[partition]
+            if e.row.f == "commit"
+            and e.row.type == "ok"
+            and e.row.committed in offsets
+            and e.arrived is not None
+            and not e.rejected
+        ]
 
     def known(self, life: Life, since: int, until: int) -> int | None:
         """When the table held all that a life could have done with a record sent at `since`, up to `until`.

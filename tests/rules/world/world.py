@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.rules.world.clocks import Jump, WallClock
 from tests.rules.world.cluster import Cluster
@@ -38,6 +39,14 @@ class HostPlan:
     away: list[Away] = field(default_factory=list)
     reboots: list[Reboot] = field(default_factory=list)
 
+    def describe(self) -> str:
+        what = [n + ("!" * len(p.kills)) for n, p in self.probes.items()]
+        if self.skew or self.drift:
+            what.append(f"skew {self.skew / SECOND:g}s")
+        what += [f"away {a.start // SECOND}-{a.end // SECOND}s/{a.pieces}" for a in self.away]
+        what += [f"boot {r.at // SECOND}s{' disk' if r.disk_lost else ''}" for r in self.reboots]
+        return f"{self.name}({', '.join(what)})"
+
 
 @dataclass(slots=True)
 class Plan:
@@ -48,11 +57,11 @@ class Plan:
     hosts: list[HostPlan]
     partitions: int = 1
     events: list[tuple[int, str, Callable[[World], None]]] = field(default_factory=list)
-    rejects: Callable[[random.Random, Append], None] | None = None
+    rejects: Callable[[World, random.Random, Append], None] | None = None
     """Marks entries of an append that never make it into the table."""
 
     def describe(self) -> str:
-        told = [f"{h.name}({', '.join(h.probes)})" for h in self.hosts]
+        told = [h.describe() for h in self.hosts]
         return f"{self.length // SECOND}s x{self.partitions} {' '.join(told)} {[e[1] for e in self.events]}"
 
 
@@ -74,7 +83,7 @@ class World:
         for number, h in enumerate(plan.hosts):
             self._host(number, h)
         for at, _, action in plan.events:
-            self.kernel.at(at, lambda action=action: action(self))
+            self.kernel.at(at, partial(action, self))
 
     @property
     def cluster(self) -> Cluster:
@@ -110,7 +119,7 @@ class World:
             if habits.stop is not None:
                 self.kernel.at(habits.stop, probe.stop)
         for reboot in h.reboots:
-            self.kernel.at(reboot.at, lambda r=reboot: self._reboot(host, r))
+            self.kernel.at(reboot.at, partial(self._reboot, host, reboot))
 
     def _reboot(self, host: Host, reboot: Reboot) -> None:
         host.crash(disk_lost=reboot.disk_lost)
@@ -127,5 +136,5 @@ class World:
 
     def _deliver(self, append: Append) -> None:
         if self.plan.rejects is not None:
-            self.plan.rejects(self.random, append)
+            self.plan.rejects(self, self.random, append)
         self.appends.append(append)
