@@ -22,7 +22,7 @@ Told = tuple[str, list[str]]
 
 def run_seed(seed: int) -> Told:
     plan = random_plan(seed)
-    return _safely(f"{seed} {plan.describe()}", lambda: judge(World(plan).run()).differences)
+    return _safely(f"{seed} {plan.describe()}", lambda: judge(World(plan).run(), patience=plan.patience).differences)
 
 
 def run_case(name: str, twin: str) -> Told:

@@ -84,7 +84,7 @@ def two_hosts_one_away(events: Sequence[Event], lasts: float) -> Plan:
 
 
 def one_host_away(events: Sequence[Event]) -> Plan:
-    away = [Away(s(120), s(120 + 2400), pieces=2, apart=s(7))]
+    away = [Away(s(120), s(120 + 2400), pieces=2, apart=s(25))]
     return _plan(events, 2900, HostPlan("h0", {**usual(), **others()}, away=away))
 
 
@@ -190,15 +190,16 @@ def skewed_restart(events: Sequence[Event], skew: float) -> Plan:
     return _plan(events, 400, HostPlan("h0", usual(1)), second)
 
 
-def slow_writer(events: Sequence[Event]) -> Plan:
+def slow_writer(events: Sequence[Event], fast: int) -> Plan:
     """A fast writer fills audit buckets between a slow writer's values while the log start passes the first."""
     probes = {
-        "w1": Habits("writer", batch=1600),
-        "w2": Habits("writer", period=s(24), batch=1),
-        "r1": Habits("reader"),
+        "w1": Habits("writer", batch=fast),
+        "w2": Habits("writer", period=s(40), batch=1),
+        "r1": Habits("reader", most=100_000),
+        "audit": Habits("audit", most=100_000, start=s(60), period=s(45)),
         "observer": Habits("observer"),
     }
-    return _plan([*events, faults.delete_records(s(42), keep=18_000)], 120, HostPlan("h0", probes))
+    return _plan([*events, faults.delete_records(s(55), keep=12 * fast)], 170, HostPlan("h0", probes))
 
 
 def healthy_group(events: Sequence[Event]) -> Plan:
@@ -245,7 +246,10 @@ CASES: Sequence[Case] = (
          opens=[Opens("stuck-consumer", 110, 150)]),
     Case("clocks 70 s apart and a restart", lambda e: skewed_restart(e, 70), lose(60, 200, 300)),
     Case("clocks -70 s apart and a restart", lambda e: skewed_restart(e, -70), lose(60, 200, 300)),
-    Case("a slow writer while the log start passes", slow_writer, [*lose(60), faults.duplicate(s(90))], every=2),
+    Case("a slow writer while the log start passes", lambda e: slow_writer(e, 1_000),
+         [*lose(60), faults.duplicate(s(75), of="w2")], every=2),
+    Case("a slower writer while the log start passes", lambda e: slow_writer(e, 7_000),
+         [*lose(60), faults.duplicate(s(75), of="w2")], every=2),
     Case("commits dropped", healthy_group, [faults.drop_commits(s(100), "g", s(20))]),
     Case("committed offsets told too low", healthy_group, [faults.tell_commits(s(100), "g", s(20), -3)]),
     Case("committed offsets told too high", healthy_group, [faults.tell_commits(s(100), "g", s(20), 15)]),

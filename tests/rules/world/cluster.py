@@ -38,6 +38,8 @@ class Txn:
     first: dict[int, int] = field(default_factory=dict)
     """Partition -> the first offset that it wrote there."""
     began: int = 0
+    zombie: bool = False
+    """A fault: neither its timeout nor a later life ends it."""
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class Cluster:
     def fence(self, transactional_id: str) -> None:
         """`init_transactions`: what an earlier life left open is aborted."""
         for t in self.txns.values():
-            if t.transactional_id == transactional_id and t.state == "open":
+            if t.transactional_id == transactional_id and t.state == "open" and not t.zombie:
                 self.end(t.id, commit=False)
 
     # Reads.

@@ -52,14 +52,14 @@ def lose(at: int, partition: int = 0, count: int = 1, of: str | None = None) -> 
     return at, f"lose@{at // 1_000_000}", arm
 
 
-def duplicate(at: int, partition: int = 0) -> Event:
-    """The next plain record is stored twice, the second time a little later."""
+def duplicate(at: int, partition: int = 0, of: str | None = None) -> Event:
+    """The next plain record (of probe `of`) is stored twice, the second time a little later."""
 
     def arm(world: World) -> None:
         hit = Planted("duplicate", world.kernel.now, partition, [])
 
         def strike(p: Partition, record: Record) -> bool:
-            if p.number == partition and not hit.values and _plain(world, record, None):
+            if p.number == partition and not hit.values and _plain(world, record, of):
                 hit.values.append((p.number, record.writer, record.seq))
                 hit.offsets.append(record.offset)
                 world.kernel.at(
@@ -173,6 +173,120 @@ def tell_commits(at: int, group: str, lasts: int, by: int, partition: int = 0) -
         world.kernel.at(world.kernel.now + lasts, world.cluster.told_committed.clear)
 
     return at, f"tell_commits({by:+})@{at // 1_000_000}", arm
+
+
+def vanish(at: int, partition: int = 0) -> Event:
+    """A record that stands well below every reader's position is gone, and leaves a hole."""
+
+    def strike(world: World) -> None:
+        p = world.cluster.partitions[partition]
+        old = [r for r in p.records if r.at < world.kernel.now - 15_000_000]
+        if old:
+            record = old[len(old) // 2]
+            world.cluster.remove(partition, record.offset)
+            hit = [(partition, record.writer, record.seq)]
+            world.planted.append(Planted("vanished", world.kernel.now, partition, hit, [record.offset]))
+
+    return at, f"vanish@{at // 1_000_000}", strike
+
+
+def appear(at: int, after: int, partition: int = 0) -> Event:
+    """The next plain record is acknowledged, and stored only `after` microseconds later, at its offset."""
+
+    def arm(world: World) -> None:
+        hit = Planted("late", world.kernel.now, partition, [])
+
+        def strike(p: Partition, record: Record) -> bool:
+            if p.number != partition or hit.values or not _plain(world, record, None):
+                return False
+            hit.values.append((p.number, record.writer, record.seq))
+            hit.offsets.append(record.offset)
+            world.kernel.at(world.kernel.now + after, lambda: world.cluster.insert(partition, record))
+            return True
+
+        world.cluster.on_append.append(strike)
+        world.planted.append(hit)
+
+    return at, f"appear@{at // 1_000_000}", arm
+
+
+def phantom(at: int, writer: str = "w1", partition: int = 0) -> Event:
+    """The log holds a record that the writer never sent."""
+
+    def strike(world: World) -> None:
+        life = world.probes[writer].life
+        if life is not None:
+            seq = life.next_seq[partition] + 10_000
+            offset = world.cluster.append(partition, life.process, seq)
+            hit = [(partition, life.process, seq)]
+            world.planted.append(Planted("phantom", world.kernel.now, partition, hit, [offset]))
+
+    return at, f"phantom@{at // 1_000_000}", strike
+
+
+def cut(at: int, count: int, partition: int = 0) -> Event:
+    """An unclean election: the log loses its last `count` offsets, none of them of an open transaction."""
+
+    def strike(world: World) -> None:
+        p = world.cluster.partitions[partition]
+        to = max(p.start, p.end - count)
+        if p.open:
+            world.kernel.at(world.kernel.now + 20_000, lambda: strike(world))
+            return
+        end = p.end
+        gone = world.cluster.cut(partition, to)
+        values = [(partition, r.writer, r.seq) for r in gone]
+        world.planted.append(Planted("cut", world.kernel.now, partition, values, [to, end]))
+
+    return at, f"cut@{at // 1_000_000}", strike
+
+
+def zombie(at: int, after: int, probe: str = "t1") -> Event:
+    """A transactional writer is killed in mid transaction, and long after its next life has begun the transaction that
+    nobody committed becomes visible."""
+
+    def strike(world: World) -> None:
+        opened = [t for t in world.cluster.txns.values() if t.transactional_id == probe and t.state == "open"]
+        if not opened or not opened[0].first or world.probes[probe].life is None:
+            world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
+            return
+        txn = opened[0]
+        op = next(iter(world.probes[probe].life.in_flight.values()))  # type: ignore[union-attr]
+        if "end_invoked" in op.more:
+            world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
+            return
+        txn.zombie = True
+        world.probes[probe].kill()
+        for p in world.cluster.partitions:
+            hit = [r for r in p.records if r.txn == txn.id]
+            if hit:
+                values = [(p.number, r.writer, r.seq) for r in hit]
+                offsets = [r.offset for r in hit]
+                world.planted.append(Planted("zombie", world.kernel.now, p.number, values, offsets, txn.id))
+
+        def commit() -> None:
+            world.cluster.end(txn.id, commit=True)
+
+        world.kernel.at(world.kernel.now + after, commit)
+
+    return at, f"zombie@{at // 1_000_000}", strike
+
+
+def stale_listing(at: int, lasts: int, partition: int = 0) -> Event:
+    """For a while the partition's leader lists the end that it had at the beginning."""
+
+    def strike(world: World) -> None:
+        p = world.cluster.partitions[partition]
+        start, end = p.start, p.end
+        until = world.kernel.now + lasts
+        world.planted.append(Planted("stale", world.kernel.now, partition, []))
+
+        def lie(asked: Partition) -> tuple[int, int, int] | None:
+            return (start, end, end) if asked is p and world.kernel.now < until else None
+
+        world.cluster.listed = lie
+
+    return at, f"stale_listing@{at // 1_000_000}", strike
 
 
 def delete_records(at: int, partition: int = 0, keep: int = 0) -> Event:

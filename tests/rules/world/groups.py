@@ -75,7 +75,7 @@ class GroupReader(Probe):
             if positions:
                 flag: dict[str, Any] = {"rebalanced": True} if changed else {}
                 before = dict(positions)
-                yield from poll(self, life, positions, 500, mode="subscribe", group=name, **flag)
+                yield from poll(self, life, positions, mode="subscribe", group=name, **flag)
                 moved = [p for p in positions if positions[p] != before[p]]
                 if moved:
                     op = life.invoke("commit", moved, group=name)

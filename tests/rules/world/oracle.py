@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from tests.rules.world.cluster import Value
-from tests.rules.world.engine import values_of
+from tests.rules.world.engine import Checker, values_of
+from tests.rules.world.explains import ALWAYS, EXPLAINS, NAMED
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.truth import READERS, Truth
@@ -15,32 +16,15 @@ from tests.rules.world.world import World
 
 GRACE = Objectives().grace
 SLACK = 5 * SECOND
-
-EXPLAINS: dict[str, frozenset[str]] = {
-    "lost": frozenset({"lost-write", "poll-skip", "int-poll-skip", "torn-transaction"}),
-    "duplicate": frozenset(
-        {
-            "duplicate", "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll",
-            "nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip",
-        }
-    ),
-    "exposed": frozenset({"G1a", "torn-transaction", "zombie-write"}),
-    "only": frozenset({"vanished-record", "late-record", "lost-write", "poll-skip", "int-poll-skip"}),
-    "dropped-commit": frozenset({"lost-commit"}),
-    "told-low": frozenset({"lost-commit", "offset-regression", "foreign-commit"}),
-    "told-high": frozenset({"foreign-commit", "offset-regression", "lost-commit"}),
-    "torn": frozenset({"torn-transaction", "lost-write", "poll-skip", "int-poll-skip"}),
-}  # fmt: skip
-"""Which violations follow from a planted fault."""
-
-ALWAYS = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
-"""Legal in Kafka, counted and always allowed."""
+BLOCK = 1024
+"""Offsets of an audit block."""
 
 
 @dataclass(slots=True)
 class Must:
-    """A violation that has to be raised by the true time `by`, unless it is `optional`: then it may be raised, and
-    whether it is may depend on what evidence was lost."""
+    """A violation (or one of several, `a|b`) that has to be raised by the true time `by`.
+
+    An `optional` one may be raised: whether it is may depend on what evidence was lost."""
 
     anomaly: str
     partition: int
@@ -49,12 +33,22 @@ class Must:
     optional: bool
     why: str
     txn: int | None = None
+    reader: int | None = None
+    offset: int | None = None
 
     def __str__(self) -> str:
         return f"{self.anomaly} p{self.partition} {self.value} by {(self.by or 0) // SECOND}s ({self.why})"
 
+    def rechecked(self, checker: Checker) -> list[int]:
+        """The steps that asked for a comparison of what readers saw there: what it then says is not the engine's."""
+        if self.offset is None:
+            return []
+        return [step for step, p, start, end in checker.rechecks if p == self.partition and start <= self.offset < end]
+
     def met_by(self, f: Finding) -> bool:
-        if f.anomaly != self.anomaly or (f.partition != self.partition and self.txn is None):
+        if f.anomaly not in self.anomaly.split("|") or (f.partition != self.partition and self.txn is None):
+            return False
+        if self.reader is not None and self.reader not in f.subject:
             return False
         if self.txn is not None:
             return self.txn in f.subject or self.txn in f.evidence.values()
@@ -81,7 +75,8 @@ class Oracle:
 
     def _of(self, planted: Planted) -> list[Must]:
         if planted.kind == "lost":
-            return [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+            lost = [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+            return lost + [skip for m, o in zip(lost, planted.offsets, strict=True) for skip in self._skips(m, o)]
         if planted.kind == "torn":
             return [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)] + [
                 self._torn(planted)
@@ -96,6 +91,12 @@ class Oracle:
             return [self._told(planted, "lost-commit"), self._told(planted, "offset-regression")]
         if planted.kind == "told-high":
             return [self._told(planted, "foreign-commit")]
+        if planted.kind in ("vanished", "late"):
+            return [self._changed(planted)] if planted.offsets else []
+        if planted.kind == "phantom":
+            return [self._phantom(planted)]
+        if planted.kind == "zombie":
+            return [self._zombie(planted, v) for v in planted.values]
         return []
 
     def _lost(self, value: Value, offset: int) -> Must:
@@ -125,6 +126,74 @@ class Oracle:
             return must
         must.optional = must.by > self.world.plan.length
         must.why = f"sent at {sent.entry.invoked // SECOND}s"
+        return must
+
+    def _skips(self, lost: Must, offset: int) -> list[Must]:
+        """Every reader in assign mode that polled before and after the lost value has skipped its index."""
+        if lost.optional or lost.value is None:
+            return []
+        out = []
+        for p in self.truth.passed(lost.partition, offset):
+            mine = self.truth.polled_by(p.life, lost.partition)
+            if any(o < offset for o in mine) and any(o > offset for o in mine):
+                by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
+                skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
+                skip.reader, skip.why = p.life.process, f"by {p.life.name}"
+                out.append(skip)
+        return out
+
+    def _changed(self, planted: Planted) -> Must:
+        """Polled by one reader; another, at the same isolation level, passed its offset as a hole. The digests of a
+        block tell it once the block is complete and all of it was read again."""
+        offset = planted.offsets[0]
+        must = Must("vanished-record|late-record", planted.partition, None, None, True, planted.kind, offset=offset)
+        block = offset // BLOCK
+        value = planted.values[0]
+        polls = [s for s in self.truth.polled_ok(value) if s.entry.arrived is not None and not s.entry.rejected]
+        holes = [p for p in self.truth.passed(planted.partition, offset) if all(s.entry is not p.entry for s in polls)]
+        whole = (
+            [
+                self.truth.read_whole(life, planted.partition, block * BLOCK, (block + 1) * BLOCK)
+                for life in {s.life.process: s.life for s in polls}.values()
+            ],
+            [
+                self.truth.read_whole(life, planted.partition, block * BLOCK, (block + 1) * BLOCK)
+                for life in {p.life.process: p.life for p in holes}.values()
+            ],
+        )
+        first = [min((t for t in times if t is not None), default=None) for times in whole]
+        if first[0] is not None and first[1] is not None:
+            must.by = max(first[0], first[1]) + 4 * GRACE + self.slack + 2 * self.spread
+            started = self._started(planted.partition, block * BLOCK)
+            must.optional = must.by > self.world.plan.length or (started is not None and started < must.by)
+        return must
+
+    def _phantom(self, planted: Planted) -> Must:
+        """Polled, and beyond all that its writer invoked up to then, as that writer's own log tells."""
+        value = planted.values[0]
+        must = Must("phantom-read", planted.partition, value, None, True, "phantom")
+        polls = [s for s in self.truth.polls.get(value, ()) if s.entry.arrived is not None and not s.entry.rejected]
+        if not polls:
+            return must
+        first = min(polls, key=lambda s: s.entry.arrived or 0)
+        writer = next(life for life in self.world.lives if life.process == value[1])
+        known = self.truth.known(writer, 0, first.entry.completed + GRACE)
+        if known is not None:
+            must.by = max(known, first.entry.arrived or 0) + GRACE + self.slack + 2 * self.spread
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _zombie(self, planted: Planted, value: Value) -> Must:
+        """Visible, and its commit was never invoked: the life's recovered row and a poll tell it."""
+        must = Must("zombie-write", planted.partition, value, None, True, "zombie")
+        sent = self.truth.sends.get(value)
+        polls = [s.entry.arrived for s in self.truth.polled_ok(value) if s.entry.arrived and not s.entry.rejected]
+        if sent is None or sent.entry.arrived is None or sent.entry.rejected or not polls:
+            return must
+        if sent.entry.row.txn is None:
+            return must
+        must.by = max(min(polls), sent.entry.arrived) + GRACE + self.slack + 2 * self.spread
+        must.optional = must.by > self.world.plan.length
         return must
 
     def _started(self, partition: int, offset: int) -> int | None:
@@ -217,7 +286,7 @@ class Oracle:
             if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
                 continue
             named = values_of(f)
-            if f.anomaly in ("lost-write", "duplicate", "G1a"):
+            if f.anomaly in NAMED:
                 if named & set(planted.values):
                     return True
             elif f.anomaly == "torn-transaction" or f.partition == planted.partition:

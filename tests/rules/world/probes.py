@@ -46,11 +46,16 @@ class Habits:
     period: int = SECOND
     partitions: tuple[int, ...] | None = None
     batch: int = 3
+    """Writers: the most records of one operation."""
+    most: int = 500
+    """Readers: the most records of one poll and partition."""
     group: str | None = None
     isolation: str = "read_committed"
     start: int = 0
     stop: int | None = None
     kills: tuple[int, ...] = ()
+    restarts: tuple[int, ...] = ()
+    """Clean ends, with a new life after each."""
     back_after: int = 3 * SECOND
     hangs: list[Hang] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
@@ -107,7 +112,7 @@ class Probe:
 
     def restart(self) -> None:
         """A clean end at the next opportunity, and a new life."""
-        self.restarting = True
+        self.restarting = self.life is not None
 
     def stop(self) -> None:
         self.stopped = True
@@ -201,7 +206,7 @@ class Observer(Probe):
             yield self.rest()
 
 
-def poll(probe: Probe, life: Life, positions: dict[int, int], most: int, **more: Any) -> Generator[int, None, Op]:
+def poll(probe: Probe, life: Life, positions: dict[int, int], **more: Any) -> Generator[int, None, Op]:
     """One poll of all partitions in `positions`, which it moves when it returns."""
     habits = probe.habits
     op = life.invoke("poll", sorted(positions), isolation=habits.isolation, **more)
@@ -214,7 +219,7 @@ def poll(probe: Probe, life: Life, positions: dict[int, int], most: int, **more:
         fetched = (
             Fetched([], position)
             if stuck
-            else probe.world.cluster.fetch(p, position, habits.isolation, most, probe.name)
+            else probe.world.cluster.fetch(p, position, habits.isolation, habits.most, probe.name)
         )
         each[p] = {
             "polled": runs_of(fetched.records), "position_before": position, "position_after": fetched.position,
@@ -241,7 +246,7 @@ class Reader(Probe):
         yield self.latency()
         life.complete(op, "ok", {p: {"assigned": p in positions} for p in range(life.partitions)})
         while True:
-            yield from poll(self, life, positions, 500, mode="assign")
+            yield from poll(self, life, positions, mode="assign")
             yield self.rest()
 
 
@@ -255,6 +260,6 @@ class Audit(Reader):
         yield self.latency()
         life.complete(op, "ok", {p: {"assigned": p in positions} for p in range(life.partitions)})
         while any(positions[p] < end for p, end in ends.items()):
-            yield from poll(self, life, positions, 500, mode="assign")
+            yield from poll(self, life, positions, mode="assign")
             yield 100 * MILLISECOND
         self.world.kernel.at(self.now + self.habits.period, self.launch)

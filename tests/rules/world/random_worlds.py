@@ -1,68 +1,135 @@
-"""Worlds from a seed: hosts, what befalls them, and the fault that is planted, if any."""
+"""Worlds from a seed: hosts, what befalls them, and the faults that are planted, if any."""
 
 from __future__ import annotations
 
 import random
 
 from tests.rules.world import faults
+from tests.rules.world.clocks import Jump
 from tests.rules.world.faults import Event
 from tests.rules.world.host import Away, Reboot
 from tests.rules.world.kernel import SECOND
-from tests.rules.world.probes import Habits
+from tests.rules.world.probes import Habits, Hang, Silence
+from tests.rules.world.rejects import reject_some
 from tests.rules.world.world import HostPlan, Plan
+
+READ_AGAIN = 60 * SECOND
+"""How long after the last trouble a world goes on."""
+
+
+class Dice(random.Random):
+    def one_in(self, n: float) -> bool:
+        return self.random() < 1 / n
+
+    def time(self, start: int, end: int) -> int:
+        return self.randrange(start * SECOND, end)
 
 
 def random_plan(seed: int) -> Plan:
-    rng = random.Random(f"plan/{seed}")
-    length = rng.choice([120, 180, 240]) * SECOND
-    partitions = rng.choice([1, 2, 3])
-    hosts = [_host(rng, i, length) for i in range(rng.choice([1, 2]))]
+    dice = Dice(f"plan/{seed}")
+    length = dice.choice([150, 200, 300]) * SECOND
+    partitions = dice.choice([1, 1, 2, 3])
+    hosts = [_host(dice, i, length) for i in range(dice.choice([1, 2, 2, 3]))]
+    for name, habits in _probes(dice):
+        dice.choice(hosts).probes[name] = habits
+        if name != "observer":
+            _trouble(dice, habits, length)
+        elif dice.one_in(6):
+            start = dice.time(30, length - READ_AGAIN)
+            habits.silences.append(Silence(start, start + dice.choice([5, 15, 40]) * SECOND))
+    names = {name for h in hosts for name in h.probes}
+    plan = Plan(seed, length, hosts, partitions, events=_events(dice, length, partitions, names))
+    plan.patience = 2 * max((abs(j.by) for h in hosts for j in h.jumps), default=0)
+    if dice.one_in(8):
+        plan.rejects = reject_some(dice.choice([0.0005, 0.002]))
+    return plan
+
+
+def _probes(dice: Dice) -> list[tuple[str, Habits]]:
     probes = [
-        ("w1", Habits("writer", batch=rng.choice([1, 3, 8]))),
+        ("w1", Habits("writer", batch=dice.choice([1, 3, 8]))),
         ("r1", Habits("reader")),
         ("observer", Habits("observer")),
     ]
-    if rng.random() < 0.5:
-        probes.append(("w2", Habits("writer", period=rng.choice([SECOND, 5 * SECOND]))))
-    if rng.random() < 0.5:
-        probes.append(("t1", Habits("transactions", indefinite=rng.choice([0.0, 0.0, 0.05]))))
-    if rng.random() < 0.5:
-        probes.append(("r2", Habits("reader", period=rng.choice([SECOND // 2, 2 * SECOND]))))
-    if rng.random() < 0.5:
-        probes.extend((f"g{i}", Habits("group", group="g", start=i * 5 * SECOND)) for i in range(rng.choice([1, 2])))
-    if rng.random() < 0.3:
+    if dice.one_in(2):
+        probes.append(("w2", Habits("writer", period=dice.choice([SECOND, 5 * SECOND, 40 * SECOND]))))
+    if dice.one_in(2):
+        probes.append(("t1", Habits("transactions", indefinite=dice.choice([0.0, 0.0, 0.05]))))
+    if dice.one_in(2):
+        probes.append(("r2", Habits("reader", period=dice.choice([SECOND // 2, 2 * SECOND, 7 * SECOND]))))
+    if dice.one_in(4):
+        probes.append(("u1", Habits("reader", isolation="read_uncommitted")))
+    if dice.one_in(2):
+        probes.extend((f"g{i}", Habits("group", group="g", start=i * 5 * SECOND)) for i in range(dice.choice([1, 2])))
+    if dice.one_in(3):
         probes.append(("audit", Habits("audit", period=30 * SECOND, start=20 * SECOND)))
-    for name, habits in probes:
-        rng.choice(hosts).probes[name] = habits
-        if name != "observer" and rng.random() < 0.25:
-            habits.kills = (rng.randrange(10 * SECOND, length - 60 * SECOND),)
-    return Plan(seed, length, hosts, partitions, events=_events(rng, length, partitions))
+    return probes
 
 
-def _host(rng: random.Random, number: int, length: int) -> HostPlan:
+def _trouble(dice: Dice, habits: Habits, length: int) -> None:
+    if dice.one_in(5):
+        habits.kills = (dice.time(10, length - READ_AGAIN),)
+    if dice.one_in(8):
+        habits.restarts = (dice.time(10, length - READ_AGAIN),)
+    if dice.one_in(8) and habits.kind != "group":
+        habits.hangs.append(Hang(dice.time(10, length - READ_AGAIN), dice.choice([3, 20, 45]) * SECOND, dice.one_in(2)))
+    if dice.one_in(10):
+        start = dice.time(10, length - READ_AGAIN)
+        habits.silences.append(Silence(start, start + dice.choice([4, 20]) * SECOND))
+
+
+def _host(dice: Dice, number: int, length: int) -> HostPlan:
     host = HostPlan(f"h{number}", {})
-    if number and rng.random() < 0.5:
-        host.skew = rng.choice([-1, 1]) * rng.choice([SECOND // 10, SECOND, 5 * SECOND])
-        host.drift = rng.choice([0, 20, -100])
-    if rng.random() < 0.3:
-        start = rng.randrange(20 * SECOND, length - 60 * SECOND)
-        host.away.append(
-            Away(start, start + rng.choice([3, 13, 40]) * SECOND, rng.choice([1, 2, 4]), killed=rng.random() < 0.3)
-        )
-    if rng.random() < 0.15:
-        host.reboots.append(Reboot(rng.randrange(20 * SECOND, length - 60 * SECOND), 10 * SECOND))
+    if number and dice.one_in(2):
+        host.skew = dice.choice([-1, 1]) * dice.choice([SECOND // 10, SECOND, 5 * SECOND, 15 * SECOND])
+        host.drift = dice.choice([0, 20, -100])
+    if dice.one_in(10):
+        start = dice.time(20, length - READ_AGAIN)
+        by = dice.choice([-3, 3, 25]) * SECOND
+        host.jumps = (Jump(start, start + dice.choice([2, 10]) * SECOND, by),)
+    if dice.one_in(3):
+        start = dice.time(20, length - READ_AGAIN)
+        lasts = dice.choice([3, 13, 40]) * SECOND
+        host.away.append(Away(start, start + lasts, dice.choice([1, 2, 4]), killed=dice.one_in(3)))
+    if dice.one_in(6):
+        host.reboots.append(Reboot(dice.time(20, length - READ_AGAIN), 10 * SECOND, disk_lost=dice.one_in(3)))
     return host
 
 
-def _events(rng: random.Random, length: int, partitions: int) -> list[Event]:
-    at, p = rng.randrange(10 * SECOND, length - 45 * SECOND), rng.randrange(partitions)
-    kind = rng.choice(["", "", "lose", "lose", "duplicate", "expose", "tear"])
+def _events(dice: Dice, length: int, partitions: int, names: set[str]) -> list[Event]:
+    events = []
+    for _ in range(dice.choice([0, 1, 1, 2])):
+        at, p = dice.time(15, length - 45 * SECOND), dice.randrange(partitions)
+        kinds = ["lose", "lose", "lose", "duplicate", "phantom", "cut", "appear", "stale"]
+        if "t1" in names:
+            kinds += ["expose", "tear", "zombie"]
+        if "g0" in names:
+            kinds += ["drop", "low", "high"]
+        events.append(_fault(dice, dice.choice(kinds), at, p))
+    if dice.one_in(4):
+        events.append(faults.delete_records(dice.time(20, length), dice.randrange(partitions), dice.choice([0, 2, 30])))
+    return events
+
+
+def _fault(dice: Dice, kind: str, at: int, p: int) -> Event:
     if kind == "lose":
-        return [faults.lose(at, p, rng.choice([1, 1, 4]))]
+        return faults.lose(at, p, dice.choice([1, 1, 4]))
     if kind == "duplicate":
-        return [faults.duplicate(at, p)]
+        return faults.duplicate(at, p)
+    if kind == "phantom":
+        return faults.phantom(at, "w1", p)
+    if kind == "cut":
+        return faults.cut(at, dice.choice([1, 3, 20]), p)
+    if kind == "appear":
+        return faults.appear(at, dice.choice([2, 8, 25]) * SECOND, p)
+    if kind == "stale":
+        return faults.stale_listing(at, dice.choice([5, 20]) * SECOND, p)
     if kind == "expose":
-        return [faults.expose(at)]
+        return faults.expose(at)
     if kind == "tear":
-        return [faults.tear(at, p)]
-    return []
+        return faults.tear(at, p)
+    if kind == "zombie":
+        return faults.zombie(at, dice.choice([4, 20]) * SECOND)
+    if kind == "drop":
+        return faults.drop_commits(at, "g", 20 * SECOND, p)
+    return faults.tell_commits(at, "g", 20 * SECOND, -3 if kind == "low" else 15, p)

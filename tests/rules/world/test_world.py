@@ -21,5 +21,6 @@ def _seeds(count: int) -> list[object]:
 
 @pytest.mark.parametrize("seed", _seeds(6))
 def test_a_random_world_is_judged_as_it_was(seed: int) -> None:
-    verdict = judge(World(random_plan(seed)).run())
+    plan = random_plan(seed)
+    verdict = judge(World(plan).run(), patience=plan.patience)
     assert verdict.differences == []

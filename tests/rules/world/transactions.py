@@ -74,5 +74,6 @@ class TransactionalWriter(Probe):
         return True
 
     def _expire(self, txn: int) -> None:
-        if self.world.cluster.txns.get(txn) is not None:
+        known = self.world.cluster.txns.get(txn)
+        if known is not None and not known.zombie:
             self.world.cluster.end(txn, commit=False)

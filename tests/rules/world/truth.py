@@ -72,6 +72,27 @@ class Truth:
     def polled_ok(self, value: Value) -> Iterator[Seen]:
         return (s for s in self.polls.get(value, ()) if s.entry.row.type == "ok")
 
+    def polled_by(self, life: Life, partition: int) -> list[int]:
+        """The offsets that a life polled in rows that the table holds."""
+        return [
+            run.offset + i
+            for e in life.entries
+            if e.arrived is not None and not e.rejected and e.row.partition == partition
+            for run in e.row.polled
+            if run.offset is not None
+            for i in (0, run.length - 1)
+        ]
+
+    def read_whole(self, life: Life, partition: int, start: int, end: int) -> int | None:
+        """When the table knew that a life's ok polls in assign mode, without a hole, had covered [start, end)."""
+        at, arrived = start, 0
+        for p in sorted((p for p in self.passes[partition] if p.life is life), key=lambda p: p.entry.completed):
+            if p.before <= at < p.after and p.entry.arrived is not None and not p.entry.rejected:
+                at, arrived = p.after, max(arrived, p.entry.arrived)
+                if at >= end:
+                    return arrived
+        return None
+
     def passed(self, partition: int, offset: int) -> list[Pass]:
         """The passes over an offset that reached the table, in the order in which they ended."""
         over = [

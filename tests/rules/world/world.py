@@ -40,9 +40,13 @@ class HostPlan:
     reboots: list[Reboot] = field(default_factory=list)
 
     def describe(self) -> str:
-        what = [n + ("!" * len(p.kills)) for n, p in self.probes.items()]
+        what = [
+            n + "!" * len(p.kills) + "~" * len(p.restarts) + "?" * len(p.hangs) + "-" * len(p.silences)
+            for n, p in self.probes.items()
+        ]
         if self.skew or self.drift:
             what.append(f"skew {self.skew / SECOND:g}s")
+        what += [f"jump {j.by / SECOND:g}s at {j.start // SECOND}s" for j in self.jumps]
         what += [f"away {a.start // SECOND}-{a.end // SECOND}s/{a.pieces}" for a in self.away]
         what += [f"boot {r.at // SECOND}s{' disk' if r.disk_lost else ''}" for r in self.reboots]
         return f"{self.name}({', '.join(what)})"
@@ -57,12 +61,15 @@ class Plan:
     hosts: list[HostPlan]
     partitions: int = 1
     events: list[tuple[int, str, Callable[[World], None]]] = field(default_factory=list)
+    patience: int = 0
+    """How much later than the definitions ask a finding may come, for clocks that jump."""
     rejects: Callable[[World, random.Random, Append], None] | None = None
     """Marks entries of an append that never make it into the table."""
 
     def describe(self) -> str:
         told = [h.describe() for h in self.hosts]
-        return f"{self.length // SECOND}s x{self.partitions} {' '.join(told)} {[e[1] for e in self.events]}"
+        events = [name for _, name, _ in self.events] + ["rejects"] * (self.rejects is not None)
+        return f"{self.length // SECOND}s x{self.partitions} {' '.join(told)} [{', '.join(events)}]"
 
 
 class World:
@@ -116,6 +123,8 @@ class World:
             self.kernel.at(habits.start, probe.launch)
             for at in habits.kills:
                 self.kernel.at(at, probe.kill)
+            for at in habits.restarts:
+                self.kernel.at(at, probe.restart)
             if habits.stop is not None:
                 self.kernel.at(habits.stop, probe.stop)
         for reboot in h.reboots:
