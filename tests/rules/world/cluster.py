@@ -96,6 +96,8 @@ class Cluster:
         self.latest: dict[str, int] = {}
         """transactional id -> the life (process) that initialised it last."""
         self.committed: dict[tuple[str, int], int] = {}
+        self.commits: dict[tuple[str, int], set[int]] = defaultdict(set)
+        """Every offset whose commit was ever invoked."""
         self.appended: dict[Value, list[int]] = defaultdict(list)
         """Every offset that a value was ever written at."""
         self.on_append: list[Callable[[Partition, Record], bool]] = []
@@ -183,6 +185,7 @@ class Cluster:
 
     def commit(self, group: str, number: int, offset: int) -> None:
         before = self.committed.get((group, number))
+        self.commits[group, number].add(offset)
         struck = [fault(group, number, offset, before) for fault in self.on_commit]
         if not any(struck):
             self.committed[group, number] = offset

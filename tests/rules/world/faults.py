@@ -161,15 +161,21 @@ def drop_commits(at: int, group: str, lasts: int, partition: int = 0) -> Event:
 
 
 def tell_commits(at: int, group: str, lasts: int, by: int, partition: int = 0) -> Event:
-    """For a while the group's committed offset is told `by` higher (or lower) than it was at the beginning."""
+    """For a while the group's committed offset is told `by` higher (or lower) than it was at the beginning: an
+    offset that nobody had committed until then."""
 
     def arm(world: World) -> None:
         before = world.cluster.committed.get((group, partition))
-        if before is None or before + by < 0:
+        if before is None:
             return
-        hit = Planted("told-low" if by < 0 else "told-high", world.kernel.now, partition, [], [before + by])
+        told = before + by
+        while told in world.cluster.commits[group, partition]:
+            told += -1 if by < 0 else 1
+        if told < 0:
+            return
+        hit = Planted("told-low" if by < 0 else "told-high", world.kernel.now, partition, [], [told])
         world.planted.append(hit)
-        world.cluster.told_committed[group, partition] = before + by
+        world.cluster.told_committed[group, partition] = told
         world.kernel.at(world.kernel.now + lasts, world.cluster.told_committed.clear)
 
     return at, f"tell_commits({by:+})@{at // 1_000_000}", arm

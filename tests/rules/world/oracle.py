@@ -11,6 +11,7 @@ from tests.rules.world.engine import Checker, values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, NAMED
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
+from tests.rules.world.life import Entry
 from tests.rules.world.truth import READERS, Truth
 from tests.rules.world.world import World
 
@@ -50,6 +51,8 @@ class Must:
             return False
         if self.reader is not None and self.reader not in f.subject:
             return False
+        if f.anomaly == "inconsistent-offsets":
+            return self.offset in f.subject
         if self.txn is not None:
             return self.txn in f.subject or self.txn in f.evidence.values()
         return self.value is None or self.value in values_of(f)
@@ -91,6 +94,8 @@ class Oracle:
             return [self._told(planted, "lost-commit"), self._told(planted, "offset-regression")]
         if planted.kind == "told-high":
             return [self._told(planted, "foreign-commit")]
+        if planted.kind == "cut":
+            return self._inconsistent(planted)
         if planted.kind in ("vanished", "late"):
             return [self._changed(planted)] if planted.offsets else []
         if planted.kind == "phantom":
@@ -129,11 +134,14 @@ class Oracle:
         return must
 
     def _skips(self, lost: Must, offset: int) -> list[Must]:
-        """Every reader in assign mode that polled before and after the lost value has skipped its index."""
+        """Every reader in assign mode that polled before and after the lost value has skipped its index. One that
+        comes later than that (an audit) may find the index settled and forgotten."""
         if lost.optional or lost.value is None:
             return []
         out = []
         for p in self.truth.passed(lost.partition, offset):
+            if p.life.kind != "reader" or p.entry.completed > self.truth.sends[lost.value].entry.completed + GRACE:
+                continue
             mine = self.truth.polled_by(p.life, lost.partition)
             if any(o < offset for o in mine) and any(o > offset for o in mine):
                 by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
@@ -167,6 +175,18 @@ class Oracle:
             started = self._started(planted.partition, block * BLOCK)
             must.optional = must.by > self.world.plan.length or (started is not None and started < must.by)
         return must
+
+    def _inconsistent(self, planted: Planted) -> list[Must]:
+        """An offset that was given again, where both values were told by rows of the table within the grace."""
+        out = []
+        for offset in range(*planted.offsets):
+            came = sorted(self.truth.values[planted.partition, offset].values())
+            if len(came) > 1 and came[1] - came[0] < GRACE:
+                by = came[1] + GRACE + self.slack
+                must = Must("inconsistent-offsets", planted.partition, None, by, by > self.world.plan.length, "cut")
+                must.offset = offset
+                out.append(must)
+        return out
 
     def _phantom(self, planted: Planted) -> Must:
         """Polled, and beyond all that its writer invoked up to then, as that writer's own log tells."""
@@ -254,11 +274,14 @@ class Oracle:
         must = Must(anomaly, planted.partition, None, None, True, planted.kind)
         reads = self.truth.committed_reads(planted.partition, planted.at)
         if planted.kind == "dropped-commit":
-            reads = [e for e in reads if planted.offsets and (e.row.committed or 0) < planted.offsets[0]]
+            reads = [e for e in reads if planted.offsets and _committed(e) < planted.offsets[0]]
             acked = self.truth.committed_ok(planted.partition, planted.offsets)
             reads = [e for e in reads if any(e.invoked > a for a in acked)]
         else:
             reads = [e for e in reads if e.row.committed == planted.offsets[0]]
+        if anomaly == "offset-regression":
+            higher = self.truth.committed_reads(planted.partition, 0)
+            reads = [e for e in reads if any(h.invoked < e.invoked and _committed(h) > _committed(e) for h in higher)]
         if not reads:
             return must
         came = [reads[0].arrived]
@@ -271,6 +294,10 @@ class Oracle:
         return must
 
     # What may be.
+
+    def _unpolled(self, named: set[Value]) -> bool:
+        """After a cut a reader may go on above what took the place of what it had read: lost to the letter."""
+        return any(v in self.truth.sends and not any(True for _ in self.truth.polled_ok(v)) for v in named)
 
     def _polled(self, planted: Planted) -> bool:
         """Whether anybody polled what was planted, in an operation that returned."""
@@ -287,8 +314,13 @@ class Oracle:
                 continue
             named = values_of(f)
             if f.anomaly in NAMED:
-                if named & set(planted.values):
+                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named)):
                     return True
             elif f.anomaly == "torn-transaction" or f.partition == planted.partition:
                 return True
         return False
+
+
+def _committed(entry: Entry) -> int:
+    assert entry.row.committed is not None
+    return entry.row.committed

@@ -41,6 +41,8 @@ class Truth:
         self.polls: dict[Value, list[Seen]] = defaultdict(list)
         self.passes: dict[int, list[Pass]] = defaultdict(list)
         self.listings: dict[int, list[Entry]] = defaultdict(list)
+        self.values: dict[tuple[int, int], dict[Value, int]] = defaultdict(dict)
+        """(partition, offset) -> the values that rows of the table tell there, with when the first of them came."""
         self.commits: dict[int, list[Entry]] = defaultdict(list)
         """Writes (`commit`) and reads (`offsets`) of committed offsets."""
         for life in world.lives:
@@ -57,11 +59,17 @@ class Truth:
                 known = self.sends.get((p, run.writer, run.seq + i))
                 if known is None or known.entry.row.type != "ok":
                     self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
+        if entry.arrived is not None and not entry.rejected:
+            for run in [*row.sent, *row.polled]:
+                for i in range(run.length if run.offset is not None else 0):
+                    told = self.values[p, (run.offset or 0) + i]
+                    value = p, run.writer, run.seq + i
+                    told[value] = min(told.get(value, entry.arrived), entry.arrived)
         for run in row.polled:
             assert run.offset is not None
             for i in range(run.length):
                 self.polls[p, run.writer, run.seq + i].append(Seen(life, entry, run.offset + i))
-        if row.f == "poll" and row.type == "ok" and row.mode == "assign":
+        if row.f == "poll" and row.type == "ok" and row.mode == "assign" and row.isolation == "read_committed":
             assert row.position_before is not None and row.position_after is not None
             self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
         if row.committed is not None:
