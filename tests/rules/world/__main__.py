@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.rules.world.cases import CASES, judge_case
-from tests.rules.world.judge import judge
+from tests.rules.world.judge import Verdict, judge
 from tests.rules.world.random_worlds import random_plan
 from tests.rules.world.world import World
 
@@ -22,7 +22,7 @@ Told = tuple[str, list[str]]
 
 def run_seed(seed: int) -> Told:
     plan = random_plan(seed)
-    return _safely(f"{seed} {plan.describe()}", lambda: judge(World(plan).run(), patience=plan.patience).differences)
+    return _safely(f"{seed} {plan.describe()}", lambda: judge(World(plan).run(), patience=plan.patience))
 
 
 def run_case(name: str, twin: str) -> Told:
@@ -30,9 +30,10 @@ def run_case(name: str, twin: str) -> Told:
     return _safely(f"{name} [{twin}]", lambda: judge_case(case, twin))
 
 
-def _safely(what: str, run: Callable[[], list[str]]) -> Told:
+def _safely(what: str, run: Callable[[], Verdict]) -> Told:
     try:
-        return what, run()
+        verdict = run()
+        return f"{what} ({verdict.required} required)", verdict.differences
     except Exception:
         return what, ["raised " + traceback.format_exc()]
 

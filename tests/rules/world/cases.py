@@ -13,7 +13,7 @@ from tests.rules.world import faults
 from tests.rules.world.clocks import Jump
 from tests.rules.world.faults import Event
 from tests.rules.world.host import Away, Reboot
-from tests.rules.world.judge import judge
+from tests.rules.world.judge import Verdict, judge
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.probes import Habits, Hang, Silence
 from tests.rules.world.rejects import reject_row
@@ -209,6 +209,18 @@ def healthy_group(events: Sequence[Event]) -> Plan:
 
 LATE = [Opens("evidence-late", 120, 300)]
 
+
+def healthy_transactions(events: Sequence[Event]) -> Plan:
+    probes = {**usual(), "t1": Habits("transactions", period=s(2))}
+    return _plan(events, 540, HostPlan("h0", probes), partitions=2)
+
+
+def audited(events: Sequence[Event]) -> Plan:
+    probes = {**usual(1), "audit": Habits("audit", period=s(20), start=s(30))}
+    probes["w1"].batch = 60
+    return _plan(events, 250, HostPlan("h0", probes))
+
+
 CASES: Sequence[Case] = (
     Case("one of two hosts away for 25 min", lambda e: two_hosts_one_away(e, 1500), lose(60, 110, 700, 1610, 1750),
          only=(700, "r2"), every=10),
@@ -250,23 +262,29 @@ CASES: Sequence[Case] = (
          [*lose(60), faults.duplicate(s(75), of="w2")], every=2),
     Case("a slower writer while the log start passes", lambda e: slow_writer(e, 7_000),
          [*lose(60), faults.duplicate(s(75), of="w2")], every=2),
+    Case("a record vanishes, and an audit reads again", audited, [faults.vanish(s(60))]),
+    Case("a record appears late, and an audit reads again", audited, [faults.appear(s(60), s(40))]),
+    Case("a listed end stays behind for 60 s", healthy_group, [faults.stale_listing(s(100), s(60))],
+         opens=[Opens("stale-log-end", 125, 140)]),
+    Case("a transaction visible 30 s after a crash", healthy_transactions, [faults.zombie(s(60), s(30))]),
+    Case("a transaction visible 400 s after a crash", healthy_transactions, [faults.zombie(s(60), s(400))], every=10),
+    Case("the topic recreated", healthy_group, [*lose(60), faults.recreate(s(120)), *lose(180)]),
     Case("commits dropped", healthy_group, [faults.drop_commits(s(100), "g", s(20))]),
     Case("committed offsets told too low", healthy_group, [faults.tell_commits(s(100), "g", s(20), -3)]),
     Case("committed offsets told too high", healthy_group, [faults.tell_commits(s(100), "g", s(20), 15)]),
 )  # fmt: skip
 
 
-def judge_case(case: Case, twin: str) -> list[str]:
-    """The differences of one of a situation's worlds. A condition is looked for in the guilty world alone."""
+def judge_case(case: Case, twin: str) -> Verdict:
+    """The verdict of one of a situation's worlds. A condition is looked for in the guilty world alone."""
     world = World(case.plan(case.twins()[twin])).run()
     ways = ("rebuilt",) if twin == "guilty" else ()
     verdict = judge(world, every=case.every * SECOND, deliveries=ways, patience=s(case.patience))
-    differences = list(verdict.differences)
     if twin == "guilty":
         heard = verdict.heard["live"].conditions
         when = verdict.given["live"]
         for o in case.opens:
             times = [when[c.step] for c in heard if c.finding.anomaly == o.anomaly and c.finding.event == "opened"]
             if not any(s(o.since) <= t <= s(o.by) + case.every * SECOND for t in times):
-                differences.append(f"live: {o} did not open; opened at {[t // SECOND for t in times]}")
-    return differences
+                verdict.differences.append(f"live: {o} did not open; opened at {[t // SECOND for t in times]}")
+    return verdict

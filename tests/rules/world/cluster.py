@@ -85,6 +85,25 @@ def runs_of(records: list[Record]) -> list[Run]:
     return runs
 
 
+class Group:
+    """Members in the order in which they joined; each partition goes to one of them, once nobody else holds it."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.members: dict[int, set[int]] = {}
+        """Process -> the partitions it holds."""
+
+    def given(self, process: int) -> set[int]:
+        """What `process` is to hold; it never holds what another has not given back."""
+        order = list(self.members)
+        mine = {p for p in range(self.partitions) if order[p % len(order)] == process}
+        taken = {p for other, held in self.members.items() if other != process for p in held}
+        return mine - taken
+
+    def leave(self, process: int) -> None:
+        self.members.pop(process, None)
+
+
 class Cluster:
     """One topic's partitions, its transactions and its groups' committed offsets. Times are true times."""
 
@@ -95,6 +114,7 @@ class Cluster:
         self.txns: dict[int, Txn] = {}
         self.latest: dict[str, int] = {}
         """transactional id -> the life (process) that initialised it last."""
+        self.groups: dict[str, Group] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.commits: dict[tuple[str, int], set[int]] = defaultdict(set)
         """Every offset whose commit was ever invoked."""

@@ -39,8 +39,8 @@ class Checker:
         self.steps = 0
         self.violations: list[Said] = []
         self.conditions: list[Said] = []
-        self.rechecks: list[tuple[int, int, int, int]] = []
-        """(step, partition, start, end): where readers saw different logs; the rows tell how, outside the engine."""
+        self.rechecks: list[tuple[int, str, int, int, int]] = []
+        """(step, topic id, partition, start, end): where readers saw different logs (the rows tell how)."""
 
     def feed(self, rows: Sequence[Slice]) -> list[Finding]:
         out = self._store.feed(list(rows))
@@ -48,7 +48,7 @@ class Checker:
             kept = self.violations if CATALOGUE[f.anomaly].kind == "violation" else self.conditions
             kept.append(Said(f, self.steps))
         for place, r in self._store.rechecks[len(self.rechecks) :]:
-            self.rechecks.append((self.steps, place.partition, r.start, r.end))
+            self.rechecks.append((self.steps, place.topic_id, place.partition, r.start, r.end))
         self.steps += 1
         return out
 

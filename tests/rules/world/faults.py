@@ -25,6 +25,7 @@ class Planted:
     values: list[Value]
     offsets: list[int] = field(default_factory=list)
     txn: int | None = None
+    topic_id: str = ""
 
 
 def _plain(world: World, record: Record, of: str | None) -> bool:
@@ -47,7 +48,7 @@ def lose(at: int, partition: int = 0, count: int = 1, of: str | None = None) -> 
             return True
 
         world.cluster.on_append.append(strike)
-        world.planted.append(hit)
+        world.plant(hit)
 
     return at, f"lose@{at // 1_000_000}", arm
 
@@ -69,7 +70,7 @@ def duplicate(at: int, partition: int = 0, of: str | None = None) -> Event:
             return False
 
         world.cluster.on_append.append(strike)
-        world.planted.append(hit)
+        world.plant(hit)
 
     return at, f"duplicate@{at // 1_000_000}", arm
 
@@ -90,9 +91,7 @@ def expose(at: int) -> Event:
                     r.exposed = True
                 if hit:
                     values = [(p.number, r.writer, r.seq) for r in hit]
-                    world.planted.append(
-                        Planted("exposed", world.kernel.now, p.number, values, [r.offset for r in hit], txn.id)
-                    )
+                    world.plant(Planted("exposed", world.kernel.now, p.number, values, [r.offset for r in hit], txn.id))
             return True
 
         world.cluster.on_end.append(strike)
@@ -114,7 +113,7 @@ def tear(at: int, partition: int = 0) -> Event:
             for r in hit:
                 world.cluster.remove(partition, r.offset)
             values = [(partition, r.writer, r.seq) for r in hit]
-            world.planted.append(Planted("torn", world.kernel.now, partition, values, [r.offset for r in hit], txn.id))
+            world.plant(Planted("torn", world.kernel.now, partition, values, [r.offset for r in hit], txn.id))
             return True
 
         world.cluster.on_end.append(strike)
@@ -136,7 +135,7 @@ def only_for(at: int, probe: str, partition: int = 0) -> Event:
             return False
 
         world.cluster.on_append.append(strike)
-        world.planted.append(hit)
+        world.plant(hit)
 
     return at, f"only_for({probe})@{at // 1_000_000}", arm
 
@@ -146,7 +145,7 @@ def drop_commits(at: int, group: str, lasts: int, partition: int = 0) -> Event:
 
     def arm(world: World) -> None:
         hit = Planted("dropped-commit", world.kernel.now, partition, [])
-        world.planted.append(hit)
+        world.plant(hit)
         until = world.kernel.now + lasts
 
         def strike(name: str, p: int, offset: int, before: int | None) -> bool:
@@ -174,7 +173,7 @@ def tell_commits(at: int, group: str, lasts: int, by: int, partition: int = 0) -
         if told < 0:
             return
         hit = Planted("told-low" if by < 0 else "told-high", world.kernel.now, partition, [], [told])
-        world.planted.append(hit)
+        world.plant(hit)
         world.cluster.told_committed[group, partition] = told
         world.kernel.at(world.kernel.now + lasts, world.cluster.told_committed.clear)
 
@@ -191,7 +190,7 @@ def vanish(at: int, partition: int = 0) -> Event:
             record = old[len(old) // 2]
             world.cluster.remove(partition, record.offset)
             hit = [(partition, record.writer, record.seq)]
-            world.planted.append(Planted("vanished", world.kernel.now, partition, hit, [record.offset]))
+            world.plant(Planted("vanished", world.kernel.now, partition, hit, [record.offset]))
 
     return at, f"vanish@{at // 1_000_000}", strike
 
@@ -211,7 +210,7 @@ def appear(at: int, after: int, partition: int = 0) -> Event:
             return True
 
         world.cluster.on_append.append(strike)
-        world.planted.append(hit)
+        world.plant(hit)
 
     return at, f"appear@{at // 1_000_000}", arm
 
@@ -225,7 +224,7 @@ def phantom(at: int, writer: str = "w1", partition: int = 0) -> Event:
             seq = life.next_seq[partition] + 10_000
             offset = world.cluster.append(partition, life.process, seq)
             hit = [(partition, life.process, seq)]
-            world.planted.append(Planted("phantom", world.kernel.now, partition, hit, [offset]))
+            world.plant(Planted("phantom", world.kernel.now, partition, hit, [offset]))
 
     return at, f"phantom@{at // 1_000_000}", strike
 
@@ -242,7 +241,7 @@ def cut(at: int, count: int, partition: int = 0) -> Event:
         end = p.end
         gone = world.cluster.cut(partition, to)
         values = [(partition, r.writer, r.seq) for r in gone]
-        world.planted.append(Planted("cut", world.kernel.now, partition, values, [to, end]))
+        world.plant(Planted("cut", world.kernel.now, partition, values, [to, end]))
 
     return at, f"cut@{at // 1_000_000}", strike
 
@@ -268,7 +267,7 @@ def zombie(at: int, after: int, probe: str = "t1") -> Event:
             if hit:
                 values = [(p.number, r.writer, r.seq) for r in hit]
                 offsets = [r.offset for r in hit]
-                world.planted.append(Planted("zombie", world.kernel.now, p.number, values, offsets, txn.id))
+                world.plant(Planted("zombie", world.kernel.now, p.number, values, offsets, txn.id))
 
         def commit() -> None:
             world.cluster.end(txn.id, commit=True)
@@ -285,7 +284,7 @@ def stale_listing(at: int, lasts: int, partition: int = 0) -> Event:
         p = world.cluster.partitions[partition]
         start, end = p.start, p.end
         until = world.kernel.now + lasts
-        world.planted.append(Planted("stale", world.kernel.now, partition, []))
+        world.plant(Planted("stale", world.kernel.now, partition, []))
 
         def lie(asked: Partition) -> tuple[int, int, int] | None:
             return (start, end, end) if asked is p and world.kernel.now < until else None
@@ -293,6 +292,11 @@ def stale_listing(at: int, lasts: int, partition: int = 0) -> Event:
         world.cluster.listed = lie
 
     return at, f"stale_listing@{at // 1_000_000}", strike
+
+
+def recreate(at: int) -> Event:
+    """The topic is deleted and created again: a new log, and no fault."""
+    return at, f"recreate@{at // 1_000_000}", lambda world: world.recreate()
 
 
 def delete_records(at: int, partition: int = 0, keep: int = 0) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.rules.world.cluster import Group
 from tests.rules.world.kernel import SECOND, Sleep
 from tests.rules.world.life import Life
 from tests.rules.world.probes import Probe, poll
@@ -12,32 +13,13 @@ SESSION = 10 * SECOND
 """How long a member that was killed keeps its partitions."""
 
 
-class Group:
-    """Members in the order in which they joined; each partition goes to one of them, once nobody else holds it."""
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-        self.members: dict[int, set[int]] = {}
-        """Process -> the partitions it holds."""
-
-    def given(self, process: int) -> set[int]:
-        """What `process` is to hold; it never holds what another has not given back."""
-        order = list(self.members)
-        mine = {p for p in range(self.partitions) if order[p % len(order)] == process}
-        taken = {p for other, held in self.members.items() if other != process for p in held}
-        return mine - taken
-
-    def leave(self, process: int) -> None:
-        self.members.pop(process, None)
-
-
 class GroupReader(Probe):
     """A member of the group `habits.group`."""
 
     @property
     def group(self) -> Group:
         assert self.habits.group is not None
-        return self.world.groups.setdefault(self.habits.group, Group(len(self.world.cluster.partitions)))
+        return self.cluster.groups.setdefault(self.habits.group, Group(len(self.cluster.partitions)))
 
     def leave(self) -> None:
         if self.life is not None:
@@ -50,7 +32,7 @@ class GroupReader(Probe):
         self.group.leave(life.process)
 
     def do(self, life: Life) -> Sleep:
-        cluster, group, name = self.world.cluster, self.group, self.habits.group
+        cluster, group, name = self.cluster, self.group, self.habits.group
         assert name is not None
         group.members[life.process] = set()
         held = group.members[life.process]

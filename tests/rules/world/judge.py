@@ -30,8 +30,9 @@ class Verdict:
     """Delivery -> the true time by which what each step gave had arrived."""
 
     @property
-    def passed(self) -> bool:
-        return not self.differences
+    def required(self) -> int:
+        """How many violations had to be found."""
+        return sum(not must.optional for must in self.oracle.musts)
 
 
 def judge(

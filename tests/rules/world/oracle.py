@@ -36,6 +36,8 @@ class Must:
     txn: int | None = None
     reader: int | None = None
     offset: int | None = None
+    any_of: frozenset[Value] = frozenset()
+    topic_id: str = "t1"
 
     def __str__(self) -> str:
         return f"{self.anomaly} p{self.partition} {self.value} by {(self.by or 0) // SECOND}s ({self.why})"
@@ -44,15 +46,23 @@ class Must:
         """The steps that asked for a comparison of what readers saw there: what it then says is not the engine's."""
         if self.offset is None:
             return []
-        return [step for step, p, start, end in checker.rechecks if p == self.partition and start <= self.offset < end]
+        return [
+            step
+            for step, topic_id, p, start, end in checker.rechecks
+            if (topic_id, p) == (self.topic_id, self.partition) and start <= self.offset < end
+        ]
 
     def met_by(self, f: Finding) -> bool:
-        if f.anomaly not in self.anomaly.split("|") or (f.partition != self.partition and self.txn is None):
+        if f.topic_id != self.topic_id or f.anomaly not in self.anomaly.split("|"):
+            return False
+        if f.partition != self.partition and self.txn is None:
             return False
         if self.reader is not None and self.reader not in f.subject:
             return False
         if f.anomaly == "inconsistent-offsets":
             return self.offset in f.subject
+        if self.any_of:
+            return bool(self.any_of & values_of(f))
         if self.txn is not None:
             return self.txn in f.subject or self.txn in f.evidence.values()
         return self.value is None or self.value in values_of(f)
@@ -62,9 +72,11 @@ class Oracle:
     def __init__(self, world: World, patience: int = 0) -> None:
         self.world = world
         self.slack = SLACK + patience
-        self.truth = Truth(world)
         self.spread = self._spread()
-        self.musts = [m for planted in world.planted for m in self._of(planted)]
+        self.truths = {cluster.topic_id: Truth(world, cluster.topic_id) for cluster in world.clusters}
+        self.truth = self.truths["t1"]
+        """Of the topic's life that is looked at."""
+        self.musts = [m for topic_id in self.truths for m in self._all(topic_id)]
 
     def _spread(self) -> int:
         """How far apart the hosts' clocks ever were: what is concluded across hosts may wait so much longer."""
@@ -75,6 +87,13 @@ class Oracle:
         return max(o[1] for o in offs) - min(o[0] for o in offs)
 
     # What must be.
+
+    def _all(self, topic_id: str) -> list[Must]:
+        self.truth = self.truths[topic_id]
+        musts = [m for planted in self.world.planted if planted.topic_id == topic_id for m in self._of(planted)]
+        for must in musts:
+            must.topic_id = topic_id
+        return musts
 
     def _of(self, planted: Planted) -> list[Must]:
         if planted.kind == "lost":
@@ -101,7 +120,7 @@ class Oracle:
         if planted.kind == "phantom":
             return [self._phantom(planted)]
         if planted.kind == "zombie":
-            return [self._zombie(planted, v) for v in planted.values]
+            return [self._zombie(planted)]
         return []
 
     def _lost(self, value: Value, offset: int) -> Must:
@@ -203,9 +222,10 @@ class Oracle:
             must.optional = must.by > self.world.plan.length
         return must
 
-    def _zombie(self, planted: Planted, value: Value) -> Must:
+    def _zombie(self, planted: Planted) -> Must:
         """Visible, and its commit was never invoked: the life's recovered row and a poll tell it."""
-        must = Must("zombie-write", planted.partition, value, None, True, "zombie")
+        must = Must("zombie-write", planted.partition, None, None, True, "zombie", any_of=frozenset(planted.values))
+        value = planted.values[0]
         sent = self.truth.sends.get(value)
         polls = [s.entry.arrived for s in self.truth.polled_ok(value) if s.entry.arrived and not s.entry.rejected]
         if sent is None or sent.entry.arrived is None or sent.entry.rejected or not polls:
@@ -307,8 +327,9 @@ class Oracle:
         """Whether a violation follows from a fault that was planted."""
         if f.anomaly in ALWAYS:
             return True
+        self.truth = self.truths[f.topic_id]
         for planted in self.world.planted:
-            if f.anomaly not in EXPLAINS[planted.kind]:
+            if planted.topic_id != f.topic_id or f.anomaly not in EXPLAINS[planted.kind]:
                 continue
             if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
                 continue

@@ -71,6 +71,7 @@ class Probe:
     def __init__(self, world: World, host: Host, name: str, habits: Habits) -> None:
         self.world, self.host, self.name, self.habits = world, host, name, habits
         self.random = random.Random(f"{world.seed}/{name}")
+        self.cluster = world.cluster
         self.life: Life | None = None
         self.lives: list[Life] = []
         self.task: Task | None = None
@@ -82,16 +83,17 @@ class Probe:
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        return self.habits.partitions or tuple(range(len(self.world.cluster.partitions)))
+        return self.habits.partitions or tuple(range(len(self.cluster.partitions)))
 
     # The supervisor.
 
     def launch(self) -> None:
         if self.stopped or not self.host.up or (self.life is not None):
             return
+        self.cluster = self.world.cluster
         self.life = Life(
             self.host, self.world.new_process(), self.name, self.habits.kind,
-            len(self.world.cluster.partitions), self.world.cluster.topic_id,
+            len(self.cluster.partitions), self.cluster.topic_id,
         )  # fmt: skip
         self.lives.append(self.life)
         self.host.lives.append(self.life)
@@ -167,7 +169,7 @@ class Writer(Probe):
     """Plain idempotent sends: one operation per partition and period, one after the other."""
 
     def do(self, life: Life) -> Sleep:
-        cluster = self.world.cluster
+        cluster = self.cluster
         while True:
             for p in self.partitions:
                 run = life.take(p, self.random.randrange(1, self.habits.batch + 1))
@@ -191,16 +193,16 @@ class Observer(Probe):
                 op = life.invoke("offsets", [p])
                 there, back = self.request()
                 yield there
-                start, end, stable = self.world.cluster.listing(p)
+                start, end, stable = self.cluster.listing(p)
                 yield back
                 life.complete(op, "ok", log_start=start, log_end=end, last_stable=stable)
             turn += 1
             if turn % 2 == 0:
-                for (group, p), _ in sorted(self.world.cluster.committed.items()):
+                for (group, p), _ in sorted(self.cluster.committed.items()):
                     op = life.invoke("offsets", [p], group=group)
                     there, back = self.request()
                     yield there
-                    committed = self.world.cluster.read_committed_offset(group, p)
+                    committed = self.cluster.read_committed_offset(group, p)
                     yield back
                     life.complete(op, "ok", committed=committed)
             yield self.rest()
@@ -219,7 +221,7 @@ def poll(probe: Probe, life: Life, positions: dict[int, int], **more: Any) -> Ge
         fetched = (
             Fetched([], position)
             if stuck
-            else probe.world.cluster.fetch(p, position, habits.isolation, habits.most, probe.name)
+            else probe.cluster.fetch(p, position, habits.isolation, habits.most, probe.name)
         )
         each[p] = {
             "polled": runs_of(fetched.records), "position_before": position, "position_after": fetched.position,
@@ -237,11 +239,11 @@ class Reader(Probe):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.positions: dict[int, int] = {}
+        self.known: dict[str, dict[int, int]] = {}
+        """Topic id -> where the last life stood."""
 
     def do(self, life: Life) -> Sleep:
-        positions = {p: self.positions.get(p, 0) for p in self.partitions}
-        self.positions = positions
+        positions = self.known.setdefault(self.cluster.topic_id, dict.fromkeys(self.partitions, 0))
         op = life.invoke("assign", range(life.partitions), mode="assign", isolation=self.habits.isolation)
         yield self.latency()
         life.complete(op, "ok", {p: {"assigned": p in positions} for p in range(life.partitions)})
@@ -254,8 +256,8 @@ class Audit(Reader):
     """Reads the log from its start to where its end was, closes, and after a period does it again."""
 
     def do(self, life: Life) -> Sleep:
-        ends = {p: self.world.cluster.partitions[p].stable for p in self.partitions}
-        positions = {p: self.world.cluster.partitions[p].start for p in self.partitions}
+        ends = {p: self.cluster.partitions[p].stable for p in self.partitions}
+        positions = {p: self.cluster.partitions[p].start for p in self.partitions}
         op = life.invoke("assign", range(life.partitions), mode="assign", isolation=self.habits.isolation)
         yield self.latency()
         life.complete(op, "ok", {p: {"assigned": p in positions} for p in range(life.partitions)})

@@ -106,6 +106,8 @@ def _events(dice: Dice, length: int, partitions: int, names: set[str]) -> list[E
         if "g0" in names:
             kinds += ["drop", "low", "high"]
         events.append(_fault(dice, dice.choice(kinds), at, p))
+    if dice.one_in(10):
+        events.append(faults.recreate(dice.time(20, length - READ_AGAIN)))
     if dice.one_in(4):
         events.append(faults.delete_records(dice.time(20, length), dice.randrange(partitions), dice.choice([0, 2, 30])))
     return events

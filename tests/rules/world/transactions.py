@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 
+from tests.rules.world.cluster import Cluster
 from tests.rules.world.kernel import SECOND, Sleep
 from tests.rules.world.life import Life, Op
 from tests.rules.world.probes import Probe
@@ -16,7 +18,7 @@ class TransactionalWriter(Probe):
     """Its transactional id is its name. After an indefinite end it closes and a new life takes over."""
 
     def do(self, life: Life) -> Sleep:
-        cluster = self.world.cluster
+        cluster = self.cluster
         init = life.invoke("init", range(life.partitions), transactional_id=self.name)
         there, back = self.request()
         yield there
@@ -32,9 +34,9 @@ class TransactionalWriter(Probe):
 
     def _transaction(self, life: Life) -> Generator[int, None, bool]:
         """One transaction; tells whether its outcome is known."""
-        cluster, txn = self.world.cluster, self.world.new_txn()
+        cluster, txn = self.cluster, self.world.new_txn()
         cluster.begin(txn, self.name)
-        self.world.kernel.at(self.now + TIMEOUT, lambda: self._expire(txn))
+        self.world.kernel.at(self.now + TIMEOUT, partial(self._expire, cluster, txn))
         op = life.invoke(
             "txn", self.partitions, transactional_id=self.name, txn=txn,
             txn_partitions=[("topic", p) for p in self.partitions],
@@ -62,7 +64,7 @@ class TransactionalWriter(Probe):
         there, back = self.request()
         yield there
         lost = indefinite and self.random.random() < 0.5
-        ended = False if lost else self.world.cluster.end(txn, commit=commit)
+        ended = False if lost else self.cluster.end(txn, commit=commit)
         yield back + (5 * SECOND if indefinite else 0)
         each = {p: op.results.get(p, {"sent": runs}) for p, runs in op.sent.items()}
         for p in op.partitions:
@@ -73,7 +75,7 @@ class TransactionalWriter(Probe):
         life.complete(op, "ok" if commit else "fail", each)
         return True
 
-    def _expire(self, txn: int) -> None:
-        known = self.world.cluster.txns.get(txn)
-        if known is not None and not known.zombie:
-            self.world.cluster.end(txn, commit=False)
+    @staticmethod
+    def _expire(cluster: Cluster, txn: int) -> None:
+        if not cluster.txns[txn].zombie:
+            cluster.end(txn, commit=False)

@@ -10,7 +10,7 @@ from functools import partial
 from tests.rules.world.clocks import Jump, WallClock
 from tests.rules.world.cluster import Cluster
 from tests.rules.world.faults import Planted
-from tests.rules.world.groups import Group, GroupReader
+from tests.rules.world.groups import GroupReader
 from tests.rules.world.host import Append, Away, Host, Reboot
 from tests.rules.world.kernel import SECOND, Kernel
 from tests.rules.world.life import Life
@@ -84,7 +84,6 @@ class World:
         self.planted: list[Planted] = []
         self.hosts: list[Host] = []
         self.probes: dict[str, Probe] = {}
-        self.groups: dict[str, Group] = {}
         self._processes = 1000
         self._txns = 0
         for number, h in enumerate(plan.hosts):
@@ -107,6 +106,20 @@ class World:
     def new_txn(self) -> int:
         self._txns += 1
         return self._txns
+
+    def plant(self, fault: Planted) -> Planted:
+        fault.topic_id = self.cluster.topic_id
+        self.planted.append(fault)
+        return fault
+
+    def recreate(self) -> None:
+        """The topic is deleted and created again while every probe ends and starts anew."""
+        for probe in self.probes.values():
+            probe.restart()
+        fresh = f"t{len(self.clusters) + 1}"
+        count = len(self.cluster.partitions)
+        more = Cluster(count, fresh, lambda: self.kernel.now)
+        self.kernel.at(self.kernel.now + 2 * SECOND, lambda: self.clusters.append(more))
 
     def run(self) -> World:
         self.kernel.run(self.plan.length)
