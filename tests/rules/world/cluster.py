@@ -131,7 +131,15 @@ class Cluster:
         self.listed: Callable[[Partition], tuple[int, int, int] | None] = lambda partition: None
         """A fault in ListOffsets: (log start, log end, last stable) in place of the truth."""
 
+        self.on_refusal: list[Callable[[int, Run], None]] = []
+        """Faults that wait for a send that is refused."""
+
     # Writes.
+
+    def refuse(self, number: int, run: Run) -> None:
+        """A send that certainly fails: nothing is stored, but for a fault."""
+        for fault in self.on_refusal:
+            fault(number, run)
 
     def append(self, number: int, writer: int, seq: int, txn: int | None = None) -> int:
         p = self.partitions[number]

@@ -39,9 +39,12 @@ def by_time(appends: list[Append], every: int, shuffle: random.Random | None = N
 
 
 def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
-    """Steps of any size, and appends that change places with others that came up to 20 s apart."""
+    """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes."""
     rng = random.Random(f"{seed}/disordered")
-    late = sorted((a.arrived + rng.choice([0, 0, 0, 2, 20]) * SECOND, i) for i, a in enumerate(appends))
+    lags = {host: rng.choice([0, 0, 60, 300]) for host in sorted({a.host for a in appends})}
+    late = sorted(
+        (a.arrived + (lags[a.host] + rng.choice([0, 0, 0, 2, 20])) * SECOND, i) for i, a in enumerate(appends)
+    )
     i = 0
     while i < len(late):
         n = rng.choice([1, 2, 5, 20, 60])
@@ -52,9 +55,15 @@ def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
         i += n
 
 
+def handed_over(appends: list[Append], at: int, every: int) -> Iterator[Step]:
+    """A rebuild of what had arrived by then, and live steps after it."""
+    yield from rebuilt([a for a in appends if a.arrived < at])
+    yield from by_time([a for a in appends if a.arrived >= at], every)
+
+
 def rebuilt(appends: list[Append], size: int = 500) -> Iterator[Step]:
     """Everything again in the order of time, in pieces of so many rows."""
     rows = sorted((row for a in appends for row in a.rows), key=lambda row: (row.completed, row.process, row.slice))
-    last = max(a.arrived for a in appends)
+    last = max((a.arrived for a in appends), default=0)
     for i in range(0, len(rows), size):
         yield Step(rows[i : i + size], last)

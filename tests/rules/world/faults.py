@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rules.vocabulary.slices import Run
 from tests.rules.world.cluster import Partition, Record, Txn, Value
 
 if TYPE_CHECKING:
@@ -97,6 +98,24 @@ def expose(at: int) -> Event:
         world.cluster.on_end.append(strike)
 
     return at, f"expose@{at // 1_000_000}", arm
+
+
+def store_refused(at: int) -> Event:
+    """The records of the next send that is refused are stored all the same."""
+
+    def arm(world: World) -> None:
+        done: list[int] = []
+
+        def strike(partition: int, run: Run) -> None:
+            if not done:
+                done.append(run.seq)
+                offsets = [world.cluster.append(partition, run.writer, run.seq + i) for i in range(run.length)]
+                values = [(partition, run.writer, run.seq + i) for i in range(run.length)]
+                world.plant(Planted("exposed", world.kernel.now, partition, values, offsets))
+
+        world.cluster.on_refusal.append(strike)
+
+    return at, f"store_refused@{at // 1_000_000}", arm
 
 
 def tear(at: int, partition: int = 0) -> Event:

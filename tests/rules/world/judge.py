@@ -14,7 +14,7 @@ from tests.rules.world.kernel import SECOND
 from tests.rules.world.oracle import Oracle
 from tests.rules.world.world import World
 
-DELIVERIES = ("shuffled", "disordered", "rebuilt")
+DELIVERIES = ("shuffled", "disordered", "rebuilt", "handed over")
 """Beside `live`: a step per few seconds, in the order of arrival."""
 
 
@@ -48,6 +48,7 @@ def judge(
         "shuffled": delivery.by_time(world.appends, rng.choice([5, 17, 60]) * SECOND, rng),
         "disordered": delivery.disordered(world.appends, world.seed),
         "rebuilt": delivery.rebuilt(world.appends),
+        "handed over": delivery.handed_over(world.appends, rng.randrange(world.plan.length), 4 * every),
     }
     for name in deliveries:
         _compare(verdict, name, live, _hear(verdict, name, ways[name], None))

@@ -114,7 +114,7 @@ class Oracle:
         if planted.kind == "told-high":
             return [self._told(planted, "foreign-commit")]
         if planted.kind == "cut":
-            return self._inconsistent(planted)
+            return [*self._inconsistent(planted), *self._truncated(planted)]
         if planted.kind in ("vanished", "late"):
             return [self._changed(planted)] if planted.offsets else []
         if planted.kind == "phantom":
@@ -206,6 +206,19 @@ class Oracle:
                 must.offset = offset
                 out.append(must)
         return out
+
+    def _truncated(self, planted: Planted) -> list[Must]:
+        """Listed at or below an offset that was acknowledged before, by a clock of the same boot; then given again."""
+        must = Must("log-truncation", planted.partition, None, None, True, "cut")
+        for e in self.truth.listings[planted.partition]:
+            end, arrived = e.row.log_end, e.arrived
+            if e.invoked < planted.at or e.rejected or arrived is None or end is None or must.by is not None:
+                continue
+            acks = self.truth.acknowledged(planted.partition, end, e)
+            if acks and (again := self.truth.given_again(planted.partition, end, max(acks), e)) is not None:
+                must.by = max(arrived, again) + 2 * GRACE + self.slack + 2 * self.spread
+                must.optional = must.by > self.world.plan.length
+        return [must]
 
     def _phantom(self, planted: Planted) -> Must:
         """Polled, and beyond all that its writer invoked up to then, as that writer's own log tells."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rules.vocabulary.slices import Run
 from tests.rules.world.cluster import Fetched, runs_of
 from tests.rules.world.kernel import SECOND, Sleep, Task
 from tests.rules.world.life import Life, Op
@@ -61,6 +63,10 @@ class Habits:
     silences: list[Silence] = field(default_factory=list)
     stuck: list[Silence] = field(default_factory=list)
     """Readers: while this lasts the cluster gives them nothing."""
+    timeouts: float = 0.0
+    """Writers: the share of sends whose outcome stays unknown. The record may be stored, at once or later."""
+    refused: float = 0.0
+    """Writers: the share of sends that certainly fail."""
     aborts: float = 0.2
     indefinite: float = 0.0
 
@@ -166,10 +172,10 @@ class Probe:
 
 
 class Writer(Probe):
-    """Plain idempotent sends: one operation per partition and period, one after the other."""
+    """Plain idempotent sends: one operation per partition and period, one after the other. After a send whose outcome
+    is unknown the process ends and a new life begins, so that a record stored late breaks no order."""
 
     def do(self, life: Life) -> Sleep:
-        cluster = self.cluster
         while True:
             for p in self.partitions:
                 run = life.take(p, self.random.randrange(1, self.habits.batch + 1))
@@ -177,10 +183,36 @@ class Writer(Probe):
                 op.sent[p] = [run]
                 there, back = self.request()
                 yield there
-                offsets = [cluster.append(p, life.process, run.seq + i) for i in range(run.length)]
-                yield back
-                life.complete(op, "ok", {p: {"sent": [run._replace(offset=offsets[0])]}})
+                luck = self.random.random()
+                if luck < self.habits.timeouts:
+                    yield from self._unknown(life, op, p, run)
+                elif luck < self.habits.timeouts + self.habits.refused:
+                    self.cluster.refuse(p, run)
+                    yield back
+                    life.complete(op, "fail", {p: {"sent": [run]}}, error="NOT_ENOUGH_REPLICAS")
+                else:
+                    offset = self._store(p, run)
+                    yield back
+                    life.complete(op, "ok", {p: {"sent": [run._replace(offset=offset)]}})
             yield self.rest()
+
+    def _store(self, partition: int, run: Run) -> int:
+        """The offset of the first of them."""
+        return min(self.cluster.append(partition, run.writer, run.seq + i) for i in range(run.length))
+
+    def _late(self, partition: int, run: Run) -> None:
+        self._store(partition, run)
+
+    def _unknown(self, life: Life, op: Op, partition: int, run: Run) -> Sleep:
+        stored = self.random.choice(["at once", "later", "never"])
+        if stored == "at once":
+            self._store(partition, run)
+        yield 2 * SECOND
+        if stored == "later":
+            self.world.kernel.at(self.now + self.random.randrange(20) * SECOND, partial(self._late, partition, run))
+        life.complete(op, "info", {partition: {"sent": [run]}}, error="_MSG_TIMED_OUT")
+        self.restarting = True
+        yield MILLISECOND
 
 
 class Observer(Probe):

@@ -47,12 +47,13 @@ def random_plan(seed: int) -> Plan:
 
 def _probes(dice: Dice) -> list[tuple[str, Habits]]:
     probes = [
-        ("w1", Habits("writer", batch=dice.choice([1, 3, 8]))),
+        ("w1", Habits("writer", batch=dice.choice([1, 3, 8]), timeouts=dice.choice([0, 0, 0.01]))),
         ("r1", Habits("reader")),
         ("observer", Habits("observer")),
     ]
     if dice.one_in(2):
-        probes.append(("w2", Habits("writer", period=dice.choice([SECOND, 5 * SECOND, 40 * SECOND]))))
+        period, refused = dice.choice([SECOND, 5 * SECOND, 40 * SECOND]), dice.choice([0, 0.1])
+        probes.append(("w2", Habits("writer", period=period, refused=refused)))
     if dice.one_in(2):
         probes.append(("t1", Habits("transactions", indefinite=dice.choice([0.0, 0.0, 0.05]))))
     if dice.one_in(2):
@@ -69,6 +70,8 @@ def _probes(dice: Dice) -> list[tuple[str, Habits]]:
 def _trouble(dice: Dice, habits: Habits, length: int) -> None:
     if dice.one_in(5):
         habits.kills = (dice.time(10, length - READ_AGAIN),)
+    if dice.one_in(12):
+        habits.stop = dice.time(30, length - READ_AGAIN)
     if dice.one_in(8):
         habits.restarts = (dice.time(10, length - READ_AGAIN),)
     if dice.one_in(8) and habits.kind != "group":
@@ -101,6 +104,8 @@ def _events(dice: Dice, length: int, partitions: int, names: set[str]) -> list[E
     for _ in range(dice.choice([0, 1, 1, 2])):
         at, p = dice.time(15, length - 45 * SECOND), dice.randrange(partitions)
         kinds = ["lose", "lose", "lose", "duplicate", "phantom", "cut", "appear", "stale"]
+        if "w2" in names:
+            kinds += ["refused"]
         if "t1" in names:
             kinds += ["expose", "tear", "zombie"]
         if "g0" in names:
@@ -126,6 +131,8 @@ def _fault(dice: Dice, kind: str, at: int, p: int) -> Event:
         return faults.appear(at, dice.choice([2, 8, 25]) * SECOND, p)
     if kind == "stale":
         return faults.stale_listing(at, dice.choice([5, 20]) * SECOND, p)
+    if kind == "refused":
+        return faults.store_refused(at)
     if kind == "expose":
         return faults.expose(at)
     if kind == "tear":

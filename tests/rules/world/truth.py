@@ -110,6 +110,36 @@ class Truth:
         ]
         return sorted(over, key=lambda p: p.entry.completed)
 
+    def acknowledged(self, partition: int, above: int, listing: Entry) -> list[int]:
+        """Offsets at or above that were acknowledged on the listing's own boot before it was invoked."""
+        return [
+            s.offset
+            for (p, _, _), s in self.sends.items()
+            if p == partition
+            and s.offset is not None
+            and s.offset >= above
+            and s.entry.row.type == "ok"
+            and s.entry.arrived is not None
+            and not s.entry.rejected
+            and s.entry.row.boot == listing.row.boot
+            and s.entry.completed < listing.invoked
+        ]
+
+    def given_again(self, partition: int, start: int, end: int, listing: Entry) -> int | None:
+        """When the table knew that a write invoked after the listing was given an offset in [start, end]."""
+        came = [
+            s.entry.arrived
+            for (p, _, _), s in self.sends.items()
+            if p == partition
+            and s.offset is not None
+            and start <= s.offset <= end
+            and s.entry.row.type == "ok"
+            and s.entry.arrived is not None
+            and not s.entry.rejected
+            and s.entry.invoked > listing.completed
+        ]
+        return min(came, default=None)
+
     def observed(self, partition: int, since: int) -> int | None:
         """When a listing invoked at or after `since` reached the table."""
         came = [
