@@ -80,12 +80,12 @@ def _plan(
 
 def two_hosts_one_away(events: Sequence[Event], lasts: float) -> Plan:
     away = [Away(s(120), s(120 + lasts))]
-    return _plan(events, lasts + 400, HostPlan("h0", usual()), HostPlan("h1", others(), away=away))
+    return _plan(events, lasts + 400, HostPlan("h0", usual(5)), HostPlan("h1", others(5), away=away))
 
 
 def one_host_away(events: Sequence[Event]) -> Plan:
     away = [Away(s(120), s(120 + 2400), pieces=2, apart=s(25))]
-    return _plan(events, 2900, HostPlan("h0", {**usual(), **others()}, away=away))
+    return _plan(events, 2900, HostPlan("h0", {**usual(5), **others(5)}, away=away))
 
 
 AHEAD = (Jump(s(120), s(124), s(1500)),)
@@ -109,8 +109,8 @@ def observer_clock_ahead(events: Sequence[Event]) -> Plan:
 
 
 def hung_reader(events: Sequence[Event]) -> Plan:
-    probes = {**usual(), **others()}
-    probes["r2"].hangs.append(Hang(s(120), s(1300)))
+    probes = {**usual(5), **others(5)}
+    probes["r2"].hangs.append(Hang(s(120), s(1300), before=True))
     return _plan(events, 1600, HostPlan("h0", probes))
 
 
@@ -154,7 +154,9 @@ def unverifiable_back(events: Sequence[Event]) -> Plan:
 def lost_lives(events: Sequence[Event]) -> Plan:
     """Seventy lives whose journals are lost, one after the other, and then a loss of their last."""
     boots = [Reboot(s(20 + 15 * i), s(3), disk_lost=True) for i in range(71)]
-    return _plan(events, 1300, HostPlan("h0", usual()), HostPlan("h1", {"w2": Habits("writer")}, reboots=boots))
+    return _plan(
+        events, 1300, HostPlan("h0", usual(5)), HostPlan("h1", {"w2": Habits("writer", period=s(2))}, reboots=boots)
+    )
 
 
 def skewed_pause(events: Sequence[Event], skew: float) -> Plan:
@@ -211,7 +213,7 @@ LATE = [Opens("evidence-late", 120, 300)]
 
 
 def healthy_transactions(events: Sequence[Event]) -> Plan:
-    probes = {**usual(), "t1": Habits("transactions", period=s(2))}
+    probes = {**usual(3), "t1": Habits("transactions", period=s(3))}
     return _plan(events, 540, HostPlan("h0", probes), partitions=2)
 
 
@@ -223,15 +225,15 @@ def audited(events: Sequence[Event]) -> Plan:
 
 CASES: Sequence[Case] = (
     Case("one of two hosts away for 25 min", lambda e: two_hosts_one_away(e, 1500), lose(60, 110, 700, 1610, 1750),
-         only=(700, "r2"), every=10),
-    Case("one host away for 40 min, back in two pieces", one_host_away, lose(60, 700, 2000, 2650), every=10),
+         only=(700, "r2"), every=20),
+    Case("one host away for 40 min, back in two pieces", one_host_away, lose(60, 700, 2000, 2650), every=20),
     Case("one of two hosts away for 15 min", lambda e: two_hosts_one_away(e, 900), lose(60, 110, 600, 1010, 1150),
-         only=(600, "r2"), every=10),
+         only=(600, "r2"), every=20),
     Case("a clock 25 min ahead for 4 s", lambda e: clock_ahead(e, False), lose(60, 121, 140, 300), patience=60),
     Case("a clock of two 25 min ahead for 4 s", lambda e: clock_ahead(e, True), lose(60, 121, 140, 300), patience=60),
     Case("the observer's clock 25 min ahead for 4 s", observer_clock_ahead, lose(60, 121, 140, 300), patience=60),
     Case("a reader's operation open for 1,300 s", hung_reader, lose(60, 119, 500, 1440, 1500), only=(119.5, "r2"),
-         every=10, opens=LATE),
+         every=20, opens=LATE),
     Case("one missing row of a living reader", missing_row, lose(60, 150, 200), only=(119.5, "r2")),
     Case("the observer out for 15 s", lambda e: observer_out(e, 15), lose(50, 105, 112, 180)),
     Case("the observer out for 25 s", lambda e: observer_out(e, 25), lose(50, 105, 120, 180)),
@@ -246,7 +248,7 @@ CASES: Sequence[Case] = (
          [*lose(100, 200), faults.tear(s(120), 1), faults.tell_commits(s(160), "g", s(15), -3)]),
     Case("torn, regressed and lost after a life was unverifiable", unverifiable_back,
          [*lose(100, 200), faults.tear(s(120), 1), faults.tell_commits(s(160), "g", s(15), -3)]),
-    Case("seventy lost lives", lost_lives, [*lose(30, 600, 1200), faults.duplicate(s(1250))], every=10),
+    Case("seventy lost lives", lost_lives, [*lose(30, 600, 1200), faults.duplicate(s(1250))], every=20),
     Case("clocks 11 s apart and a pause of 13 s", lambda e: skewed_pause(e, 11), lose(60, 125, 200)),
     Case("clocks -11 s apart and a pause of 13 s", lambda e: skewed_pause(e, -11), lose(60, 125, 200)),
     Case("deletions overtake a reader, observer 0.7 s ahead", lambda e: overtaken(e, 0.7), lose(50, 140.5, 200)),
@@ -267,7 +269,7 @@ CASES: Sequence[Case] = (
     Case("a listed end stays behind for 60 s", healthy_group, [faults.stale_listing(s(100), s(60))],
          opens=[Opens("stale-log-end", 125, 140)]),
     Case("a transaction visible 30 s after a crash", healthy_transactions, [faults.zombie(s(60), s(30))]),
-    Case("a transaction visible 400 s after a crash", healthy_transactions, [faults.zombie(s(60), s(400))], every=10),
+    Case("a transaction visible 400 s after a crash", healthy_transactions, [faults.zombie(s(60), s(400))], every=20),
     Case("the topic recreated", healthy_group, [*lose(60), faults.recreate(s(120)), *lose(180)]),
     Case("commits dropped", healthy_group, [faults.drop_commits(s(100), "g", s(20))]),
     Case("committed offsets told too low", healthy_group, [faults.tell_commits(s(100), "g", s(20), -3)]),

@@ -131,6 +131,9 @@ class Oracle:
         if sent is None or sent.entry.row.type != "ok" or sent.entry.arrived is None or sent.entry.rejected:
             must.why = "its acknowledgement never came"
             return must
+        if any(p.kind == "cut" and p.partition == partition and p.offsets[0] <= offset for p in self.world.planted):
+            must.why = "its offset was given again"
+            return must
         passes = self.truth.passed(partition, offset)
         if not passes:
             must.why = "nobody passed it"
@@ -139,7 +142,7 @@ class Oracle:
         came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
         for life in self.world.lives:
             if life.kind in READERS:
-                came.append(self.truth.known(life, sent.entry.invoked, since))
+                came.append(self.truth.known(life, partition, sent.entry.invoked, since))
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             return must
@@ -155,7 +158,7 @@ class Oracle:
     def _skips(self, lost: Must, offset: int) -> list[Must]:
         """Every reader in assign mode that polled before and after the lost value has skipped its index. One that
         comes later than that (an audit) may find the index settled and forgotten."""
-        if lost.optional or lost.value is None:
+        if lost.optional or lost.value is None or self.world.plan.rejects is not None:
             return []
         out = []
         for p in self.truth.passed(lost.partition, offset):
@@ -229,7 +232,7 @@ class Oracle:
             return must
         first = min(polls, key=lambda s: s.entry.arrived or 0)
         writer = next(life for life in self.world.lives if life.process == value[1])
-        known = self.truth.known(writer, 0, first.entry.completed + GRACE)
+        known = self.truth.known(writer, planted.partition, 0, first.entry.completed + GRACE)
         if known is not None:
             must.by = max(known, first.entry.arrived or 0) + GRACE + self.slack + 2 * self.spread
             must.optional = must.by > self.world.plan.length
@@ -318,9 +321,10 @@ class Oracle:
         if not reads:
             return must
         came = [reads[0].arrived]
+        since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
         for life in self.world.lives:
             if life.kind == "group":
-                came.append(self.truth.known(life, 0, reads[0].completed + GRACE))
+                came.append(self.truth.known(life, planted.partition, since, reads[0].completed + GRACE))
         if all(c is not None for c in came):
             must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
             must.optional = must.by > self.world.plan.length

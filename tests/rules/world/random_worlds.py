@@ -10,7 +10,7 @@ from tests.rules.world.faults import Event
 from tests.rules.world.host import Away, Reboot
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.probes import Habits, Hang, Silence
-from tests.rules.world.rejects import reject_some
+from tests.rules.world.rejects import reject_row, reject_some
 from tests.rules.world.world import HostPlan, Plan
 
 READ_AGAIN = 60 * SECOND
@@ -42,7 +42,22 @@ def random_plan(seed: int) -> Plan:
     plan.patience = 2 * max((abs(j.by) for h in hosts for j in h.jumps), default=0)
     if dice.one_in(8):
         plan.rejects = reject_some(dice.choice([0.0005, 0.002]))
+    _witness(dice, plan)
     return plan
+
+
+def _witness(dice: Dice, plan: Plan) -> None:
+    """A record that one reader alone sees, shortly before that reader's log is lost with its host, or the row is."""
+    for host in plan.hosts:
+        readers = [n for n, h in host.probes.items() if h.kind == "reader" and h.isolation == "read_committed"]
+        if readers and host.reboots and dice.one_in(2):
+            at = host.reboots[0].at
+            host.away.append(Away(at - 8 * SECOND, at + 2 * SECOND, killed=True))
+            plan.events.append(faults.only_for(at - 5 * SECOND, readers[0]))
+        elif readers and dice.one_in(10):
+            plan.events.append(faults.only_for(dice.time(20, plan.length - READ_AGAIN), readers[0]))
+            if plan.rejects is None:
+                plan.rejects = reject_row(readers[0], 0)
 
 
 def _probes(dice: Dice) -> list[tuple[str, Habits]]:

@@ -166,17 +166,15 @@ class Truth:
             and not e.rejected
         ]
 
-    def known(self, life: Life, since: int, until: int) -> int | None:
-        """When the table held all that a life could have done with a record sent at `since`, up to `until`.
+    def known(self, life: Life, partition: int, since: int, until: int) -> int | None:
+        """When the table held all that a life did in a partition between two times.
 
-        Nothing where it never will: the life was lost in between. A record is out of a life's reach when the life was
-        over before it was sent."""
+        Nothing where it never will: the life was lost in between, or a row between two others is missing. A life that
+        was over at `since` did nothing."""
         if life.began > until:
             return 0
-        holes = [e for e in life.entries if e.rejected]
-        for hole in holes:
-            if hole.invoked <= until and hole.completed >= since:
-                return None
+        if any(start <= until and end >= since for start, end in self._holes(life, partition)):
+            return None
         for told in life.told:
             if told.through >= until:
                 return told.arrived
@@ -184,6 +182,18 @@ class Truth:
         if over is not None and arrived is not None and over <= since:
             return arrived
         return None
+
+    @staticmethod
+    def _holes(life: Life, partition: int) -> list[tuple[int, int]]:
+        """When missing rows can have happened: between the rows before and after them."""
+        rows = [e for e in life.entries if e.row.partition == partition]
+        holes = []
+        for i, e in enumerate(rows):
+            if e.rejected:
+                before = [b.completed for b in rows[:i] if not b.rejected]
+                after = [a.invoked for a in rows[i + 1 :] if not a.rejected]
+                holes.append((max(before, default=0), min(after, default=1 << 60)))
+        return holes
 
     def _over(self, life: Life) -> tuple[int | None, int | None]:
         """By when a life was over, and when the table told so: its last mark, or the next boot of its host."""
