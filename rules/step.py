@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.audit import digests
-from rules.checks import phantom_reads
+from rules.checks import phantom_reads, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks
@@ -207,7 +207,7 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "highest_polled": known(state.highest_polled),
         "unseen": state.unseen,
         "send_skips": state.send_skips,
-        "partial_reads": state.partial_reads,
+        "partial_reads": order.own(state, transaction_outcomes.CHECK).partial_reads,
         "window_runs": len(state.log),
         "processes": len(state.processes),
         "readers": [

@@ -18,8 +18,6 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
     zero_offsets,
 )
 from rules.engine import order, rare_rows
@@ -68,8 +66,6 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
         unproven = polled.take(~columns.committed_only[polled.row] & (columns.type[polled.row] == OK))
         state.uncommitted = concat(state.uncommitted, _polls(columns, unproven))
     aborted_reads.read_aborted(state, chunks, columns, settled, failed, state.polls, report)
-    transaction_outcomes.note(state, columns, sent, report)
-    transforms.note_reflections(state, chunks, columns, fresh, visible, report)
     phantom_reads.note_sends(chunks, columns, sent)
 
     known = acknowledged.take(acknowledged.offset >= 0)

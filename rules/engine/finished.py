@@ -14,7 +14,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
-from rules.checks import losses, phantom_reads, poll_order, send_order, transaction_outcomes, transforms, unseen
+from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
 from rules.engine import order, rare_rows, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
@@ -81,32 +81,28 @@ def finish(
     poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     none = state.uncommitted
-    order.fold(
-        Passage(
-            state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-            report, state.log_start, Passed(), finished=True,
-        )
+    passage = Passage(
+        state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
+        report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
+    order.fold(passage)
     rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
     state.passed = Spans(*intervals.merge(passes.start, passes.end))
     observe(state, moves)
     phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
-    transaction_outcomes.judge_parts(state, polled, report, list_each=True)
     losses.poll(losing, chunks, polled)
     losses.drop_delivered(losing, delivered)
     unseen.judge_finished(losing.outstanding, state, end, report)
-    places, shown = losses.promote(losing, state, chunks, visible)
+    places, passage.shown = losses.promote(losing, state, chunks, visible)
     place_shown(state, chunks, places, end, report)
     losses.settle(losing, chunks, NO_VALUES)
     _locate_sends(state, columns, fresh, visible)
-    transforms.resolve_doubtful(state, chunks, shown, frontier.FOREVER, report)
     losses.drop_delivered(losing, delivered)
     state.highest_polled = _highest_first_place(state, polled)
     losses.settle_finished(losing, state, end, report)
-    transaction_outcomes.decide(state, chunks, end, report.objectives, report, finished=True)
-    transforms.tell_inputs(state, chunks, moves, None, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
     send_order.walk(state, state.sends)
     send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)

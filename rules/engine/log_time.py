@@ -21,8 +21,6 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
 )
 from rules.engine import order, rare_rows
 from rules.kept.check import Passage
@@ -30,7 +28,7 @@ from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier, transactional_ids
+from rules.settling import completeness, frontier
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -59,21 +57,15 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     check.judge(state, chunks, min(end, passage.gate.known_through()), report)
     digests.fold(state, buckets, passes, passage.polls, report)
     phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)
-    transaction_outcomes.judge_parts(state, passage.polls, report)
     if passage.shown_places is not None:
         place_shown(state, chunks, passage.shown_places, end, report)
-    transforms.resolve_doubtful(state, chunks, passage.shown, end - 30 * objectives.grace, report)
-    transaction_outcomes.decide(state, chunks, end, objectives, report)
-    transforms.tell_inputs(state, chunks, passage.moves, advance, end, report)
-    transforms.tell_horizon(state, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, state.settled, advance.settled_at, report)
     send_order.judge(state, state.settled, end, report, list_skips=False)
     keep_passes(state, passage.proven)
     _judge_unverifiable(state, passage.gate, end, report)
     duplicates.forget_below(state, poll_order.needed_from(state))
     digests.forget(state, buckets, chunks)
-    transaction_outcomes.forget_names(state)
-    transactional_ids.forget(state)
     _overflow(state, objectives, end, report)
 
 

@@ -19,7 +19,6 @@ from rules.checks import (
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendMoves, State
-from rules.settling import transactional_ids
 from rules.settling.frontier import FOREVER
 
 
@@ -27,7 +26,6 @@ def arrive(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, sent: Runs, polled: Runs, report: Report
 ) -> None:
     """`sent` and `polled`: the new rows' runs."""
-    transactional_ids.note_inits(state, columns, fresh)
     _note_transacting(state, columns, fresh)
     told_offsets.note_committed(state, chunks, columns, fresh)
     acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))

@@ -59,7 +59,6 @@ class Process:
     sent_to: int = -1
     sent_op: int = -1
     writer: int = -1
-    transforms: str = ""  # the group of a transform that reads
 
     @property
     def complete(self) -> bool:
@@ -242,46 +241,6 @@ class SendSteps(Table):
 
 
 @dataclass(slots=True)
-class Written(Table):
-    """Runs of transactions, and of indefinite sends, until it is known what became of them
-    (`rules.checks.transaction_outcomes`).
-
-    `type` is a code of `rules.arrays.columns`; `alone`: 1 if the transaction wrote this run and nothing else; `ended`:
-    when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name` are numbers of
-    `State.boots` and `State.transactional_ids`, -1 for none; `said`: 1 if the client was told that it failed."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    op: Ints = field(default_factory=lambda: EMPTY)
-    txn: Ints = field(default_factory=lambda: EMPTY)
-    type: Ints = field(default_factory=lambda: EMPTY)
-    alone: Ints = field(default_factory=lambda: EMPTY)
-    at: Ints = field(default_factory=lambda: EMPTY)
-    ended: Ints = field(default_factory=lambda: EMPTY)
-    boot: Ints = field(default_factory=lambda: EMPTY)
-    name: Ints = field(default_factory=lambda: EMPTY)
-    said: Ints = field(default_factory=lambda: EMPTY)
-    writer: Ints = field(default_factory=lambda: EMPTY)
-    seq: Ints = field(default_factory=lambda: EMPTY)
-    offset: Ints = field(default_factory=lambda: EMPTY)
-    length: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
-class Reflections(Table):
-    """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
-    output partition; `group` is a number of `State.groups`."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    op: Ints = field(default_factory=lambda: EMPTY)
-    group: Ints = field(default_factory=lambda: EMPTY)
-    at: Ints = field(default_factory=lambda: EMPTY)
-    offset: Ints = field(default_factory=lambda: EMPTY)
-    writer: Ints = field(default_factory=lambda: EMPTY)
-    seq: Ints = field(default_factory=lambda: EMPTY)
-    length: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
 class Reading(Table):
     """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
     without a break, and `digest` is that of what they polled in the block that `end` lies in."""
@@ -351,7 +310,6 @@ class State:
     polled: int = 0
     failed: int = 0
     send_skips: int = 0
-    partial_reads: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
@@ -364,12 +322,6 @@ class State:
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
-    boots: list[str] = field(default_factory=list)
-    transactional_ids: list[str] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)  # of transforms that write here
-    reflected_groups: list[int] = field(default_factory=list)
-    consumed_by: list[str] = field(default_factory=list)  # groups of transforms that read here
-    told_log_start: int = -1  # to stage 2, for them
     reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
     lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
@@ -402,8 +354,6 @@ class State:
     transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
     send_steps: SendSteps = field(default_factory=SendSteps)
-    written: Written = field(default_factory=Written)
-    doubtful: Reflections = field(default_factory=Reflections)
     reading: Reading = field(default_factory=Reading)
 
 

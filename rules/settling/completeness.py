@@ -26,7 +26,6 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
 from rules.arrays.intervals import Bools, Ints, distinct
-from rules.checks import transforms
 from rules.kept.state import NEVER, Host, Process, State
 from rules.vocabulary.objectives import SECOND
 
@@ -140,9 +139,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     if not settings:
         return
     told = dict(settings)
-    kind = columns.table["kind"][row].as_py()
     process = state.processes[int(columns.process[row])]
-    transforms.note_transform(process, kind, told)
     if told.get("writer", "").isdigit():
         process.writer = int(told["writer"])
     if told.get("idempotent") == "false" and told.get("writer", "").lstrip("-").isdigit():
