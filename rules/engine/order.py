@@ -14,6 +14,7 @@ from rules.audit import digests
 from rules.checks import (
     abort_positions,
     fences,
+    log_ends,
     losses,
     phantom_reads,
     rebalances,
@@ -33,6 +34,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    log_ends.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 

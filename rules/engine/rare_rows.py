@@ -7,7 +7,7 @@ the verdicts of a finished history; conditions have no end there, and are not re
 
 from __future__ import annotations
 
-from rules.arrays.columns import INIT, OK, TXN, Columns, Runs
+from rules.arrays.columns import INIT, TXN, Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import (
     hanging_transactions,
@@ -28,8 +28,6 @@ def arrive(
     """`sent` and `polled`: the new rows' runs."""
     _note_transacting(state, columns, fresh)
     told_offsets.note_committed(state, chunks, columns, fresh)
-    acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))
-    told_offsets.note_ends(state, columns, fresh, acknowledged, polled.take(polled.offset >= 0))
 
 
 def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
@@ -55,7 +53,6 @@ def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: 
 
 def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     told_offsets.judge_committed(state, chunks, end, report)
-    told_offsets.judge_ends(state, end, report)
 
 
 def _note_transacting(state: State, columns: Columns, fresh: Bools) -> None:
