@@ -73,7 +73,7 @@ def _of_operations(o: Operations, op: Ints) -> dict[str, Any]:
         "type": _named(o.type[op], OUTCOMES),
         "txn": pa.array(ordinal, mask=f != TXN),
         "mode": _named(mode, _MODES),
-        "mono_invoked": pa.array(o.invoked[op]),
+        "mono_invoked": pa.array(o.begun[op]),
         "mono_completed": pa.array(o.completed[op]),
         "invoked": pa.array(o.invoked[op] // 1000),
         "completed": pa.array(o.completed[op] // 1000),

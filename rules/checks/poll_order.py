@@ -278,7 +278,7 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
     for i in np.flatnonzero(below).tolist():
         at = decided_at(int(decided.previous[i]))
         _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
-        if decided.first[i] == 0 and decided.previous[i] > 0:
+        if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
             _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
     for i in np.flatnonzero(over).tolist():
         at = decided_at(int(decided.first[i]))
@@ -354,7 +354,7 @@ def _report_step(
     anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
     process, op = int(steps.process[i]), int(steps.op[i])
-    internal = bool(steps.internal[i]) and anomaly != "spurious-zero-offset"
+    internal = bool(steps.internal[i])
     report.add(
         f"int-{anomaly}" if internal else anomaly,
         (process, op, int(steps.first[i])) if internal else (process, op),

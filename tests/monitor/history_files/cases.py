@@ -378,6 +378,34 @@ CASES: Final = (
         open=frozenset({"G1c"}),
     ),
     Case(
+        "an acknowledgement at 0 when a higher offset was known",
+        "0 ok send >x a@1\n1 ok send >x b@0",
+        {"spurious-zero-offset": [one("x", "b", known=1, process=1)]},
+    ),
+    Case(
+        "an acknowledgement at 0 of a send that may have been invoked before a higher offset was known",
+        "only 0 ok send >x a@1\nonly 1 ok send >x b@0",
+    ),
+    Case(
+        "acknowledgements of sends that were open at once",
+        """
+        only 0 invoke send >x a
+        only 1 invoke send >x b
+        only 0 ok send >x a@1
+        only 1 ok send >x b@0
+        """,
+    ),
+    Case(
+        "a send without invocation that its process began when a higher offset was known",
+        "only 0 ok send >x a@1\nonly 1 ok send >y c@0\nonly 1 ok send >x b@0",
+        {"spurious-zero-offset": [one("x", "b", known=1, process=1)]},
+    ),
+    Case(
+        "one operation that went back to 0 knew nothing before it was invoked",
+        "0 ok send >x a@0 b@1\n1 ok poll <x b@1 a@0",
+        {"int-nonmonotonic-poll": [{"key": "x", "process": 1}]},
+    ),
+    Case(
         "two sends that each key orders otherwise",
         """
         only 0 invoke send >x a >y a
