@@ -87,20 +87,19 @@ def _check(path: Path, options: Options) -> int:
 
 def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     """(verdict, number of operations) of one file."""
-    import pyarrow as pa
-
     from monitor.history_files.history import read
     from monitor.history_files.verdict import verdict
     from rules.across.resolution import resolve
+    from rules.engine.finished import telling
     from rules.step import step
     from rules.vocabulary.objectives import Objectives
 
     history = read(path)
     stepped = step({}, history.slices, Objectives(), finished=True)
     findings = [finding for one in stepped.values() for finding in one.findings]
-    if stepped:
-        facts = pa.concat_tables([one.facts for one in stepped.values()])
-        findings += resolve(None, facts, Objectives(), finished=True).findings
+    facts = telling([one.facts for one in stepped.values()])
+    del stepped
+    findings += resolve(None, facts, Objectives(), finished=True).findings
     if options.cycles:
         findings += _cycles(history, options)
     return verdict(findings, history.names, strict=options.strict), history.operations

@@ -33,5 +33,6 @@ def read(path: Path) -> History:
         raise UnreadableHistory(path, e.reason, e.line) from e
     except OSError as e:
         raise UnreadableHistory(path, f"cannot be read: {e.strerror or e}") from e
+    operations.names.topic = path.name
     count = len(operations.ordinal)
     return History(path, slices(operations, path.name), operations.names, count)

@@ -209,8 +209,8 @@ class Recorder:
         if opened is not None:
             if opened[2] != function:
                 raise Malformed(
-                    f"process {shown(process)} completes {_NAMES[function]}, and had invoked {_NAMES[opened[2]]} in line"
-                    f" {opened[1]}"
+                    f"process {shown(process)} completes {_NAMES[function]}, and had invoked {_NAMES[opened[2]]} in"
+                    f" line {opened[1]}"
                 )
             invoked = begun = opened[3]
             if value is None:

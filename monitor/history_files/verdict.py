@@ -25,7 +25,6 @@ _VALUE: Final = re.compile(r"\b([01])/(\d+)\b")
 _PROCESS: Final = re.compile(r"\bprocess (\d+)\b")
 _TRANSACTION: Final = re.compile(r"\btransaction (\d+)\b")
 _OPERATION: Final = re.compile(r"\boperation (\d+)\b")
-_PARTITION: Final = re.compile(r"\bpartition (\d+)\b")
 
 
 @dataclass(slots=True)
@@ -84,6 +83,8 @@ def _translated(evidence: Any, names: Names) -> Any:
                 told[name] = names.processes.get(value, value)
             elif name == "partition":
                 told["key"] = names.keys.get(value, value)
+            elif name == "topic" and value == names.topic:
+                continue
             elif name == "why":
                 told[name] = [worded(sentence, names) for sentence in value]
             else:
@@ -115,4 +116,5 @@ def worded(message: str, names: Names) -> str:
         return f"key {names.keys.get(number, number)}"
 
     message = _TRANSACTION.sub(transaction, message)
-    return _PARTITION.sub(key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))
+    partition = rf"\bpartition (\d+)\b(?: of {re.escape(names.topic)}(?!\w))?"
+    return re.sub(partition, key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))

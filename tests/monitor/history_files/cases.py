@@ -76,6 +76,15 @@ SENT_BACK = """
     0 ok send >x a@1 b@2
 """
 
+TORN = """
+    0 ok send >x 9@9 >y 9@9
+    1 ok assign x y
+    1 ok poll <x 9@9 y 9@9
+    0 ok txn >x 10@10 >y 10@10
+    0 ok send >x 15@15 >y 15@15
+    1 ok poll <{read}
+"""
+
 CASES: Final = (
     Case(
         "an offset with two values, and a value at two offsets",
@@ -376,6 +385,73 @@ CASES: Final = (
         "0 info txn >x a@0 <x a@0",
         {"precommitted-read": [one("x", "a", offset=0, process=0)]},
         open=frozenset({"G1c"}),
+    ),
+    Case(
+        "a transaction of one value a key, of which a reader passed one",
+        TORN.format(read="x 10@10 <y 15@15"),
+        {
+            "torn-transaction": [
+                {
+                    "key": None,
+                    "transaction_index": 7,
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": 10, "offset": 10},
+                    "absent": {"key": "y", "value": 10, "offset": 10},
+                    "message": "of transaction 7 (ok), value 10 was polled in key x, and value 10 is absent from offset"
+                    " 10 of key y, which a reader passed",
+                }
+            ],
+            "lost-write": [one("y", 10, offset=10)],
+            "poll-skip": [{"key": "y", "process": 1, "previous_offset": 9, "offset": 15, "skipped": [{"value": 10}]}],
+        },
+    ),
+    Case("a transaction of one value a key, of which a reader polled both", TORN.format(read="x 10@10 <y 10@10 15@15")),
+    Case("a transaction of one value a key, of which a reader has not come to one", TORN.format(read="x 10@10")),
+    Case(
+        "a transaction of one value a key, of which a reader passed both",
+        TORN.format(read="x 15@15 <y 15@15"),
+        {
+            "lost-write": [one("x", 10, offset=10), one("y", 10, offset=10)],
+            "poll-skip": [{"key": "x", "process": 1}, {"key": "y", "process": 1}],
+        },
+    ),
+    Case(
+        "a transaction of two values in each key, of which the second of one is missing",
+        """
+        0 ok txn >x a@1 b@2 >y a@1 b@2
+        0 ok send >x c@4
+        1 ok poll <x a@1 c@4 y a@1 b@2
+        """,
+        {
+            "torn-transaction": [
+                {
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": "a", "offset": 1},
+                    "absent": {"key": "x", "value": "b", "offset": 2},
+                }
+            ],
+            "lost-write": [one("x", "b", offset=2)],
+            "int-poll-skip": [{"key": "x", "process": 1}],
+        },
+    ),
+    Case(
+        "a transaction of two values in each key, of which the first of one is missing",
+        """
+        0 ok send >x 0@0
+        0 ok txn >x a@1 b@2 >y a@1 b@2
+        1 ok poll <x 0@0 b@2 y a@1 b@2
+        """,
+        {
+            "torn-transaction": [
+                {
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": "b", "offset": 2},
+                    "absent": {"key": "x", "value": "a", "offset": 1},
+                }
+            ],
+            "lost-write": [one("x", "a", offset=1)],
+            "int-poll-skip": [{"key": "x", "process": 1}],
+        },
     ),
     Case(
         "an acknowledgement at 0 when a higher offset was known",
