@@ -44,7 +44,8 @@ def slices(operations: Operations, name: str) -> pa.Table:
         columns[column] = _runs(
             places, records[mask], o.records.offset[mask], o.records.value[mask], join_unknown=column == "sent"
         )
-    if (touched := _touched(op, partition, o.f[op] == TXN, name)) is not None:
+    wrote = np.isin(places, records[(o.records.key & 1) == 0])
+    if (touched := _touched(op, partition, wrote & (o.f[op] == TXN), name)) is not None:
         columns["txn_partitions"] = touched
     if len(explicit):
         assigned = np.full(len(places), -1, np.int8)
@@ -87,10 +88,11 @@ def _of_operations(o: Operations, op: Ints) -> dict[str, Any]:
     return columns
 
 
-def _touched(op: Ints, partition: Ints, transactional: Bools, name: str) -> pa.Array | None:
-    """The column of the partitions that each row's transaction touched, where it touched several; of others it says
-    nothing that the row itself does not. None where there is no such transaction."""
-    rows = np.flatnonzero(transactional)
+def _touched(op: Ints, partition: Ints, wrote: Bools, name: str) -> pa.Array | None:
+    """The column of the partitions that each row's transaction wrote to, where those are several and the row's is one
+    of them: of others it says nothing. `wrote` are the rows in which transactions sent. None where nothing is to be
+    said."""
+    rows = np.flatnonzero(wrote)
     rows = rows[np.argsort(op[rows], kind="stable")]
     _, first, count = np.unique(op[rows], return_index=True, return_counts=True)
     several = np.repeat(count, count) > 1
