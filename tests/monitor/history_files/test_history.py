@@ -142,6 +142,16 @@ def test_an_assignment_tells_the_partitions_that_were_touched(
     assert told[9] == second
 
 
+def test_a_transaction_tells_where_it_wrote_if_that_is_in_several_keys(tmp_path: Path) -> None:
+    lines = "0 ok txn >3 1@0 >5 1@0 <7 9@9\n1 info txn >7 1 <3 1@0\n1 ok send >3 2@1 >7 2@1\n0 fail txn >5 2 >3 3 >5 3"
+    history = read(write(tmp_path / "h", events(lines)))
+    both = [{"topic": "h", "partition": 3}, {"topic": "h", "partition": 5}]
+    assert rows(history, "partition", "op", "txn_partitions") == [
+        (3, 1, both), (3, 3, None), (3, 5, None), (3, 7, both), (5, 1, both), (5, 7, both),
+        (7, 1, None), (7, 3, None), (7, 5, None),
+    ]  # fmt: skip
+
+
 def test_seeking_to_the_beginning_gives_up_the_position(tmp_path: Path) -> None:
     lines = "0 ok poll <x a@0\n0 ok assign x y rewind\n0 ok poll <x a@0\n1 ok assign x rewind"
     history = read(write(tmp_path / "h", events(lines)))
