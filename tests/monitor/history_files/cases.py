@@ -96,6 +96,7 @@ CASES: Final = (
             "inconsistent-offsets": [{"key": "x", "offset": 1, "values": [{"value": "b"}, {"value": "c"}]}],
             "duplicate": [one("x", "b", offsets=[1, 3])],
             "lost-write": [one("x", "c", offset=1)],
+            "phantom-read": [one("x", "a", offset=0)],
             "torn-transaction": [
                 {
                     "key": None,
@@ -452,6 +453,55 @@ CASES: Final = (
             "lost-write": [one("x", "a", offset=1)],
             "int-poll-skip": [{"key": "x", "process": 1}],
         },
+    ),
+    Case(
+        "values that nobody sent: below the highest one sent, of a key to which nothing was sent, and of another key",
+        """
+        0 ok send >x 1@0 3@1 >z 5@0
+        1 ok poll <x 1@0 2@5 3@1
+        1 ok poll <y 1@0
+        2 info txn <y 1@0
+        2 ok poll <z 5@0 text@
+        """,
+        {
+            "phantom-read": [
+                one(
+                    "x",
+                    2,
+                    offset=5,
+                    process=1,
+                    index=3,
+                    message="value 2 was polled at offset 5 of key x, to which nobody sent it",
+                ),
+                one(
+                    "y",
+                    1,
+                    offset=0,
+                    process=1,
+                    index=5,
+                    message="value 1 was polled at offset 0 of key y, to which nobody sent it",
+                ),
+                one(
+                    "z",
+                    "text",
+                    offset=None,
+                    process=2,
+                    index=9,
+                    message="value text was polled at an unknown offset of key z, to which nobody sent it",
+                ),
+            ],
+        },
+        open=frozenset({"int-poll-skip", "int-nonmonotonic-poll"}),
+    ),
+    Case(
+        "values that were sent by operations of any outcome, some of which never completed",
+        """
+        0 fail send >x 1
+        1 info send >x 2
+        3 ok send >x 3@2
+        4 invoke txn >x 4 <
+        5 info poll <x 1@0 2@1 3@2 4@3
+        """,
     ),
     Case(
         "an acknowledgement at 0 when a higher offset was known",
