@@ -379,7 +379,9 @@ def judge_unseen(state: State, at: int, report: Report) -> None:
         report.condition(
             "unseen",
             True,
-            f"{state.unseen} acknowledged values were never polled",
+            "1 acknowledged value was never polled"
+            if state.unseen == 1
+            else f"{state.unseen} acknowledged values were never polled",
             at=at,
             evidence={"values": state.unseen, "first": first},
         )

@@ -39,8 +39,7 @@ def _of_partition(place: Place, rows: pa.Table, objectives: Objectives) -> list[
     completed, process, op = (integers(rows[name]) for name in ("completed", "process", "op"))
     by_time = polled.take(np.argsort(completed[polled.row], kind="stable"))
     for writer, start, end in zip(*(bounds.tolist() for bounds in never), strict=True):
-        room = report.room("phantom-read") + 1
-        for seq in range(start, min(end, start + room)):
+        for seq in report.each("phantom-read", start, end):
             row, offset = _first(by_time, writer, seq)
             where = f"at offset {offset}" if offset >= 0 else "at an unknown offset"
             report.add(
@@ -53,7 +52,6 @@ def _of_partition(place: Place, rows: pa.Table, objectives: Objectives) -> list[
                     "process": int(process[row]), "op": int(op[row]),
                 },
             )  # fmt: skip
-        report.skip("phantom-read", max(0, end - start - room))
     return report.findings()
 
 

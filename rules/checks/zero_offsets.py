@@ -17,6 +17,7 @@ from rules.kept.report import Report
 from rules.kept.state import State
 
 ZEROS_KEPT = 16
+"""Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
 
 
 def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
@@ -52,7 +53,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
     _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
     for i in np.flatnonzero(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])
-        if len(state.zeros) < ZEROS_KEPT and invoked[row] >= 0:
+        if invoked[row] >= 0:
             state.zeros.append(
                 (
                     names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
@@ -73,7 +74,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
             at=at,
             evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
         )
-    state.zeros = kept
+    state.zeros = kept[:ZEROS_KEPT]
     _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
 
 
