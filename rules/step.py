@@ -149,8 +149,10 @@ def step(
     if finished:
         columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
         visible = finished_history.visible_operations(columns)
-        whole = {place: Prepared(place, own, State(), []) for place, own in columns.items()}
-        return {place: _stepped(one, Chunks({}, None), objectives, visible) for place, one in whole.items()}
+        return {  # one after the other, so that one state is in memory at a time
+            place: _stepped(Prepared(place, own, State(), []), Chunks({}, None), objectives, visible)
+            for place, own in columns.items()
+        }
     made = {}
     for place, rows in by_place(slices).items():
         kept = stored.get(place) or Stored()

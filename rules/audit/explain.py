@@ -17,7 +17,9 @@ reader forward.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +44,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
 
 SHOWN: Final = 100
-"""Offsets that one explanation lists; the last finding says how many there are beyond."""
+"""Findings of each name that one explanation lists; the last one of a name says how many there are beyond."""
 
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
@@ -77,22 +79,25 @@ def explain(
         return None
     topic = columns.table["topic"][0].as_py()
     failed = columns.sent.take(columns.type[columns.sent.row] == FAIL)
-    found = list(_differences(reads, values(failed.writer, failed.seq, failed.length), max(start, log_start), end))
-    findings = [
-        Finding(
-            anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
-            subject=subject, message=message, evidence=evidence, at=at, decidable=at,
-        )
-        for name, subject, message, evidence, at in found[:SHOWN]
-    ]  # fmt: skip
-    if len(found) > SHOWN:
-        last = findings[-1]
-        findings[-1] = Finding(
-            **{
-                **{name: getattr(last, name) for name in last.__slots__},
-                "evidence": {**last.evidence, "more_of_the_same": len(found) - SHOWN},
-            }
-        )
+    findings: list[Finding] = []
+    counts: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    for name, subject, message, evidence, at in _differences(
+        reads, values(failed.writer, failed.seq, failed.length), max(start, log_start), end
+    ):
+        counts[name] += 1
+        if counts[name] <= SHOWN:
+            last[name] = len(findings)
+            findings.append(
+                Finding(
+                    anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic,
+                    partition=place.partition, subject=subject, message=message, evidence=evidence, at=at, decidable=at,
+                )
+            )  # fmt: skip
+    for name, i in last.items():
+        if counts[name] > SHOWN:
+            evidence = {**findings[i].evidence, "more_of_the_same": counts[name] - SHOWN}
+            findings[i] = replace(findings[i], evidence=evidence)
     return findings
 
 

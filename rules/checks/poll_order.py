@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -37,6 +38,9 @@ from rules.kept.report import Report
 from rules.kept.state import Moves, SendSteps, Spans, State, Transitions, concat, take
 from rules.settling.frontier import Advance, forgets
 from rules.settling.listings import Listings
+
+SKIPPED_TOLD: Final = 10
+"""Values that a skip's evidence lists; its message says how many there are."""
 
 
 def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
@@ -312,14 +316,14 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
     for i in np.flatnonzero(below).tolist():
         at = decided_at(int(decided.previous[i]))
         _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
-        if decided.first[i] == 0 and decided.previous[i] > 0:
+        if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
             _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
     for i in np.flatnonzero(over).tolist():
         at = decided_at(int(decided.first[i]))
-        missing = _values_between(state, max(int(previous[i]) + 1, int(decided.low[i])), int(first[i]))
+        known, some = _values_between(state, max(int(previous[i]) + 1, int(decided.low[i])), int(first[i]))
         _report_step(
-            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {len(missing)} known values",
-            at, report, {"skipped": missing[:10]},
+            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {known} known values",
+            at, report, {"skipped": some},
         )  # fmt: skip
 
 
@@ -359,17 +363,18 @@ def _at_last_place(state: State, offset: Ints) -> Ints:
     return mapped
 
 
-def _values_between(state: State, low: int, high: int) -> list[dict[str, int]]:
+def _values_between(state: State, low: int, high: int) -> tuple[int, list[dict[str, int]]]:
+    """How many values the log has at the offsets [low, high), and the first few of them."""
     log = state.log
-    found = []
-    for i in np.flatnonzero((log.offset < high) & (log.offset + log.length > low)).tolist():
-        for offset in range(max(low, int(log.offset[i])), min(high, int(log.offset[i] + log.length[i]))):
-            found.append(
-                {"offset": offset, "writer": int(log.writer[i]), "seq": int(log.seq[i] + offset - log.offset[i])}
-            )
-            if len(found) >= 1000:
-                return found
-    return found
+    start, end = np.maximum(log.offset, low), np.minimum(log.offset + log.length, high)
+    found: list[dict[str, int]] = []
+    for i in np.flatnonzero(start < end).tolist():
+        if len(found) >= SKIPPED_TOLD:
+            break
+        for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
+            seq = int(log.seq[i] + offset - log.offset[i])
+            found.append({"offset": offset, "writer": int(log.writer[i]), "seq": seq})
+    return int(np.maximum(end - start, 0).sum()), found
 
 
 def duplicate_in(state: State, steps: Transitions | SendSteps, i: int) -> dict[str, str]:
@@ -388,7 +393,7 @@ def _report_step(
     anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
     process, op = int(steps.process[i]), int(steps.op[i])
-    internal = bool(steps.internal[i]) and anomaly != "spurious-zero-offset"
+    internal = bool(steps.internal[i])
     report.add(
         f"int-{anomaly}" if internal else anomaly,
         (process, op, int(steps.first[i])) if internal else (process, op),

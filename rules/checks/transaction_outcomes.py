@@ -161,7 +161,7 @@ def fold(own: Outcomes, passage: Passage) -> None:
         now = take(waiting, decided)
         whole, gone, settled = whole[decided], gone[decided], (settled | finished)[decided]
         visible = ~gone
-        _tell_visible(now, visible, report)
+        _tell_visible(chunks, now, visible, whole, report)
         if visible.any():
             _judge_zombies(own, state, take(now, visible), report)
             _judge_errors(take(now, visible), report)
@@ -171,9 +171,14 @@ def fold(own: Outcomes, passage: Passage) -> None:
     _forget_names(own)
 
 
-def _tell_visible(now: Written, visible: Bools, report: Report) -> None:
-    told = take(now, visible & (now.txn >= 0) & (now.alone == 0))
-    report.facts.add("visible", told.at, txn=told.txn, outcome=told.type, runs=_runs(told))
+def _tell_visible(chunks: Chunks, now: Written, visible: Bools, whole: Bools, report: Report) -> None:
+    of_many = visible & (now.txn >= 0) & (now.alone == 0)
+    told = take(now, of_many)
+    runs = _runs(told)
+    for i in np.flatnonzero(~whole[of_many]).tolist():  # of a run that was polled in part, its first part
+        part = _seen(chunks, take(told, slice(i, i + 1)))
+        runs.seq[i], runs.offset[i], runs.length[i] = part.seq[0], part.offset[0], part.length[0]
+    report.facts.add("visible", told.at, txn=told.txn, outcome=told.type, runs=runs)
 
 
 def _tell_absent(state: State, chunks: Chunks, now: Written, visible: Bools, report: Report) -> None:
@@ -203,7 +208,8 @@ def _tell_absent(state: State, chunks: Chunks, now: Written, visible: Bools, rep
 
 def _seen(chunks: Chunks, one: Written) -> Runs:
     writer, start, end = chunks.having("polled", values(one.writer, one.seq, one.length))
-    return Runs(one.process[:1], writer[:1], start[:1], start[:1] + one.offset[0] - one.seq[0], (end - start)[:1])
+    offset = start[:1] + one.offset[0] - one.seq[0] if one.offset[0] >= 0 else one.offset[:1]
+    return Runs(one.process[:1], writer[:1], start[:1], offset, (end - start)[:1])
 
 
 def _guard(state: State, one: Written, lost: tuple[Ints, Ints, Ints], shift: int, report: Report) -> None:

@@ -5,10 +5,12 @@ It is the second half of a step (`rules.engine.log_time`) for a history that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
@@ -24,6 +26,7 @@ from rules.kept.state import Passed, Polls, Spans, State, take
 from rules.registers import check
 from rules.settling import frontier
 from rules.settling.gate import Gate
+from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.slices import Place
 
 
@@ -106,6 +109,18 @@ def finish(
     poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
     send_order.walk(state, state.sends)
     send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)
+
+
+def telling(facts: Sequence[pa.Table]) -> pa.Table:
+    """The facts of all partitions of a finished history, without those that can prove nothing: that a transaction is
+    visible matters only where one of its values is absent, and no other fact will come."""
+    others = [one["txn"].filter(pc.not_equal(one["kind"], "visible")) for one in facts]
+    concerned = pc.unique(pa.chunked_array([chunk for column in others for chunk in column.chunks], pa.int64()))
+    kept = [
+        one.filter(pc.or_(pc.not_equal(one["kind"], "visible"), pc.is_in(one["txn"], value_set=concerned)))
+        for one in facts
+    ]
+    return pa.concat_tables(kept) if kept else FACT_SCHEMA.empty_table()
 
 
 def explain_all(columns: Columns, report: Report) -> None:

@@ -113,8 +113,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "phantom-read", "violation", "on settlement",
-        "A polled value was never sent: it is beyond its writer's highest invocation, and that writer's log is there.",
-        "the value, its offset, the highest sequence number that its writer sent",
+        "A polled value was never sent, and the log of whoever could have sent it is there.",
+        "the value, its offset, who polled it, the highest sequence number that its writer sent",
     ),
     Anomaly(
         "torn-transaction", "violation", "on resolution",
