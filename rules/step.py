@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, Runs, by_place, from_table, listed_runs
 from rules.audit import digests
-from rules.checks import phantom_reads, told_offsets
+from rules.checks import irregular_records, phantom_reads, told_offsets
 from rules.engine import arrival, log_time, rare_rows
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks, chunk_names
@@ -83,6 +83,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("unseen", pa.int64()),
         pa.field("send_skips", pa.int64()),
         pa.field("partial_reads", pa.int64()),
+        pa.field("irregular", pa.int64()),
         pa.field("window_runs", pa.int64()),
         pa.field("processes", pa.int64()),
         pa.field(
@@ -94,8 +95,8 @@ SUMMARY_SCHEMA: Final = pa.schema(
 )
 """`now` is log time. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
 `frontier` is the offset below which everything is settled; `unseen` counts the values past the delivery objective;
-`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start; `state_bytes` is the size
-of the hot value."""
+`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start, `irregular` the records
+that were corrupted, foreign or relocated; `state_bytes` is the size of the hot value."""
 
 
 _asked: list[tuple[bytes | None, State]] = []
@@ -124,6 +125,7 @@ def chunks_needed(hot: bytes | None, slices: pa.Table) -> list[str]:
     if state.consumed_by or any(p.transforms for p in state.processes.values()):
         names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
     names |= {digests.bucket_name(number) for number in _buckets(state, columns)}
+    names |= irregular_records.chunks_needed(columns)
     names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
     return sorted(names | check.chunks_needed(state, columns))
 
@@ -204,6 +206,7 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "unseen": state.unseen,
         "send_skips": state.send_skips,
         "partial_reads": state.partial_reads,
+        "irregular": state.irregular,
         "window_runs": len(state.log),
         "processes": len(state.processes),
         "readers": [

@@ -73,8 +73,9 @@ class Readings:
     def __init__(self, rows: pa.Table | Columns) -> None:
         self.columns = columns = rows if isinstance(rows, Columns) else from_table(rows)
         self.odd: dict[int, list[int]] = {}
-        for row, record in irregulars(columns):
-            self.odd.setdefault(row, []).append(record["offset"])
+        odd = irregulars(columns)
+        for row, offset in zip(odd.row.tolist(), odd.offset.tolist(), strict=True):
+            self.odd.setdefault(row, []).append(offset)
         self._runs = columns.polled.take(columns.polled.offset >= 0)
         self.first, self.last = self._extent()
         self._order = np.lexsort((columns.slice, columns.process))

@@ -40,7 +40,7 @@ def arrive(
     every = bool(fresh.all())
     sent = columns.sent if every else columns.sent.take(fresh[columns.sent.row])
     polled = columns.polled if every else columns.polled.take(fresh[columns.polled.row])
-    irregular_records.judge_records(columns, fresh, report)
+    irregular_records.judge_records(state, chunks, columns, fresh, report)
     if len(sent) and len(polled):
         aborted_reads.read_own(columns, sent, polled, report)
 
@@ -82,8 +82,7 @@ def arrive(
     when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
     placed = concat(_places(seen_at), _places(known))
     duplicates.place(state, chunks, placed, when, report)
-    irregular_records.note_displaced(state, columns, fresh)
-    irregular_records.judge_displaced(state, report)
+    irregular_records.place_displaced(state, columns, fresh, report)
     digests.note_places(state, buckets, placed)
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)

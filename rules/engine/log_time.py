@@ -76,6 +76,7 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     needed = min(poll_order.needed_from(state), losses.needed_from(state, end - objectives.grace))
     duplicates.forget_below(state, needed)
     digests.forget(state, buckets, chunks)
+    irregular_records.forget(state, chunks)
     transaction_outcomes.forget_names(state)
     transactional_ids.forget(state)
     _overflow(state, objectives, end, report)

@@ -302,6 +302,7 @@ class State:
     failed: int = 0
     send_skips: int = 0
     partial_reads: int = 0
+    irregular: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
