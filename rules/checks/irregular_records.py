@@ -12,9 +12,7 @@ The same record, seen by many readers, counts once: the offsets of irregular rec
 a chunk of at most 8 KiB, until the log start has passed it.
 
 Relocated and foreign records are values, too: one that stands where another value was polled or acknowledged makes that
-offset inconsistent (`inconsistent-offsets`), whichever is known first. State: the newest `KEPT` of them above the
-settled frontier; the runs told, until the log start has passed their last record; which stretches have a chunk; how
-many records there were.
+offset inconsistent (`inconsistent-offsets`), whichever is known first.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from pyroaring import BitMap
 from rules.arrays import intervals
 from rules.arrays.columns import CORRUPTED, FOREIGN, RELOCATED, Columns, Irregulars, irregulars
 from rules.arrays.intervals import Bools, Ints
-from rules.kept.chunks import Chunks
+from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import Places, State
 
@@ -42,9 +40,6 @@ RUNS: Final = 64
 KEPT: Final = 256
 STRETCHES: Final = 64
 """More separate intervals of stretches than this are taken for one."""
-DISPLACED: Final = "displaced"
-FOREIGN_RUNS: Final = "foreign-runs"
-KNOWN_STRETCHES: Final = "irregular-stretches"
 
 _SHIFT: Final = 16
 _HEAD: Final = struct.Struct("<IHB")
@@ -91,33 +86,47 @@ def chunk_name(number: int) -> str:
     return f"irregular.{number}"
 
 
-def chunks_needed(columns: Columns) -> set[str]:
-    """The chunks of the stretches that these rows have irregular records of."""
-    return {chunk_name(number) for number in intervals.distinct(irregulars(columns).offset >> _SHIFT).tolist()}
+@dataclass(slots=True)
+class Known:
+    """`records`: how many there were. `stretches`: which have a chunk, as merged [first, end) of their numbers, at most
+    `STRETCHES`. `runs`: the foreign runs told of, and the offset of the last record of each; at most `RUNS`, until the
+    log start has passed that. `displaced`: the newest `KEPT` relocated and foreign records above the settled frontier,
+    [offset, value, at, hash, told]."""
+
+    records: int = 0
+    stretches: list[list[int]] = field(default_factory=list)
+    runs: list[list[Any]] = field(default_factory=list)
+    displaced: list[list[Any]] = field(default_factory=list)
 
 
-def judge_records(state: State, chunks: Chunks, columns: Columns, fresh: Bools, report: Report) -> None:
+def needs(own: Known, asked: Asked) -> set[str]:
+    """The chunks of the stretches that the new rows have irregular records of."""
+    return {chunk_name(number) for number in intervals.distinct(irregulars(asked.columns).offset >> _SHIFT).tolist()}
+
+
+def arrive(own: Known, new: News) -> None:
     """Report the irregular records of new rows. The same record, seen by many readers, is one finding."""
+    columns, chunks, report = new.columns, new.chunks, new.report
     records = irregulars(columns)
     if not len(records):
         return
-    records = _different(records.take(fresh[records.row]))
-    new_runs = _new_runs(state, columns, records, report)
+    records = _different(records.take(new.fresh[records.row]))
+    new_runs = _new_runs(own, columns, records, report)
     order = np.argsort(records.offset >> _SHIFT, kind="stable")
     numbers = (records.offset >> _SHIFT)[order]
     heads = np.flatnonzero(np.diff(numbers, prepend=-1))
-    for own in np.split(order, heads[1:]) if len(order) else ():
-        number = int(records.offset[own[0]]) >> _SHIFT
+    for inside in np.split(order, heads[1:]) if len(order) else ():
+        number = int(records.offset[inside[0]]) >> _SHIFT
         stored = chunks.blob(chunk_name(number))
         stretch = Stretch.load(stored) if stored else Stretch()
-        _tell(stretch, records.take(own), columns, report)
-        unlisted = own[new_runs[own]]
+        own.records += _tell(stretch, records.take(inside), columns, report)
+        unlisted = inside[new_runs[inside]]
         if len(unlisted) and not stretch.others:
             stretch.others = True
             _tell_others(records, int(unlisted[0]), number, columns, report)
         chunks.put(chunk_name(number), stretch.dump())
     if len(order):
-        _note_stretches(state, numbers[heads])
+        _note_stretches(own, numbers[heads])
 
 
 def _different(records: Irregulars) -> Irregulars:
@@ -130,7 +139,7 @@ def _different(records: Irregulars) -> Irregulars:
     return records.take(np.sort(order[~same]))
 
 
-def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Report) -> None:
+def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Report) -> int:
     """Count the new records of one stretch, given in the order in which they came, and report those to be told."""
     offset = records.offset & (STRETCH - 1)
     new = ~np.isin(offset, np.array(stretch.known.to_array(), np.int64))
@@ -152,7 +161,7 @@ def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Repor
             number, first, last = stretch.counts[status]
             lows, highs = int(offset[counted].min()), int(offset[counted].max())
             stretch.counts[status] = number + len(counted), min(first, lows), max(last, highs)
-            report.state.irregular += len(counted)
+    return int(new.sum())
 
 
 def _evidence(records: Irregulars, i: int, columns: Columns) -> dict[str, Any]:
@@ -210,7 +219,7 @@ def _tell_many(stretch: Stretch, records: Irregulars, counted: Ints, columns: Co
         )
 
 
-def _new_runs(state: State, columns: Columns, records: Irregulars, report: Report) -> Bools:
+def _new_runs(own: Known, columns: Columns, records: Irregulars, report: Report) -> Bools:
     """Tell of foreign runs that were not known, as long as there is room; which records are of those left over?"""
     left = np.zeros(len(records), bool)
     foreign = np.flatnonzero(records.status == FOREIGN)
@@ -220,7 +229,7 @@ def _new_runs(state: State, columns: Columns, records: Irregulars, report: Repor
     names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     highest = np.full(len(names), -1, np.int64)
     np.maximum.at(highest, codes, records.offset[foreign])
-    told: list[list[Any]] = state.notes.get(FOREIGN_RUNS, [])
+    told = own.runs
     place = {run: i for i, (run, _) in enumerate(told)}
     over = np.zeros(len(names), bool)
     first = np.unique(codes, return_index=True)[1]  # codes are given in the order of first appearance
@@ -240,7 +249,6 @@ def _new_runs(state: State, columns: Columns, records: Irregulars, report: Repor
             )
         else:
             over[code] = True
-    state.notes[FOREIGN_RUNS] = told
     left[foreign] = over[codes]
     return left
 
@@ -260,49 +268,48 @@ def _tell_others(records: Irregulars, i: int, number: int, columns: Columns, rep
     )
 
 
-def _note_stretches(state: State, numbers: Ints) -> None:
-    kept = np.array(state.notes.get(KNOWN_STRETCHES, []), np.int64).reshape(-1, 2)
+def _note_stretches(own: Known, numbers: Ints) -> None:
+    kept = np.array(own.stretches, np.int64).reshape(-1, 2)
     start, end = intervals.merge(np.append(kept[:, 0], numbers), np.append(kept[:, 1], numbers + 1))
     if len(start) > STRETCHES:
         over = len(start) - STRETCHES
         start, end = np.append(start[:1], start[over + 1 :]), end[over:]
-    state.notes[KNOWN_STRETCHES] = np.stack((start, end), axis=1).tolist()
+    own.stretches = np.stack((start, end), axis=1).tolist()
 
 
-def forget(state: State, chunks: Chunks) -> None:
+def fold(own: Known, passage: Passage) -> None:
     """Drop what lies below the log start."""
-    through = max(state.log_start, 0) >> _SHIFT
-    kept = state.notes.get(KNOWN_STRETCHES, [])
-    if kept and kept[0][0] < through:
-        dropped = [range(start, min(end, through)) for start, end in kept]
-        for number in (number for numbers in dropped for number in numbers):
-            chunks.put(chunk_name(number), None)
-        state.notes[KNOWN_STRETCHES] = [[max(start, through), end] for start, end in kept if end > through]
-    runs = state.notes.get(FOREIGN_RUNS)
-    if runs:
-        state.notes[FOREIGN_RUNS] = [entry for entry in runs if entry[1] >= state.log_start]
+    log_start = max(passage.state.log_start, 0)
+    through = log_start >> _SHIFT
+    if own.stretches and own.stretches[0][0] < through:
+        for start, end in own.stretches:
+            for number in range(start, min(end, through)):
+                passage.chunks.put(chunk_name(number), None)
+        own.stretches = [[max(start, through), end] for start, end in own.stretches if end > through]
+    if own.runs:
+        own.runs = [entry for entry in own.runs if entry[1] >= log_start]
 
 
 # What stands where another value stands
 
 
-def place_displaced(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
+def place_displaced(own: Known, new: News) -> None:
     """Take in the new rows' values that are not of this partition, when the log has its own, and judge them. Those
     beyond the newest `KEPT` are only compared with what is known now."""
-    records = irregulars(columns)
-    left = _note_displaced(state, records, columns, fresh, report) if len(records) else 0
-    judge_displaced(state, report)
-    report.skip("inconsistent-offsets", left)
+    left = _note_displaced(own, new) if len(irregulars(new.columns)) else 0
+    judge_displaced(own, new.state, new.report)
+    new.report.skip("inconsistent-offsets", left)
 
 
-def _note_displaced(state: State, records: Irregulars, columns: Columns, fresh: Bools, report: Report) -> int:
-    """Remember them as [offset, value, at, hash, told]; at how many offsets more than can be told do they clash?"""
-    records = records.take(fresh[records.row] & (records.status != CORRUPTED) & (records.offset >= state.settled))
+def _note_displaced(own: Known, new: News) -> int:
+    """Remember them; at how many offsets more than can be told do they clash?"""
+    state, columns, records, kept = new.state, new.columns, irregulars(new.columns), own.displaced
+    fresh = new.fresh[records.row]
+    records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
     records = _different(records)
     records = records.take(np.argsort(records.offset, kind="stable"))
-    kept = state.notes.setdefault(DISPLACED, [])
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))
-    room = report.room("inconsistent-offsets")
+    room = new.report.room("inconsistent-offsets")
     named = np.union1d(clashing[:room], np.arange(len(records))[-KEPT:])
     known = {(entry[0], entry[3]) for entry in kept}
     for record, row in zip(records.listed.take(pa.array(named)).to_pylist(), records.row[named].tolist(), strict=True):
@@ -325,28 +332,27 @@ def _clashing(log: Places, offset: Ints, kept: Ints) -> Ints:
     return np.flatnonzero(clash)
 
 
-def judge_displaced(state: State, report: Report) -> None:
+def judge_displaced(own: Known, state: State, report: Report) -> None:
     """`inconsistent-offsets` of those: the log's own runs are placed already."""
-    kept = [entry for entry in state.notes.get(DISPLACED, []) if entry[0] >= state.settled]
-    if not kept:
-        state.notes.pop(DISPLACED, None)
+    if not own.displaced:
         return
+    kept = [entry for entry in own.displaced if entry[0] >= state.settled]
     standing = _standing(state.log, np.unique([entry[0] for entry in kept if not entry[4]]).astype(np.int64))
     for entry in kept:
         standing[entry[0]].add(entry[1]) if entry[0] in standing else None
     for offset, found in standing.items():
         if len(found) > 1:
-            own = [entry for entry in kept if entry[0] == offset]
+            here = [entry for entry in kept if entry[0] == offset]
             report.add(
                 "inconsistent-offsets",
                 (offset,),
                 f"offset {offset} holds {len(found)} values: {' and '.join(sorted(found))}",
-                at=max(entry[2] for entry in own),
+                at=max(entry[2] for entry in here),
                 evidence={"offset": offset, "values": sorted(found)},
             )
-            for entry in own:
+            for entry in here:
                 entry[4] = 1
-    state.notes[DISPLACED] = kept[-KEPT:]
+    own.displaced = kept[-KEPT:]
 
 
 def _standing(log: Places, offset: Ints) -> dict[int, set[str]]:
@@ -357,3 +363,6 @@ def _standing(log: Places, offset: Ints) -> dict[int, set[str]]:
         for at in offset[low[i] : high[i]].tolist():
             found[at].add(f"{log.writer[i]}/{log.seq[i] + at - log.offset[i]}")
     return found
+
+
+CHECK: Final = Check("irregular-records", Known, needs=needs, arrive=arrive, fold=fold)

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from rules.checks.irregular_records import (
-    FOREIGN_RUNS,
+    CHECK,
     KEPT,
-    KNOWN_STRETCHES,
     RUNS,
     SINGLY,
     STRETCH,
     STRETCHES,
     TOGETHER,
+    Known,
     Stretch,
     chunk_name,
 )
-from rules.kept.state import State, load
+from rules.engine import order
+from rules.kept.state import load
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Irregular, Place, micros
@@ -69,10 +70,10 @@ def counted(store: Store) -> int:
     return int(store.last[PLACE].summary["irregular"])
 
 
-def state_of(store: Store) -> State:
+def known(store: Store) -> Known:
     hot = store.stored[PLACE].hot
     assert hot is not None
-    return load(hot)
+    return order.own(load(hot, order.KINDS), CHECK)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("parts", [1, 9])
@@ -176,7 +177,7 @@ def test_more_runs_than_are_remembered_are_told_once_a_stretch(parts: int) -> No
     assert told == [*((f"run-{i}",) for i in range(RUNS)), ("others", 0), ("others", STRETCH)]
     other = store.findings[RUNS]
     assert other.evidence["offset"] == RUNS and other.evidence["run"] == f"run-{RUNS}"
-    assert len(state_of(store).notes[FOREIGN_RUNS]) == RUNS
+    assert len(known(store).runs) == RUNS
 
 
 def test_a_record_of_another_version_of_the_tag_names_no_run() -> None:
@@ -213,14 +214,15 @@ def test_what_lies_below_the_log_start_is_forgotten() -> None:
     settle(h, end=4 * STRETCH)
     store = checked(h)
     assert {chunk_name(0), chunk_name(3)} <= set(store.stored[PLACE].chunks)
-    assert state_of(store).notes[KNOWN_STRETCHES] == [[0, 1], [3, 4]]
+    assert known(store).stretches == [[0, 1], [3, 4]]
     h.rows = []
     settle(h, start=STRETCH, end=4 * STRETCH, seconds=3)
-    store.feed(h.rows)
+    for row in h.rows:
+        store.feed([row])
     assert chunk_name(0) not in store.stored[PLACE].chunks
     assert chunk_name(3) in store.stored[PLACE].chunks
-    assert state_of(store).notes[KNOWN_STRETCHES] == [[3, 4]]
-    assert state_of(store).notes[FOREIGN_RUNS] == []
+    assert known(store).stretches == [[3, 4]]
+    assert known(store).runs == []
 
 
 def test_stretches_far_apart_are_remembered_in_bounded_space() -> None:
@@ -229,17 +231,18 @@ def test_stretches_far_apart_are_remembered_in_bounded_space() -> None:
     for i in range(3 * STRETCHES):
         h.irregular("r", record("corrupted", 2 * i * STRETCH))
     store = checked(h, parts=50)
-    assert len(state_of(store).notes[KNOWN_STRETCHES]) == STRETCHES
+    assert len(known(store).stretches) == STRETCHES
     h.rows = []
     end = 6 * STRETCHES * STRETCH
     settle(h, start=end, end=end + 1)
-    store.feed(h.rows)
+    for row in h.rows:
+        store.feed([row])
     assert [name for name in store.stored[PLACE].chunks if name.startswith("irregular")] == []
 
 
-@pytest.mark.parametrize("known", ["before", "at once", "after"])
+@pytest.mark.parametrize("acknowledged", ["before", "at once", "after"])
 @pytest.mark.parametrize("over_own", [True, False])
-def test_a_flood_over_our_own_records(over_own: bool, known: str) -> None:
+def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None:
     """Relocated records stand where ours were acknowledged, or right beside them. What is acknowledged after the flood
     is compared with its newest part."""
     h, most = History(), 50
@@ -248,13 +251,13 @@ def test_a_flood_over_our_own_records(over_own: bool, known: str) -> None:
     flood(h, "relocated", range(400) if over_own else range(400, 800))
     ours, theirs = h.rows[:2], h.rows[2:]
     store = Store(Objectives(findings_per_step=most))
-    for rows in {"before": [ours, theirs], "at once": [h.rows], "after": [theirs, ours]}[known]:
+    for rows in {"before": [ours, theirs], "at once": [h.rows], "after": [theirs, ours]}[acknowledged]:
         store.feed(rows)
     told = of(store, "inconsistent-offsets")
     if not over_own:
         assert told == []
         return
-    begins = 400 - KEPT if known == "after" else 0
+    begins = 400 - KEPT if acknowledged == "after" else 0
     assert [f.subject for f in told] == [(offset,) for offset in range(begins, begins + most)]
     assert told[0].evidence == {
         "offset": begins, "values": sorted([f"{W}/{begins}", f"{V}/{begins} of topic/3 of run another"])
