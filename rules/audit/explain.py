@@ -49,7 +49,7 @@ SHOWN: Final = 100
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     """Which rows of a partition `explain` needs for these ranges [start, end): a mask. Those that polled there or went
-    over it, those that begin or end a reader's hold, and what observers saw of the log start."""
+    over it, those that begin or end a reader's hold, and the highest and the newest log start that observers saw."""
     readings = Readings(rows)
     columns, first, last = readings.columns, readings.first, readings.last
     low = np.where(columns.position_before >= 0, np.minimum(columns.position_before, first), first)
@@ -57,7 +57,10 @@ def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     wanted = intervals.merge(*np.array(ranges, np.int64).reshape(-1, 2).T)
     reads = columns.where(POLL, TXN) & (first >= 0) & intervals.touched(*wanted, low, high)
     others = np.asarray((columns.type == FAIL) & (_sent(columns) > 0))
-    others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE) | (columns.where(OFFSETS) & (columns.log_start >= 0))
+    others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE)
+    seen = np.flatnonzero(columns.where(OFFSETS) & (columns.log_start >= 0))
+    if len(seen):
+        others[seen[[columns.log_start[seen].argmax(), columns.invoked[seen].argmax()]]] = True
     return pa.array(reads | others)
 
 
