@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.audit import digests
-from rules.checks import phantom_reads, transaction_outcomes
+from rules.checks import irregular_records, phantom_reads, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks
@@ -91,6 +91,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("unseen", pa.int64()),
         pa.field("send_skips", pa.int64()),
         pa.field("partial_reads", pa.int64()),
+        pa.field("irregular", pa.int64()),
         pa.field("window_runs", pa.int64()),
         pa.field("processes", pa.int64()),
         pa.field(
@@ -102,8 +103,8 @@ SUMMARY_SCHEMA: Final = pa.schema(
 )
 """`now` is log time. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
 `frontier` is the offset below which everything is settled; `unseen` counts the values past the delivery objective;
-`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start; `state_bytes` is the size
-of the hot value."""
+`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start, `irregular` the records
+that were corrupted, foreign or relocated; `state_bytes` is the size of the hot value."""
 
 
 @dataclass(slots=True)
@@ -210,6 +211,7 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "unseen": state.unseen,
         "send_skips": state.send_skips,
         "partial_reads": order.own(state, transaction_outcomes.CHECK).partial_reads,
+        "irregular": order.own(state, irregular_records.CHECK).records,
         "window_runs": len(state.log),
         "processes": len(state.processes),
         "readers": [

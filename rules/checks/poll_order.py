@@ -100,9 +100,12 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     steps &= ~columns.rebalanced[polled.row[before]]
     steps &= (polled.offset[before] >= 0) & (polled.offset[after] >= 0)
     at = np.flatnonzero(steps)
-    for row, record in irregulars(columns):  # its index is unknown: nothing is concluded from the records around it
-        between = (polled.row[at] == row) & (end[at] <= record["offset"]) & (record["offset"] < polled.offset[at + 1])
-        at = at[~between]
+    odd = irregulars(columns)
+    if len(at) and len(odd):  # its index is unknown: nothing is concluded from the records around it
+        around = intervals.touched_grouped(
+            (odd.row, odd.offset, odd.offset + 1), polled.row[at], end[at], polled.offset[at + 1]
+        )
+        at = at[~around]
     rows = polled.row[at]
     return Transitions(
         columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
@@ -113,17 +116,17 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
 
 def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, known: Ints) -> None:
     """Irregular records begin or end a poll, too; their value is unknown, or not of this partition."""
-    for row, record in irregulars(columns):
-        if not columns.committed_only[row]:
-            continue
-        regular = int(polled.length[polled.row == row].sum())
-        others = [r for at, r in irregulars(columns) if at == row]
-        if record["index"] == 0:
-            first[row] = record["offset"]
-            known[row] &= ~1
-        if record["index"] == regular + len(others) - 1:
-            last[row] = record["offset"]
-            known[row] &= ~2
+    odd = irregulars(columns)
+    odd = odd.take(columns.committed_only[odd.row])
+    if not len(odd):
+        return
+    records = np.bincount(odd.row, minlength=len(columns))
+    np.add.at(records, polled.row, polled.length)
+    begins, ends = odd.index == 0, odd.index == records[odd.row] - 1
+    first[odd.row[begins]] = odd.offset[begins]
+    known[odd.row[begins]] &= ~1
+    last[odd.row[ends]] = odd.offset[ends]
+    known[odd.row[ends]] &= ~2
 
 
 @dataclass(slots=True)

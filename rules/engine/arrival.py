@@ -45,7 +45,6 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     sent, polled, visible, report = new.sent, new.polled, new.visible, new.report
     measure(state, columns, sent, polled)
     order.arrive(new)
-    irregular_records.judge_records(columns, fresh, report)
     if len(sent) and len(polled):
         aborted_reads.read_own(columns, sent, polled, report)
 
@@ -73,8 +72,7 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
     placed = concat(_places(seen_at), _places(known))
     duplicates.place(state, chunks, placed, when, report)
-    irregular_records.note_displaced(state, columns, fresh)
-    irregular_records.judge_displaced(state, report)
+    irregular_records.place_displaced(order.own(state, irregular_records.CHECK), new)
     digests.note_places(state, buckets, chunks, placed)
     phantom_reads.note_places(chunks, placed)
     _index(state, committed.take(committed.offset >= 0), known)

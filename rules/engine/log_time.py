@@ -107,7 +107,7 @@ def place_shown(state: State, chunks: Chunks, shown: Places, at: int, report: Re
     if not len(shown):
         return
     duplicates.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
-    irregular_records.judge_displaced(state, report)
+    irregular_records.judge_displaced(order.own(state, irregular_records.CHECK), state, report)
     state.index = Spans(
         *intervals.merge(
             np.append(state.index.start, shown.offset), np.append(state.index.end, shown.offset + shown.length)

@@ -14,6 +14,7 @@ from rules.audit import digests
 from rules.checks import (
     abort_positions,
     fences,
+    irregular_records,
     log_ends,
     losses,
     phantom_reads,
@@ -34,6 +35,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    irregular_records.CHECK,
     log_ends.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
