@@ -15,6 +15,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import Bools, Ints
+from rules.checks import transaction_evidence
 from rules.checks.poll_order import Passes
 from rules.kept.chunks import Chunks, Values, values
 from rules.kept.report import Report
@@ -164,12 +165,14 @@ def needed_from(state: State, through: int) -> int:
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
     """Report one lost write; `read` is how far readers had read."""
+    told = transaction_evidence.of_value(report.state, writer, seq)
     report.add(
         "lost-write",
         (writer, seq),
-        f"value {writer}/{seq} was acknowledged at offset {offset} and never polled; readers are past {read - 1}",
+        f"value {writer}/{seq} was acknowledged at offset {offset} and never polled; readers are past"
+        f" {read - 1}{told.words}",
         at=at,
-        evidence={"writer": writer, "seq": seq, "offset": offset, "read_to": read},
+        evidence={"writer": writer, "seq": seq, "offset": offset, "read_to": read, **told.evidence},
     )
 
 

@@ -60,8 +60,8 @@ def arrive(
     if len(committed) != len(polled):
         unproven = polled.take(~columns.committed_only[polled.row] & (columns.type[polled.row] == OK))
         state.uncommitted = concat(state.uncommitted, _polls(columns, unproven))
+    transaction_outcomes.note(state, columns, sent, report)  # first: it is evidence of what was read
     aborted_reads.read_aborted(state, chunks, columns, settled, failed, state.polls, report)
-    transaction_outcomes.note(state, columns, sent, report)
     transforms.note_reflections(state, chunks, columns, fresh, visible, report)
     phantom_reads.note_sends(chunks, columns, sent)
 
