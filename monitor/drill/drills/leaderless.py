@@ -31,7 +31,11 @@ class LeaderlessTransaction(Drill):
     name = "leaderless-transaction"
     case = "4.3.1"
     seen_in = "KAFKA-20734"
-    must = (found("G1a"), found("lost-write"), found("torn-transaction"))
+    must = (
+        found("G1a", told="aborted"),
+        found("lost-write", told="committed", next_told="aborted"),
+        found("torn-transaction"),
+    )
     may = frozenset({"poll-skip", "int-poll-skip"})
     cluster = ClusterKind(brokers=3)
     changes_cluster = True
