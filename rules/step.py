@@ -23,21 +23,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rules.arrays.columns import Columns, Runs, by_place, from_table, listed_runs
+from rules.arrays.columns import Columns, by_place, from_table
 from rules.audit import digests
-from rules.checks import phantom_reads, told_offsets
-from rules.engine import arrival, log_time, rare_rows
+from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
-from rules.kept.chunks import Chunks, chunk_names
+from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat, dump, load
-from rules.registers import check
 from rules.settling import completeness, frontier
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, from_micros
 
-__all__ = ["SUMMARY_SCHEMA", "Stepped", "Stored", "UnknownFormat", "chunks_needed", "step"]
+__all__ = ["SUMMARY_SCHEMA", "Prepared", "Stepped", "Stored", "UnknownFormat", "prepare", "step"]
 
 
 @dataclass(slots=True)
@@ -46,6 +44,15 @@ class Stored:
 
     hot: bytes | None = None
     chunks: dict[str, bytes] = field(default_factory=dict)
+
+    def take(self, stepped: Stepped) -> None:
+        """Keep what a step changed."""
+        self.hot = stepped.hot
+        for name, chunk in stepped.chunks.items():
+            if chunk is None:
+                self.chunks.pop(name, None)
+            else:
+                self.chunks[name] = chunk
 
 
 @dataclass(slots=True)
@@ -98,39 +105,28 @@ SUMMARY_SCHEMA: Final = pa.schema(
 of the hot value."""
 
 
-_asked: list[tuple[bytes | None, State]] = []
-"""The state of which `chunks_needed` was asked last: the step that follows takes it and need not decode it again."""
+@dataclass(slots=True)
+class Prepared:
+    """A step that is about to be made in one partition: `chunks` names what it will want of the store."""
+
+    place: Place
+    columns: Columns
+    state: State
+    chunks: list[str]
+
+    def step(self, chunks: Mapping[str, bytes], objectives: Objectives) -> Stepped:
+        """Make it. `chunks` holds those of the named ones that are stored."""
+        return _stepped(self, Chunks(chunks, set(self.chunks)), objectives, None)
 
 
-def _take_asked(hot: bytes | None) -> State | None:
-    asked = _asked.pop() if _asked else None
-    return asked[1] if asked is not None and hot is not None and asked[0] is hot else None
+def prepare(hot: bytes | None, slices: pa.Table) -> Prepared:
+    """Read a partition's hot value and its new rows (`slices`, `SLICE_SCHEMA`, of that partition alone).
 
-
-def chunks_needed(hot: bytes | None, slices: pa.Table) -> list[str]:
-    """The names of the chunks that `step` will want for one partition: those that `slices` or the open window touch."""
+    Raises `UnknownFormat` where the state was written by a version that this one does not know."""
+    place = Place(*(slices[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     columns = from_table(slices)
-    names: set[str] = set()
-    for runs in (columns.sent, columns.polled):
-        names |= chunk_names(runs.writer, runs.seq, runs.length)
-    sources = listed_runs(columns, "sources")
-    names |= chunk_names(sources.writer, sources.seq, sources.length)
-    state = load(hot) if hot is not None else State()
-    _asked[:] = [(hot, state)]
-    for kept in (
-        state.outstanding, state.indefinite, state.polls, state.uncommitted, state.written, state.doubtful,
-    ):  # fmt: skip
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
-    if state.consumed_by or any(p.transforms for p in state.processes.values()):
-        names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
-    names |= {digests.bucket_name(number) for number in _buckets(state, columns)}
-    names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
-    return sorted(names | check.chunks_needed(state, columns))
-
-
-def _buckets(state: State, columns: Columns) -> set[int]:
-    both = Runs.concat(columns.sent, columns.polled)
-    return digests.buckets_needed(state, both.offset, both.length)
+    state = load(hot, order.KINDS) if hot is not None else State()
+    return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 
 
 def step(
@@ -143,41 +139,44 @@ def step(
     """Check the slices of many partitions.
 
     `slices` is a table of `SLICE_SCHEMA`, of any partitions and in any order; `stored` holds for each of them the
-    hot value and the chunks that `chunks_needed` named, and nothing where the partition is new. `finished` says that no
+    hot value and all chunks, and nothing where the partition is new. `finished` says that no
     further row will ever come: everything still open is settled, as for a history read from a file; the table then
     holds the whole history.
 
     Raises `UnknownFormat` where a state was written by a version that this one does not know.
     """
-    columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
-    visible = finished_history.visible_operations(columns) if finished else set()
-    return {
-        place: _step_one(place, stored.get(place) or Stored(), own, objectives, finished, visible)
-        for place, own in columns.items()
-    }
+    if finished:
+        columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
+        visible = finished_history.visible_operations(columns)
+        whole = {place: Prepared(place, own, State(), []) for place, own in columns.items()}
+        return {place: _stepped(one, Chunks({}, None), objectives, visible) for place, one in whole.items()}
+    made = {}
+    for place, rows in by_place(slices).items():
+        kept = stored.get(place) or Stored()
+        made[place] = prepare(kept.hot, rows).step(kept.chunks, objectives)
+    return made
 
 
-def _step_one(
-    place: Place, stored: Stored, columns: Columns, objectives: Objectives, finished: bool,
-    visible: set[tuple[int, int]],
+def _stepped(
+    prepared: Prepared, chunks: Chunks, objectives: Objectives, visible: set[tuple[int, int]] | None
 ) -> Stepped:  # fmt: skip
-    state = _take_asked(stored.hot) or (load(stored.hot) if stored.hot else State())
+    """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
+    state, columns, place = prepared.state, prepared.columns, prepared.place
     state.topic = columns.table["topic"][0].as_py()
-    chunks = Chunks(stored.chunks)
-    buckets = digests.Buckets(chunks, _buckets(state, columns))
+    buckets = digests.Buckets(chunks, order.buckets_needed(state, columns))
     report = Report(place, state, objectives)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
-    arrival.arrive(state, chunks, buckets, columns, fresh, visible, report)
-    if finished:
+    news = arrival.news(state, chunks, columns, fresh, visible, report)
+    arrival.arrive(news, buckets)
+    if visible is not None:
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
     else:
-        rare_rows.watch(state, columns, fresh, report)
         log_time.fold(state, chunks, buckets, objectives, report)
     buckets.flush()
-    hot = dump(state)
+    hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
     return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, _summary(place, state, len(hot)))
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, ValueState
 
-from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
+from rules.step import Stepped, UnknownFormat, prepare
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
@@ -59,10 +59,9 @@ OUTPUT_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True)
 class Check:
-    """The checks' two entry points. Another pair stands in for them where the operator itself is tested."""
+    """The checks' entry point. Another stands in for it where the operator itself is tested."""
 
-    chunks_needed: Callable[[bytes | None, pa.Table], list[str]] = chunks_needed
-    step: Callable[..., dict[Place, Stepped]] = step
+    prepare: Callable[[bytes | None, pa.Table], Any] = prepare
 
 
 def _plain(value: object) -> object:
@@ -165,11 +164,13 @@ class Partition(StatefulProcessor):
         if kept.failed is None:
             try:
                 began = time.perf_counter_ns()
-                needed = self.check.chunks_needed(kept.hot, slices)
+                prepared = self.check.prepare(kept.hot, slices)
                 loaded = time.perf_counter_ns()
-                chunks = {name: stored[0] for name in needed if (stored := self.chunks.getValue((name,))) is not None}
+                chunks = {
+                    name: stored[0] for name in prepared.chunks if (stored := self.chunks.getValue((name,))) is not None
+                }
                 ready = time.perf_counter_ns()
-                stepped = self.check.step({place: Stored(kept.hot, chunks)}, slices, self.objectives)[place]
+                stepped = prepared.step(chunks, self.objectives)
                 judged = [(finding, severity(finding.anomaly, finding.context)) for finding in stepped.findings]
                 found = pack(findings_table(judged)) if judged else None
                 facts = pack(stepped.facts) if stepped.facts.num_rows else None

@@ -11,7 +11,7 @@ operator as the stream's batches (`integrity.Partition`, its stores in memory), 
 stream goes on with the commit after that version: it begins at the version itself, whose own rows it passes over.
 
 A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
-finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.settling.retention`
+finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.engine.retention`
 tells what that means for the checks.
 """
 
@@ -29,7 +29,7 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from rules.settling.retention import begun
+from rules.engine.retention import begun
 from rules.step import UnknownFormat
 from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.bundles import bundles_of, pack

@@ -51,7 +51,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Where a partition's evidence begins in the log: process -> (how many of its slices are gone, a log time by which
-    the last of them had completed). See `rules.settling.retention`."""
+    the last of them had completed). See `rules.engine.retention`."""
 
     place: Place
     gone: Mapping[int, tuple[int, int]]

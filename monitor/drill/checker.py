@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from monitor.drill.verdict import CHECK_FAILED, Found
 from monitor.errors import UserError
 from rules.across.resolution import resolve
-from rules.step import Stored, chunks_needed, step
+from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
@@ -51,7 +51,7 @@ class Checks:
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
-        self._states: dict[Place, Stored] = {}
+        self._store = MemoryStore(objectives)
         self._resolution: bytes | None = None
         self._failed: set[Place] = set()
         self.rechecks: list[Asked] = []
@@ -82,21 +82,12 @@ class Checks:
         return findings
 
     def _step(self, place: Place, rows: pa.Table, facts: list[pa.Table]) -> list[Finding]:
-        state = self._states.setdefault(place, Stored())
         try:
-            needed = chunks_needed(state.hot, rows)
-            chunks = {name: state.chunks[name] for name in needed if name in state.chunks}
-            stepped = step({place: Stored(state.hot, chunks)}, rows, self._objectives)[place]
+            stepped = self._store.step_one(place, rows)
         except Exception as error:  # a check that crashed means unknown, not passed
             log.exception("a rule failed on partition %s", place)
             self._failed.add(place)
             return [_crashed(place, rows, error)]
-        state.hot = stepped.hot
-        for name, chunk in stepped.chunks.items():
-            if chunk is None:
-                state.chunks.pop(name, None)
-            else:
-                state.chunks[name] = chunk
         if stepped.facts.num_rows:
             facts.append(stepped.facts)
         self.rechecks += [Asked(place, recheck.start, recheck.end) for recheck in stepped.rechecks]

@@ -177,22 +177,8 @@ def _marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     )
 
 
-_unpacked: list[tuple[pa.Table, Columns]] = []
-
-
 def from_table(table: pa.Table) -> Columns:
-    """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order.
-
-    The last table's are kept until another's are asked for: what a step needs is asked right before it, of the same
-    rows."""
-    if _unpacked and _unpacked[0][0] is table:
-        return _unpacked[0][1]
-    columns = _unpack(table)
-    _unpacked[:] = [(table, columns)]
-    return columns
-
-
-def _unpack(table: pa.Table) -> Columns:
+    """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order."""
     if any(column.num_chunks > 1 for column in table.columns):
         table = table.combine_chunks()
     mode = table["mode"]

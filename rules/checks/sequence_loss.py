@@ -9,25 +9,25 @@ Retention between the error and the observation can only make a loss look benign
 A transaction over several partitions reports one error for all of them; which of them it came from is not known, and
 nothing is concluded. A writer that had nothing acknowledged proves nothing either.
 
-State: the errors that wait for their log start, at most `KEPT`.
+State: the errors that wait for their log start, at most `KEPT`, and what each living process had acknowledged.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import SEND, TXN, Columns
-from rules.arrays.intervals import Bools, Ints
-from rules.kept.report import Report
-from rules.kept.state import Moves, SendMoves, State
+from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.kept.check import Check, News, Passage
+from rules.kept.codec import Table
 
 ERRORS: Final = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_GAPLESS_GUARANTEE")
 KEPT: Final = 64
-WAITING: Final = "sequence-errors"
 
 
 def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
@@ -39,61 +39,83 @@ def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
     return np.flatnonzero(among & named)
 
 
-def note_errors(state: State, columns: Columns, fresh: Bools) -> None:
-    """Remember the new rows' broken sequences: [at, process, op, error, acknowledged], the last of them -1 for now."""
-    for row in rows_with(columns, ERRORS, fresh & columns.where(SEND, TXN)).tolist():
+@dataclass(slots=True)
+class Acknowledged(Table):
+    """The highest offset acknowledged to each living process, as far as log time has come."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    highest: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Sequences:
+    """`waiting`: [at, process, op, error, acknowledged] of errors whose log start is not known yet, at most `KEPT`; the
+    last of them is -1 until log time has come there, and -2 for nothing."""
+
+    waiting: list[list[Any]] = field(default_factory=list)
+    acknowledged: Acknowledged = field(default_factory=Acknowledged)
+
+
+def arrive(own: Sequences, new: News) -> None:
+    """Remember the new rows' broken sequences."""
+    columns = new.columns
+    for row in rows_with(columns, ERRORS, new.fresh & columns.where(SEND, TXN)).tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
             continue
         error = columns.table["error"][row].as_py()
-        waiting = state.notes.setdefault(WAITING, [])
-        waiting.append([int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), error, -1])
-        waiting.sort()
-        del waiting[:-KEPT]
+        own.waiting.append([int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), error, -1])
+        own.waiting.sort()
+        del own.waiting[:-KEPT]
 
 
-def note_acknowledged(state: State, sends: SendMoves, end: int) -> None:
-    """Operations up to log time `end` sent these: fill in what the waiting errors' processes had acknowledged."""
-    for entry in state.notes.get(WAITING, []):
+def fold(own: Sequences, passage: Passage) -> None:
+    """Fill in what the waiting errors' processes had acknowledged, and decide those whose log start is known."""
+    sends, end = passage.sends, passage.end
+    known = dict(zip(own.acknowledged.process.tolist(), own.acknowledged.highest.tolist(), strict=True))
+    for entry in own.waiting:
         if entry[0] <= end and entry[4] < 0:
-            known = state.processes.get(entry[1])
-            own = (sends.process == entry[1]) & (sends.at <= entry[0])
-            entry[4] = max(known.acked if known else -1, int(sends.last[own].max(initial=-1)))
+            mine = (sends.process == entry[1]) & (sends.at <= entry[0])
+            entry[4] = max(known.get(entry[1], -1), int(sends.last[mine].max(initial=-1)))
             if entry[4] < 0:
-                entry[4] = -2  # nothing at all
-    if not len(sends):
-        return
-    order = np.argsort(sends.process, kind="stable")
-    process, last = sends.process[order], sends.last[order]
+                entry[4] = -2
+    if len(sends):
+        _note_acknowledged(own, passage)
+    if own.waiting:
+        _judge(own, passage)
+
+
+def _note_acknowledged(own: Sequences, passage: Passage) -> None:
+    process = np.concatenate((own.acknowledged.process, passage.sends.process))
+    highest = np.concatenate((own.acknowledged.highest, passage.sends.last))
+    order = np.argsort(process, kind="stable")
+    process, highest = process[order], highest[order]
     heads = np.flatnonzero(np.diff(process, prepend=-1))
-    for number, top in zip(process[heads].tolist(), np.maximum.reduceat(last, heads).tolist(), strict=True):
-        if number in state.processes:
-            state.processes[number].acked = max(state.processes[number].acked, top)
+    top, who = np.maximum.reduceat(highest, heads), process[heads]
+    living = np.isin(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
+    own.acknowledged = Acknowledged(who[living], top[living])
 
 
-def judge_sequences(state: State, moves: Moves, end: int, report: Report) -> None:
-    """Decide the errors up to log time `end` for which these moves tell a log start after them."""
-    waiting = state.notes.get(WAITING)
-    if not waiting:
-        return
+def _judge(own: Sequences, passage: Passage) -> None:
+    moves, kept = passage.moves, []
     seen = np.flatnonzero(moves.low >= 0)
-    kept = []
-    for entry in waiting:
+    for entry in own.waiting:
         at, process, op, error, acknowledged = entry
         later = seen[moves.at[seen] > at]
-        if at > end or not len(later):
+        if at > passage.end or not len(later):
             kept.append(entry)
             continue
         if acknowledged < 0:
             continue
-        first = int(later[0])
-        low, when = int(moves.low[first]), int(moves.at[first])
-        benign = low > acknowledged
-        report.add(
-            "benign-retention" if benign else "sequence-loss",
+        low, when = int(moves.low[later[0]]), int(moves.at[later[0]])
+        passage.report.add(
+            "benign-retention" if low > acknowledged else "sequence-loss",
             (process, op),
             f"process {process} reports {error}; it had offset {acknowledged} acknowledged, the log starts at {low}",
             at=when,
             evidence={"process": process, "op": op, "error": error, "log_start": low, "acknowledged": acknowledged},
         )
-    state.notes[WAITING] = kept
+    own.waiting = kept
+
+
+CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold)

@@ -102,7 +102,7 @@ def _learn(
         own = np.flatnonzero(domain[row] == number)
         if len(own):
             first = own[int(np.argmin(completed[row[own]]))]
-            when = (int(completed[row[first]]), int(top[first]))
+            when = [int(completed[row[first]]), int(top[first])]
             state.above_zero[name] = min(state.above_zero.get(name, when), when)
 
 
@@ -116,7 +116,7 @@ def _judge_committed(
         key = f"{names[int(domain[row])]}|{groups[row].as_py() or ''}"
         offset, ok = int(columns.committed[row]), columns.type[row] == OK
         if offset > 0 and ok:
-            when = (int(completed[row]), offset)
+            when = [int(completed[row]), offset]
             state.committed_above_zero[key] = min(state.committed_above_zero.get(key, when), when)
         elif offset == 0 and columns.f[row] == COMMIT:
             if key not in state.committed_zero_invoked:

@@ -5,13 +5,11 @@ Sets only grow here. What needs the order of times is noted for the other half (
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Bools, Ints
 from rules.audit import digests
 from rules.checks import (
     aborted_reads,
@@ -25,21 +23,29 @@ from rules.checks import (
     transforms,
     zero_offsets,
 )
-from rules.engine import rare_rows
+from rules.engine import order, rare_rows
+from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Indefinite, Places, Polls, Spans, State, concat
 from rules.registers import check
 
 
-def arrive(
-    state: State, chunks: Chunks, buckets: digests.Buckets, columns: Columns, fresh: Any,
-    visible: set[tuple[int, int]], report: Report,
-) -> None:  # fmt: skip
-    """Rules about what was seen, and the bookkeeping for the other half."""
+def news(
+    state: State, chunks: Chunks, columns: Columns, fresh: Bools, visible: set[tuple[int, int]] | None, report: Report
+) -> News:  # fmt: skip
+    """What is new. `visible` is None for a live partition."""
     every = bool(fresh.all())
     sent = columns.sent if every else columns.sent.take(fresh[columns.sent.row])
     polled = columns.polled if every else columns.polled.take(fresh[columns.polled.row])
+    return News(state, columns, fresh, sent, polled, chunks, report, visible is not None, visible or set())
+
+
+def arrive(new: News, buckets: digests.Buckets) -> None:
+    """Rules about what was seen, and the bookkeeping for the other half."""
+    state, chunks, columns, fresh = new.state, new.chunks, new.columns, new.fresh
+    sent, polled, visible, report = new.sent, new.polled, new.visible, new.report
+    order.arrive(new)
     irregular_records.judge_records(columns, fresh, report)
     if len(sent) and len(polled):
         aborted_reads.read_own(columns, sent, polled, report)
@@ -88,6 +94,8 @@ def arrive(
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
     rare_rows.arrive(state, chunks, columns, fresh, sent, polled, report)
+    if not new.finished:
+        rare_rows.watch(state, columns, fresh, report)
     check.arrive(state, chunks, columns, fresh)
     seen = fresh & (columns.log_end >= 0)
     if seen.any():

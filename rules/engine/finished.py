@@ -15,13 +15,15 @@ from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
 from rules.checks import losses, phantom_reads, poll_order, send_order, transaction_outcomes, transforms
-from rules.engine import rare_rows, untold_offsets
+from rules.engine import order, rare_rows, untold_offsets
 from rules.engine.log_time import observe, promote
+from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import Chunks, Values, values
 from rules.kept.report import Report
 from rules.kept.state import Polls, Spans, State, take
 from rules.registers import check
 from rules.settling import frontier
+from rules.settling.gate import Gate
 from rules.vocabulary.slices import Place
 
 
@@ -77,6 +79,13 @@ def finish(
     state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
     poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
+    none = state.uncommitted
+    order.fold(
+        Passage(
+            state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
+            report, state.log_start, finished=True,
+        )
+    )  # fmt: skip
     rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)

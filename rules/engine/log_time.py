@@ -22,12 +22,14 @@ from rules.checks import (
     transaction_outcomes,
     transforms,
 )
-from rules.engine import rare_rows
+from rules.engine import order, rare_rows
+from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Spans, State, take
 from rules.registers import check
 from rules.settling import completeness, frontier, transactional_ids
+from rules.settling.gate import Gate
 from rules.vocabulary.objectives import Objectives
 
 
@@ -45,6 +47,8 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     sent, state.sends = _until(state.sends, end)
     send_order.walk(state, sent)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
+    passage = Passage(state, at, end, moves, sent, ripe, unproven, None, Gate(state), chunks, report, state.log_start)
+    order.fold(passage)
     rare_rows.fold(state, chunks, at, moves, sent, report)
     check.judge(state, chunks, end, report)
     advance = frontier.advance(state, at, moves, objectives)

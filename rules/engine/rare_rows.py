@@ -10,9 +10,7 @@ from __future__ import annotations
 from rules.arrays.columns import INIT, OK, TXN, Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import (
-    fences,
     hanging_transactions,
-    sequence_loss,
     stuck_consumers,
     stuck_producers,
     told_offsets,
@@ -31,9 +29,6 @@ def arrive(
     """`sent` and `polled`: the new rows' runs."""
     transactional_ids.note_inits(state, columns, fresh)
     _note_transacting(state, columns, fresh)
-    sequence_loss.note_errors(state, columns, fresh)
-    fences.note_fences(state, columns, fresh)
-    fences.classify_aborts(columns, fresh, report)
     told_offsets.note_committed(state, chunks, columns, fresh)
     acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))
     told_offsets.note_ends(state, columns, fresh, acknowledged, polled.take(polled.offset >= 0))
@@ -52,19 +47,15 @@ def fold(state: State, chunks: Chunks, at: Ints, moves: Moves, sent: SendMoves, 
     end = int(at[-1])
     stuck_consumers.follow_readers(state, at, moves, report.objectives, report)
     hanging_transactions.follow_stable(state, at, moves, report.objectives, report)
-    _judge(state, chunks, moves, sent, end, report)
+    _judge(state, chunks, end, report)
 
 
 def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: Report) -> None:
     """Nothing more will come. `moves` in canonical order."""
-    _judge(state, chunks, moves, sent, FOREVER, report)
+    _judge(state, chunks, FOREVER, report)
 
 
-def _judge(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, end: int, report: Report) -> None:
-    sequence_loss.note_acknowledged(state, sent, end)
-    sequence_loss.judge_sequences(state, moves, end, report)
-    fences.judge_fences(state, end, report)
-    fences.count_rebalances(state, moves, report)
+def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     told_offsets.judge_committed(state, chunks, end, report)
     told_offsets.judge_ends(state, end, report)
 

@@ -7,7 +7,7 @@ where neighbours share their fate: Roaring's run containers hold a healthy chunk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import numpy as np
@@ -66,11 +66,19 @@ def chunk_name(writer: int, number: int) -> str:
     return f"{writer:x}.{number:x}"
 
 
-class Chunks:
-    """The chunks of one partition, decoded when first touched; `changed` gives back those that were written to."""
+class Undeclared(LookupError):
+    """A check touched a chunk that it had not declared: what is not asked for is not there, and must not be written."""
 
-    def __init__(self, stored: Mapping[str, bytes]) -> None:
+
+class Chunks:
+    """The chunks of one partition, decoded when first touched; `changed` gives back those that were written to.
+
+    `declared` are the names that were asked for: touching any other raises `Undeclared`, since what was not asked for
+    looks absent, and writing it would replace what is stored. None allows all, where nothing was ever stored."""
+
+    def __init__(self, stored: Mapping[str, bytes], declared: Collection[str] | None) -> None:
         self._stored = stored
+        self._declared = declared
         self._open: dict[tuple[int, int], list[BitMap]] = {}
         self._changed: set[tuple[int, int]] = set()
         self._blobs: dict[str, bytes | None] = {}
@@ -79,7 +87,9 @@ class Chunks:
         key = (writer, number)
         chunk = self._open.get(key)
         if chunk is None:
-            stored = self._stored.get(chunk_name(writer, number))
+            name = chunk_name(writer, number)
+            self._check(name)
+            stored = self._stored.get(name)
             chunk = _decode(stored) if stored else [BitMap() for _ in ASPECTS]
             self._open[key] = chunk
         return chunk
@@ -121,11 +131,18 @@ class Chunks:
         """A chunk that is none of a writer's values: bytes under a name of its own. `chunks_needed` must have named it.
 
         Names of writers' chunks are two hexadecimal numbers with a dot between; others begin with a word."""
+        self._check(name)
         return self._blobs[name] if name in self._blobs else self._stored.get(name)
 
     def put(self, name: str, data: bytes | None) -> None:
-        """Replace a blob, or delete it."""
+        """Replace a blob, or delete it (any: what is deleted need not be known)."""
+        if data is not None:
+            self._check(name)
         self._blobs[name] = data
+
+    def _check(self, name: str) -> None:
+        if self._declared is not None and name not in self._declared:
+            raise Undeclared(f"chunk {name} was touched, and not asked for")
 
     def changed(self) -> dict[str, bytes | None]:
         """The chunks that were written to, by name, as bytes; None where one was deleted."""

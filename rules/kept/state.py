@@ -2,28 +2,20 @@
 
 It is small because everything below the *settled frontier* has been folded away. What remains is bounded: the open
 window of the log by `Objectives.window_runs`, processes by how many live at a time, everything else by the window.
+Here is the engine's own part; each check's is its own (`rules.kept.check`), under its name in `State.checks`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, TypeVar
-
-import numpy as np
-import orjson
-import pyarrow as pa
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from rules.arrays.intervals import EMPTY, Ints
+from rules.kept import codec
+from rules.kept.codec import Table, UnknownFormat, concat, take
 
-STATE_VERSION: Final = 2
-_MAGIC: Final = b"OWS"
-_CODEC: Final = pa.Codec("zstd", 1)
-
-
-class UnknownFormat(ValueError):
-    """The state was written by another version: rebuild it from the probe log."""
+__all__ = ["State", "UnknownFormat", "concat", "dump", "load", "take"]
 
 
 @dataclass(slots=True)
@@ -52,9 +44,16 @@ class Process:
     # The writer in it: the offset of the last record sent, and by which operation.
     sent_to: int = -1
     sent_op: int = -1
-    acked: int = -1  # the highest offset acknowledged to it
     writer: int = -1
     transforms: str = ""  # the group of a transform that reads
+
+    @property
+    def known_through(self) -> int:
+        """The log time through which all that it did is here; -1 while nothing is known."""
+        if self.through >= 0:
+            return self.through
+        # While its first slice is missing, nobody knows when it began.
+        return self.first if self.next else -1
 
     @property
     def complete(self) -> bool:
@@ -63,7 +62,7 @@ class Process:
 
 
 @dataclass(slots=True)
-class Places:
+class Places(Table):
     """Runs of values at their offsets, sorted by offset; those of one label (writer, offset - seq) are merged."""
 
     offset: Ints = field(default_factory=lambda: EMPTY)
@@ -71,12 +70,9 @@ class Places:
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.offset)
-
 
 @dataclass(slots=True)
-class Outstanding:
+class Outstanding(Table):
     """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
     `since` is when it came, `readable` when the last stable offset had passed it (-1: not yet)."""
 
@@ -87,12 +83,9 @@ class Outstanding:
     since: Ints = field(default_factory=lambda: EMPTY)
     readable: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.offset)
-
 
 @dataclass(slots=True)
-class Indefinite:
+class Indefinite(Table):
     """Sends whose outcome is unknown: visible once one value of their operation has been polled."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -103,12 +96,9 @@ class Indefinite:
     length: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Moves:
+class Moves(Table):
     """What moved readers or showed how far they could read, one entry a slice, until its time is complete.
 
     `f` and `type` are codes of `rules.arrays.columns`. `first`, `last`: the offsets of the first and last record polled
@@ -133,12 +123,9 @@ class Moves:
     after: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Polls:
+class Polls(Table):
     """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
@@ -149,12 +136,9 @@ class Polls:
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.at)
-
 
 @dataclass(slots=True)
-class Transitions:
+class Transitions(Table):
     """A reader's steps from one polled record to the next that are not plainly consecutive, until their offsets are
     settled: from one poll to the next, or (`internal`) inside one operation."""
 
@@ -169,12 +153,9 @@ class Transitions:
     internal: Ints = field(default_factory=lambda: EMPTY)
     awaits: Ints = field(default_factory=lambda: EMPTY)  # 1: the log start after the poll is not observed yet
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class SendMoves:
+class SendMoves(Table):
     """Where operations sent to, one entry a slice, until its time is complete: offsets of the first and last record."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -184,12 +165,9 @@ class SendMoves:
     first: Ints = field(default_factory=lambda: EMPTY)
     last: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class SendSteps:
+class SendSteps(Table):
     """Steps from one send to the next that are not plainly onward, until their offsets are settled."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -199,12 +177,9 @@ class SendSteps:
     first: Ints = field(default_factory=lambda: EMPTY)
     internal: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Written:
+class Written(Table):
     """Runs of transactions, and of indefinite sends, until it is known what became of them
     (`rules.checks.transaction_outcomes`).
 
@@ -227,12 +202,9 @@ class Written:
     offset: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Reflections:
+class Reflections(Table):
     """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
     output partition; `group` is a number of `State.groups`."""
 
@@ -245,12 +217,9 @@ class Reflections:
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Reading:
+class Reading(Table):
     """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
     without a break, and `digest` is that of what they polled in the block that `end` lies in."""
 
@@ -259,12 +228,9 @@ class Reading:
     end: Ints = field(default_factory=lambda: EMPTY)
     digest: Ints = field(default_factory=lambda: EMPTY)
 
-    def __len__(self) -> int:
-        return len(self.process)
-
 
 @dataclass(slots=True)
-class Spans:
+class Spans(Table):
     """Merged half-open intervals of offsets."""
 
     start: Ints = field(default_factory=lambda: EMPTY)
@@ -272,7 +238,7 @@ class Spans:
 
 
 @dataclass(slots=True)
-class Moved:
+class Moved(Table):
     """Earlier places of values that stand again further on: offset .. offset+length-1 stand at `last` .. too."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -287,7 +253,7 @@ class State:
     """One partition. Offsets are -1 and times -1 where unknown."""
 
     topic: str = ""
-    begins: int = -1  # since when all of its rows are there: see `rules.settling.retention`
+    begins: int = -1  # since when all of its rows are there: see `rules.engine.retention`
     now: int = -1
     tick: int = -1
     settled: int = 0
@@ -306,9 +272,9 @@ class State:
     highest_polled: int = -1
     unseen: int = 0
     open_conditions: dict[str, int] = field(default_factory=dict)
-    above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
+    above_zero: dict[str, list[int]] = field(default_factory=dict)
     zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
-    committed_above_zero: dict[str, tuple[int, int]] = field(default_factory=dict)
+    committed_above_zero: dict[str, list[int]] = field(default_factory=dict)
     committed_zeros: list[tuple[str, int, int, int]] = field(default_factory=list)
     committed_zero_invoked: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
@@ -326,7 +292,9 @@ class State:
     notes: dict[str, list[Any]] = field(
         default_factory=dict
     )  # small lists of rules about rare rows, by rule: see there
-    processes: dict[int, Process] = field(default_factory=dict)
+    processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
+    holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
+    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)
     passed: Spans = field(default_factory=Spans)
@@ -347,117 +315,13 @@ class State:
     reading: Reading = field(default_factory=Reading)
 
 
-_TABLES: Final[dict[str, Callable[[], Any]]] = {
-    "log": Places, "index": Spans, "passed": Spans, "unclear": Spans, "moved": Moved, "outstanding": Outstanding,
-    "indefinite": Indefinite, "moves": Moves, "polls": Polls, "uncommitted": Polls, "unsent": Polls,
-    "inside": Transitions, "transitions": Transitions,
-    "sends": SendMoves, "send_steps": SendSteps, "written": Written, "doubtful": Reflections, "reading": Reading,
-}  # fmt: skip
-
-T = TypeVar("T")
+def dump(state: State, kinds: Mapping[str, type]) -> bytes:
+    """The state, with those of the checks, as bytes; `kinds`: the type of each check's state."""
+    return codec.dump(state, state.checks, kinds)
 
 
-def take(table: T, keep: Any) -> T:
-    """The entries of one of the tables above that a mask or an index array picks."""
-    return type(table)(*(getattr(table, f.name)[keep] for f in fields(table)))  # type: ignore[arg-type]
-
-
-def concat(first: T, second: T) -> T:
-    """One of the tables above after another of its kind."""
-    pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in fields(first))  # type: ignore[arg-type]
-    return type(first)(*(b if not len(a) else a if not len(b) else np.concatenate((a, b)) for a, b in pairs))
-
-
-def dump(state: State) -> bytes:
-    """The state as bytes: magic, version, a JSON head, then the arrays, each in the narrowest width that
-    holds it, compressed together."""
-    plain = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _TABLES}
-    plain["processes"] = [[key, asdict(p)] for key, p in state.processes.items()]
-    head: dict[str, Any] = {"state": plain, "tables": {}}
-    blobs: list[bytes] = []
-    for name in _TABLES:
-        table = getattr(state, name)
-        columns = []
-        for f in fields(table):
-            data, *described = _narrow(getattr(table, f.name))
-            columns.append([*described, len(data)])
-            blobs.append(data)
-        size = len(getattr(table, fields(table)[0].name))
-        if size:
-            head["tables"][name] = [size, columns]
-        else:
-            del blobs[len(blobs) - len(columns) :]
-    encoded = orjson.dumps(head)
-    plain_size = len(encoded) + sum(map(len, blobs))
-    body = _CODEC.compress(b"".join((encoded, *blobs)), asbytes=True)
-    return b"".join((_MAGIC, struct.pack("<BII", STATE_VERSION, len(encoded), plain_size), body))
-
-
-def load(data: bytes) -> State:
-    """The state that `dump` wrote. Raises `UnknownFormat` for any other version."""
-    if data[:3] != _MAGIC or data[3] != STATE_VERSION:
-        raise UnknownFormat(
-            f"a partition's state has format {data[3] if len(data) > 3 else None}, this version reads {STATE_VERSION}"
-        )
-    size, plain_size = struct.unpack_from("<II", data, 4)
-    data = _CODEC.decompress(data[12:], plain_size, asbytes=True)
-    head = orjson.loads(data[:size])
-    plain = head["state"]
-    plain["processes"] = {key: Process(**p) for key, p in plain["processes"]}
-    for name in ("above_zero", "committed_above_zero"):
-        plain[name] = {key: tuple(value) for key, value in plain[name].items()}
-    plain["committed_zeros"] = [tuple(z) for z in plain["committed_zeros"]]
-    plain["zeros"] = [tuple(z) for z in plain["zeros"]]
-    plain["reached_at"] = [tuple(r) for r in plain["reached_at"]]
-    state = State(**plain)
-    for process in state.processes.values():
-        process.marks = [(a, b) for a, b in process.marks]
-    at = size
-    for name, kind in _TABLES.items():
-        if name not in head["tables"]:
-            continue
-        count, columns = head["tables"][name]
-        arrays = []
-        for base, width, first, length in columns:
-            arrays.append(_widen(data[at : at + length], base, width, first, count))
-            at += length
-        setattr(state, name, kind(*arrays))
+def load(data: bytes, kinds: Mapping[str, type]) -> State:
+    """The state that `dump` wrote; `kinds`: the type of each check's state. Raises `UnknownFormat`."""
+    state, checks = codec.load(data, State, kinds)
+    state.checks = checks
     return state
-
-
-def _narrow(array: Ints) -> tuple[bytes, int, int, int]:
-    """(bytes, base, bytes per entry, first): the entries, or (`first` >= 0) their differences, less base, in 0 to 8
-    bytes each. Most columns ascend, or repeat: their differences are small."""
-    if not len(array):
-        return b"", 0, 0, -1
-    first = int(array[0])
-    steps = np.diff(array)
-    if first >= 0 and len(steps) and int(steps.max()) - int(steps.min()) < (int(array.max()) - int(array.min())) // 2:
-        data, base, width = _pack(steps)
-        return data, base, width, first
-    return *_pack(array), -1
-
-
-def _pack(array: Ints) -> tuple[bytes, int, int]:
-    base, top = int(array.min()), int(array.max())
-    spread = top - base
-    if spread == 0:
-        return b"", base, 0
-    for width, limit in ((1, 2**8), (2, 2**16), (4, 2**32)):
-        if spread < limit:
-            return (array - base).astype(f"<u{width}").tobytes(), base, width
-    return array.astype("<i8").tobytes(), 0, 8
-
-
-def _widen(data: bytes, base: int, width: int, first: int, count: int) -> Ints:
-    if first >= 0:
-        return first + np.concatenate(([0], np.cumsum(_unpack(data, base, width, count - 1))))
-    return _unpack(data, base, width, count)
-
-
-def _unpack(data: bytes, base: int, width: int, count: int) -> Ints:
-    if width == 0:
-        return np.full(count, base, np.int64)
-    if width == 8:
-        return np.frombuffer(data, "<i8").astype(np.int64)
-    return np.frombuffer(data, f"<u{width}").astype(np.int64) + base

@@ -159,9 +159,7 @@ def horizon(state: State) -> int:
         elif process.unverifiable:
             process.unverifiable = False
         if not process.unverifiable:
-            # While its first slice is missing, nobody knows when it began.
-            began = process.first if process.next else -1
-            earliest = min(earliest, process.through if process.through >= 0 else began)
+            earliest = min(earliest, process.known_through)
         elif state.now - max([known, *(through for _, through in process.marks)]) > 2 * COMPLETION_LIMIT:
             # Nobody has vouched for it any more, either. While it lives its log goes on, with a hole in it.
             del state.processes[number]

@@ -12,9 +12,7 @@ import psutil
 import pyarrow as pa
 
 from rules.arrays.columns import by_place
-from rules.step import Stored, chunks_needed, step
-from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place
+from rules.store import MemoryStore
 from tests.bench import plainly
 from tests.bench.canary import Traffic
 from tests.bench.report import mib, rate, show
@@ -26,31 +24,22 @@ class Kept:
     """States as a job keeps them."""
 
     def __init__(self) -> None:
-        self.stored: dict[Place, Stored] = {}
+        self.store = MemoryStore()
         self.findings = 0
         self.seconds = 0.0
 
     def feed(self, rows: pa.Table) -> None:
         for place, part in by_place(rows).items():
-            kept = self.stored.setdefault(place, Stored())
             began = time.perf_counter()
-            names = chunks_needed(kept.hot, part)
-            loaded = {name: kept.chunks[name] for name in names if name in kept.chunks}
-            stepped = step({place: Stored(kept.hot, loaded)}, part, Objectives())[place]
+            stepped = self.store.step_one(place, part)
             self.seconds += time.perf_counter() - began
-            kept.hot = stepped.hot
-            for name, chunk in stepped.chunks.items():
-                if chunk is None:
-                    kept.chunks.pop(name, None)
-                else:
-                    kept.chunks[name] = chunk
             self.findings += sum(1 for f in stepped.findings if f.event == "raised")
 
     def size(self) -> int:
         """Bytes of hot values and of chunks with their names."""
         return sum(
             len(one.hot or b"") + sum(len(name) + len(chunk) for name, chunk in one.chunks.items())
-            for one in self.stored.values()
+            for one in self.store.stored.values()
         )
 
 

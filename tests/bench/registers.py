@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from rules.registers.blocks import NEVER, Op
 from rules.registers.check import NAME
-from rules.step import Stored, chunks_needed, step
-from rules.vocabulary.objectives import Objectives
+from rules.store import MemoryStore
 from rules.vocabulary.slices import Mark, Place, RegisterOp, Slice, to_table
 from tests.bench.report import show
 from tests.rules.histories import START
@@ -34,19 +33,15 @@ def run(root: Path) -> None:
     if not path.exists():
         _write(path)
     batches = pq.ParquetFile(path)
-    stored, place = Stored(), Place("bench", "id", 0)
+    store, place = MemoryStore(), Place("bench", "id", 0)
     seconds, findings, sizes = 0.0, 0, []
     for number in range(batches.num_row_groups):
         rows = batches.read_row_group(number)
         began = time.process_time()
-        needed = chunks_needed(stored.hot, rows)
-        kept = Stored(stored.hot, {name: stored.chunks[name] for name in needed if name in stored.chunks})
-        stepped = step({place: kept}, rows, Objectives())[place]
+        stepped = store.step_one(place, rows)
         seconds += time.process_time() - began
-        stored.hot = stepped.hot
-        stored.chunks.update({name: chunk for name, chunk in stepped.chunks.items() if chunk is not None})
         findings += len(stepped.findings)
-        sizes.append(len(stored.chunks[NAME]))
+        sizes.append(len(store.stored[place].chunks[NAME]))
     plainly = _read_plainly(path)
     show(
         f"registers: {OPERATIONS:,} operations of {CLIENTS} clients on one register, {len(sizes)} steps, one core",

@@ -7,9 +7,7 @@ import time
 import pyarrow as pa
 
 from rules.arrays.columns import by_place
-from rules.step import Stored, chunks_needed, step
-from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place
+from rules.store import MemoryStore
 from tests.bench import plainly
 from tests.bench.histories import Plan, commits
 from tests.bench.report import rate, show
@@ -19,7 +17,7 @@ def run(plan: Plan, batches: int) -> None:
     """Raises SystemExit where a healthy history has findings."""
     tables = list(commits(plan, 10))
     per_batch = max(1, len(tables) // batches)
-    stored: dict[Place, Stored] = {}
+    store = MemoryStore()
     findings = polled = slices = 0
     seconds = plain = 0.0
     written: list[int] = []
@@ -27,12 +25,7 @@ def run(plan: Plan, batches: int) -> None:
         parts = by_place(pa.concat_tables(tables[first : first + per_batch]))
         began = time.perf_counter()
         for place, rows in parts.items():
-            kept = stored.setdefault(place, Stored())
-            names = chunks_needed(kept.hot, rows)
-            chunks = {name: kept.chunks[name] for name in names if name in kept.chunks}
-            stepped = step({place: Stored(kept.hot, chunks)}, rows, Objectives())[place]
-            kept.hot = stepped.hot
-            kept.chunks.update({name: chunk for name, chunk in stepped.chunks.items() if chunk is not None})
+            stepped = store.step_one(place, rows)
             findings += len(stepped.findings)
             written.append(len(stepped.hot) + sum(len(chunk or b"") for chunk in stepped.chunks.values()))
         if first:  # the first batch left out

@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from rules.across.resolution import resolve
-from rules.step import Stepped, Stored, chunks_needed, step
+from rules.step import Stepped, Stored, step
+from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
@@ -122,34 +123,22 @@ class Store:
 
     def __init__(self, objectives: Objectives | None = None) -> None:
         self.objectives = objectives or Objectives()
-        self.stored: dict[Place, Stored] = {}
+        self.store = MemoryStore(self.objectives)
         self.findings: list[Finding] = []
         self.last: dict[Place, Stepped] = {}
         self.resolution: bytes | None = None
         self.transactions: list[dict[str, Any]] = []
         self.rechecks: list[tuple[Place, Recheck]] = []
 
+    @property
+    def stored(self) -> dict[Place, Stored]:
+        return self.store.stored
+
     def feed(self, rows: Sequence[Slice] | pa.Table, *, finished: bool = False) -> list[Finding]:
         """One step with these rows; returns its findings."""
-        from rules.arrays.columns import by_place
-
         table = rows if isinstance(rows, pa.Table) else to_table(rows)
-        loaded = {}
-        for place, part in by_place(table).items():
-            kept = self.stored.setdefault(place, Stored())
-            names = chunks_needed(kept.hot, part)
-            loaded[place] = Stored(kept.hot, {n: kept.chunks[n] for n in names if n in kept.chunks})
-        out = step(loaded, table, self.objectives, finished=finished)
-        new: list[Finding] = []
-        for place, stepped in out.items():
-            kept = self.stored[place]
-            kept.hot = stepped.hot
-            for name, data in stepped.chunks.items():
-                if data is None:
-                    kept.chunks.pop(name, None)
-                else:
-                    kept.chunks[name] = data
-            new.extend(stepped.findings)
+        out = step({}, table, self.objectives, finished=True) if finished else self.store.step(table)
+        new: list[Finding] = [finding for stepped in out.values() for finding in stepped.findings]
         facts = [stepped.facts for stepped in out.values()]
         if facts:
             resolved = resolve(self.resolution, pa.concat_tables(facts), self.objectives, finished=finished)

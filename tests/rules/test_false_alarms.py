@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.vocabulary.finding import Recheck
 from rules.vocabulary.slices import Irregular
@@ -78,7 +79,7 @@ def test_what_went_back_settles_no_loss() -> None:
     store = live(h)
     (kept,) = store.stored.values()
     assert kept.hot is not None
-    passed = load(kept.hot).passed
+    passed = load(kept.hot, KINDS).passed
     assert not any(low <= 3 < high for low, high in zip(passed.start.tolist(), passed.end.tolist(), strict=True))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rules.engine.order import KINDS
 from rules.kept.state import UnknownFormat, dump, load
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
@@ -104,7 +105,7 @@ def test_a_log_with_a_hole_that_goes_on_keeps_little_and_blinds_nobody_else_for_
         sizes.append(len(stored.hot))
     assert [f.subject for f in store.findings if f.anomaly == "lost-write"] == [(W, i) for i in lost]
     assert events(store, "unverifiable") == ["opened"]
-    state = load(stored.hot)
+    state = load(stored.hot, KINDS)
     assert state.processes[number("o")].unverifiable
     assert len(state.processes[number("o")].ahead) == 1
     assert sizes[-1] < 3_000 + min(sizes[len(sizes) // 2 :])
@@ -188,7 +189,7 @@ def test_duplicates_in_two_batches_are_both_remembered() -> None:
     assert found(store.findings) == {("duplicate", (W, 0)), ("duplicate", (number("v"), 0))}
     (kept,) = store.stored.values()
     assert kept.hot is not None
-    assert load(kept.hot).moved.offset.tolist() == [0, 1]
+    assert load(kept.hot, KINDS).moved.offset.tolist() == [0, 1]
 
 
 def test_the_order_of_arrival_of_committed_offsets_does_not_matter() -> None:
@@ -238,7 +239,7 @@ def test_a_state_survives_its_bytes() -> None:
     healthy(h, 12, lose=9)
     (kept,) = row_by_row(h).stored.values()
     assert kept.hot is not None
-    assert dump(load(kept.hot)) == kept.hot
+    assert dump(load(kept.hot, KINDS), KINDS) == kept.hot
 
 
 def test_a_state_of_another_version_is_refused() -> None:
@@ -248,7 +249,7 @@ def test_a_state_of_another_version_is_refused() -> None:
     (kept,) = store.stored.values()
     assert kept.hot is not None
     kept.hot = kept.hot[:3] + bytes([99]) + kept.hot[4:]
-    with pytest.raises(UnknownFormat, match="format 99"):
+    with pytest.raises(UnknownFormat, match="another version"):
         store.feed([h.observe(end=99)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.settling.retention import MARGIN, begun
+from rules.engine.retention import MARGIN, begun
 from rules.step import Stored
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Place, Slice, micros
@@ -91,7 +91,7 @@ def test_a_poll_that_is_gone_makes_no_loss_of_an_acknowledgement_that_is_left(mo
     assert any(run.seq == last.polled[0].seq for row in rows for run in row.sent)
     assert store(rows).findings == []
     # Without the margin it would wait for what was polled long ago.
-    monkeypatch.setattr("rules.settling.retention.MARGIN", -micros(h.at(edge)))
+    monkeypatch.setattr("rules.engine.retention.MARGIN", -micros(h.at(edge)))
     assert "unseen" in {f.anomaly for f in store(rows).findings}
 
 

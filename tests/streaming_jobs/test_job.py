@@ -14,16 +14,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from rules.step import Stepped, UnknownFormat, chunks_needed, step
+from rules.step import Stepped, UnknownFormat, step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
 from streaming_jobs.findings import current_findings
-from streaming_jobs.integrity import Check
 from streaming_jobs.job import Batch, IntegrityJob, Listeners, Progress
 from streaming_jobs.tables import read_table
 from tests.rules.histories import History
+from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates, loose
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -124,7 +124,7 @@ def test_one_failed_partition_and_one_odd_row_stop_nothing_else(spark: SparkSess
     commit(config.history_path, parts[1])
     told = Told()
     config = config.model_copy(update={"max_files": 1})
-    check = Check(chunks_needed, _FailsFor(1, ZeroDivisionError))
+    check = instead(_FailsFor(1, ZeroDivisionError))
     IntegrityJob(config, spark, told.listeners, check=check).run_available_now()
 
     healthy = expected([[r for r in part if r.partition != 1] for part in parts])
@@ -145,7 +145,7 @@ def test_one_failed_partition_and_one_odd_row_stop_nothing_else(spark: SparkSess
 def test_a_state_of_another_version_ends_the_query_and_says_so(spark: SparkSession, config: JobConfig) -> None:
     commit(config.history_path, duplicates(1)[0])
     told = Told()
-    job = IntegrityJob(config, spark, told.listeners, check=Check(chunks_needed, _FailsFor(0, UnknownFormat)))
+    job = IntegrityJob(config, spark, told.listeners, check=instead(_FailsFor(0, UnknownFormat)))
     job.start()
     with pytest.raises(StateFormat, match="another version of the checks"):
         job.wait(120)

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from rules.step import Stepped, Stored, UnknownFormat, chunks_needed, step
+from rules.step import Stepped, Stored, UnknownFormat, step
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice, to_table
 from streaming_jobs.bundles import bundles_of, unpack
 from streaming_jobs.integrity import Check, Partition
+from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import duplicates
 
 KEY = ("c", "t", 0)
@@ -67,16 +68,13 @@ def test_it_is_the_checks_with_their_state_kept() -> None:
     operator, stored = Operator(), Stored()
     for part in parts:
         rows = to_table([row for row in part if row.partition == 0])
-        names = chunks_needed(stored.hot, rows)
-        loaded = Stored(stored.hot, {n: stored.chunks[n] for n in names if n in stored.chunks})
-        expected = step({Place(*KEY): loaded}, rows, Objectives())[Place(*KEY)]
+        expected = step({Place(*KEY): stored}, rows, Objectives())[Place(*KEY)]
         verdict = operator.feed(part, pieces=2)
         assert verdict["slices"] == rows.num_rows
         assert (verdict["sent"], verdict["polled"]) == (5, 6)
         assert sorted(unpack(verdict["findings"])["id"].to_pylist()) == sorted(f.id for f in expected.findings)
         assert orjson.loads(verdict["summary"])["polled"] == expected.summary["polled"]
-        stored.hot = expected.hot
-        stored.chunks.update({n: c for n, c in expected.chunks.items() if c is not None})
+        stored.take(expected)
         assert operator.state() == (expected.hot, None, 0)
         assert operator.chunks() == stored.chunks
 
@@ -89,7 +87,7 @@ class _Deletes:
 
 
 def test_it_writes_what_changed_and_removes_what_is_told() -> None:
-    operator = Operator(Check(lambda hot, slices: ["a", "z"], _Deletes()))
+    operator = Operator(instead(_Deletes(), ["a", "z"]))
     part = duplicates(1)[0]
     first = operator.feed(part)
     assert (first["state_bytes"], first["chunks_written"]) == (6, 1)
@@ -112,7 +110,7 @@ class _FailsOn:
 
 
 def test_a_rule_that_raises_quarantines_its_partition_with_its_last_good_state() -> None:
-    operator = Operator(Check(chunks_needed, _FailsOn(2, KeyError("polled"))))
+    operator = Operator(instead(_FailsOn(2, KeyError("polled"))))
     parts = duplicates(4)
     operator.feed(parts[0])
     good, chunks = operator.state(), operator.chunks()
@@ -132,6 +130,6 @@ def test_a_rule_that_raises_quarantines_its_partition_with_its_last_good_state()
 
 
 def test_a_state_of_another_version_is_not_taken_for_a_failed_rule() -> None:
-    operator = Operator(Check(chunks_needed, _FailsOn(1, UnknownFormat("version 7"))))
+    operator = Operator(instead(_FailsOn(1, UnknownFormat("version 7"))))
     with pytest.raises(UnknownFormat):
         operator.feed(duplicates(1)[0])

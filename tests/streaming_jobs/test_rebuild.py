@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from rules.step import Stepped, chunks_needed, step
+from rules.step import Stepped, step
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice
@@ -24,6 +24,7 @@ from streaming_jobs.integrity import Check
 from streaming_jobs.job import IntegrityJob, Listeners
 from streaming_jobs.tables import read_table
 from tests.rules.histories import History
+from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit
 from tests.streaming_jobs.test_job import Told, until, written
 
@@ -141,7 +142,7 @@ class _Older:
 def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(spark: SparkSession, config: JobConfig) -> None:
     parts = eventful(4)
     commit(config.history_path, parts[0])
-    run(spark, config, Check(chunks_needed, _Older()))
+    run(spark, config, instead(_Older()))
     first = violations(config)
     for part in parts[1:3]:
         commit(config.history_path, part)
@@ -164,12 +165,12 @@ def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(spark: SparkSe
 
 def test_a_state_that_no_rebuild_makes_readable_ends_the_job(spark: SparkSession, config: JobConfig) -> None:
     commit(config.history_path, eventful(1)[0])
-    run(spark, config, Check(chunks_needed, _Older()))
+    run(spark, config, instead(_Older()))
     parts = eventful(3)
     commit(config.history_path, parts[1])
     told, lines = Told(), list[str]()
     listeners = Listeners(on_failure=[told.failures.append], on_rebuild=[lines.append])
-    job = IntegrityJob(config, spark, listeners, check=Check(chunks_needed, _Older()))
+    job = IntegrityJob(config, spark, listeners, check=instead(_Older()))
     job.start()
     until(lambda: any("is rebuilt" in line for line in lines))
     commit(config.history_path, parts[2])

@@ -28,11 +28,10 @@ from deploy.local_kafka import LocalKafka
 from probes.log.recovery import DIED
 from probes.log.segments import OVER, life_folders
 from probes.tag import read
-from rules.step import Stored, step
+from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import SLICE_SCHEMA, Place
+from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.probes.log.lives import appends, check_marks, check_slices, table_rows
 
 KILLS = 7
@@ -184,14 +183,12 @@ def every_life_ended(rows: list[Row], journals: Path) -> None:
 
 def violations(history: Path) -> list[Finding]:
     """What the rules say of the log when they follow it commit by commit."""
-    stored: dict[Place, Stored] = {}
+    store = MemoryStore()
     findings: list[Finding] = []
     for rows in appends(history):
         if not rows:
             continue
         brought = pa.Table.from_pylist([row | {"date": row["completed"].date()} for row in rows], schema=SLICE_SCHEMA)
-        for place, stepped in step(stored, brought, Objectives()).items():
-            chunks = stored.get(place, Stored()).chunks | stepped.chunks
-            stored[place] = Stored(stepped.hot, {name: chunk for name, chunk in chunks.items() if chunk is not None})
+        for stepped in store.step(brought).values():
             findings += stepped.findings
     return [one for one in findings if CATALOGUE[one.anomaly].kind == "violation"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rules.engine import order
 from rules.kept.state import Process, State, dump
 from rules.vocabulary.objectives import SECOND
 
@@ -31,4 +32,4 @@ def begun(gone: Mapping[int, tuple[int, int]]) -> bytes:
     state = State(begins=max((time for _, time in gone.values()), default=-1 - MARGIN) + MARGIN)
     for process, (slices, time) in gone.items():
         state.processes[process] = Process(next=slices, first=time)
-    return dump(state)
+    return dump(state, order.KINDS)

@@ -1,0 +1,138 @@
+"""What a check is: its own typed state, and the moments at which the engine calls it.
+
+A check is told of new rows as they arrive, in whatever order they come (`arrive`), and of log time that has passed
+(`fold`): there everything that happened up to a tick is known of every process that is not late, and comes in the order
+of time. Of a finished history it is told once, at its end (`finish`). It reads what the engine knows (`State`, the
+columns), asks chunks for what it declared in `needs`, reports what it finds, and changes nothing but its own state.
+
+The engine holds one ordered list of checks (`rules.engine.order`), with a reason wherever the order matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import numpy as np
+
+from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
+from rules.arrays.intervals import Bools, Ints
+
+if TYPE_CHECKING:
+    from rules.kept.chunks import Chunks
+    from rules.kept.report import Report
+    from rules.kept.state import Moves, Polls, SendMoves, State
+    from rules.settling.frontier import Advance
+    from rules.settling.gate import Gate
+
+S = TypeVar("S")
+
+FOREVER: Final = 2**62
+"""A log time after everything."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What is known before a step, when a check says which chunks it will want: the state, and the new rows."""
+
+    state: State
+    columns: Columns
+
+
+@dataclass(slots=True)
+class News:
+    """The new rows of a step. `fresh`: which rows are here for the first time; `sent`, `polled`: those rows' runs.
+
+    `visible`: indefinite operations (process, op) of a finished history of which a value was polled."""
+
+    state: State
+    columns: Columns
+    fresh: Bools
+    sent: Runs
+    polled: Runs
+    chunks: Chunks
+    report: Report
+    finished: bool
+    visible: set[tuple[int, int]]
+
+    def sent_with(self, outcome: int) -> Runs:
+        """The new runs of operations that ended so: OK, FAIL or INFO."""
+        return self.sent.take(self.columns.type[self.sent.row] == outcome)
+
+    @property
+    def acknowledged(self) -> Runs:
+        return self.sent_with(OK)
+
+    @property
+    def failed(self) -> Runs:
+        return self.sent_with(FAIL)
+
+    @property
+    def indefinite(self) -> Runs:
+        return self.sent_with(INFO)
+
+    @property
+    def committed(self) -> Runs:
+        """What was polled at read_committed."""
+        return self.polled.take(self.columns.committed_only[self.polled.row])
+
+    def where(self, *functions: int) -> Ints:
+        """The new rows that did one of these, as indices."""
+        return np.flatnonzero(self.fresh & self.columns.where(*functions))
+
+
+@dataclass(slots=True)
+class Passage:
+    """Log time that has passed: the ticks `at`, up to `end`, and what happened until then, once each.
+
+    `moves` (canonical order: time, process, slice), `sends` and the runs of ok polls (`polls` at read_committed,
+    `uncommitted`) are those up to `end` that were not passed on before. Of a finished history `end` is FOREVER, and
+    `advance` is None. `shown`: indefinite operations (process, op) that turned out visible now."""
+
+    state: State
+    at: Ints
+    end: int
+    moves: Moves
+    sends: SendMoves
+    polls: Polls
+    uncommitted: Polls
+    advance: Advance | None
+    gate: Gate
+    chunks: Chunks
+    report: Report
+    log_start_before: int
+    """The log start as it was known before these moves."""
+    finished: bool = False
+    shown: Any = None
+
+
+def _no_chunks(own: Any, asked: Asked) -> Iterable[str]:
+    return ()
+
+
+def _nothing(own: Any, told: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Generic[S]):
+    """One check. `name` is its state's name; the names of what it finds are the catalogue's.
+
+    `state` is a dataclass of plain values and tables, whose docstring says what bounds it; `needs` names the chunks
+    that the coming step will touch. `fold` is called for finished histories too, once with everything, where `finish`
+    is absent."""
+
+    name: str
+    state: type[S]
+    needs: Callable[[S, Asked], Iterable[str]] = _no_chunks
+    arrive: Callable[[S, News], None] = _nothing
+    fold: Callable[[S, Passage], None] = _nothing
+    finish: Callable[[S, Passage], None] | None = None
+    live_only: bool = False
+    """A condition that a finished history has no now for."""
+
+
+@dataclass(slots=True)
+class Stateless:
+    """Nothing is kept between steps."""

@@ -1,0 +1,195 @@
+"""State as bytes, and back: any dataclass of plain values, tables of integers and other such dataclasses.
+
+What a dataclass holds is written by the order of its fields, without their names. So that no state is ever read by
+code that means something else by it, the bytes begin with a fingerprint of all names and types: whatever changes the
+shape of the state changes it, and the state is rebuilt from the probe log (`UnknownFormat`).
+
+Tables are written column by column as differences of neighbours, bytes of equal weight together, which zstd makes
+small: most columns ascend or repeat.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from rules.arrays.intervals import EMPTY, Ints
+
+_MAGIC: Final = b"OWS"
+_HEAD: Final = struct.Struct("<3sIIII")
+_CODEC: Final = pa.Codec("zstd", 1)
+
+
+class UnknownFormat(ValueError):
+    """The state was written by another version: rebuild it from the probe log."""
+
+
+class Table:
+    """Columns of equal length, one entry a row: the base of the dataclasses whose fields are all arrays of integers."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(getattr(self, names(type(self))[0]))
+
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _once(function: F) -> F:
+    """`functools.cache`, whose type refuses classes as arguments."""
+    return cast(F, cache(function))
+
+
+@_once
+def names(kind: type) -> tuple[str, ...]:
+    """The names of a dataclass's fields, in their order."""
+    return tuple(f.name for f in fields(kind))
+
+
+def take(table: T, keep: Any) -> T:
+    """The rows of a table that a mask or an index array picks."""
+    kind = type(table)
+    return kind(*[getattr(table, name)[keep] for name in names(kind)])
+
+
+def concat(first: T, second: T) -> T:
+    """One table after another of its kind."""
+    kind = type(first)
+    pairs = [(getattr(first, name), getattr(second, name)) for name in names(kind)]
+    return kind(*[b if not len(a) else a if not len(b) else np.concatenate((a, b)) for a, b in pairs])
+
+
+def dump(state: object, more: Mapping[str, object], kinds: Mapping[str, type]) -> bytes:
+    """`state`, and by name the dataclasses of `more` (those that say nothing are left out); `kinds`: the types that
+    `more` may hold."""
+    arrays: list[Ints] = []
+    own: dict[str, list[Any]] = {}
+    plain = [_plain(state, arrays), own]
+    for name, one in more.items():
+        before = len(arrays)
+        told = _plain(one, arrays)
+        if len(arrays) > before or told != _nothing(type(one)):
+            own[name] = told
+    head = orjson.dumps(plain)
+    numbers = np.concatenate(arrays) if arrays else EMPTY
+    shuffled = numbers.view(np.uint8).reshape(-1, 8).T.tobytes()
+    body = _CODEC.compress(b"".join((head, shuffled)), asbytes=True)
+    stamp = fingerprint(type(state), kinds)
+    return b"".join((_HEAD.pack(_MAGIC, stamp, len(head), len(head) + len(shuffled), 0), body))
+
+
+def load(data: bytes, kind: type[T], more: Mapping[str, type]) -> tuple[T, dict[str, Any]]:
+    """What `dump` wrote: the state, and of `more` those that said something. Raises `UnknownFormat`."""
+    known = fingerprint(kind, more)
+    if len(data) < _HEAD.size or data[:3] != _MAGIC or _HEAD.unpack_from(data)[1] != known:
+        raise UnknownFormat("a partition's state was written by another version than this one, or is none")
+    _, _, size, whole, _ = _HEAD.unpack_from(data)
+    body = _CODEC.decompress(data[_HEAD.size :], whole, asbytes=True)
+    plain, rest = orjson.loads(body[:size])
+    shuffled = np.frombuffer(body, np.uint8, whole - size, size)
+    numbers = _Numbers(np.ascontiguousarray(shuffled.reshape(8, -1).T).reshape(-1).view(np.int64))
+    state = _built(kind, plain, numbers)
+    return state, {name: _built(more[name], told, numbers) for name, told in rest.items()}
+
+
+class _Numbers:
+    """The columns of all tables, one after the other."""
+
+    def __init__(self, numbers: Ints) -> None:
+        self._numbers = numbers
+        self._at = 0
+
+    def take(self, columns: int, rows: int) -> Ints:
+        start, self._at = self._at, self._at + columns * rows
+        return np.cumsum(self._numbers[start : self._at].reshape(columns, rows), axis=1)
+
+
+def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
+    told: list[Any] = []
+    for f in _together(type(value)):
+        one = getattr(value, f.name)
+        of = f.metadata.get("of")
+        if isinstance(one, Table):
+            columns = names(type(one))
+            rows = len(one)
+            told.append(rows)
+            if rows:
+                stacked = np.array([getattr(one, name) for name in columns], np.int64)
+                stacked[:, 1:] -= stacked[:, :-1].copy()
+                arrays.append(stacked.reshape(-1))
+        elif of is not None:
+            getter = _getter(of)
+            told.append([[key, *getter(entry)] for key, entry in one.items()])
+        elif is_dataclass(one):
+            told.append(_plain(one, arrays))
+        else:
+            told.append(one)
+    return told
+
+
+@_once
+def _together(kind: type) -> tuple[Field[Any], ...]:
+    """The fields that are written with it: all, but those that are written apart."""
+    return tuple(f for f in fields(kind) if not f.metadata.get("apart"))
+
+
+@_once
+def _getter(kind: type) -> Any:
+    return attrgetter(*names(kind))
+
+
+@_once
+def _nothing(kind: type) -> list[Any]:
+    return _plain(kind(), [])
+
+
+def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
+    values: list[Any] = []
+    for f, one in zip(_together(kind), told, strict=True):
+        made = _default_kind(f)
+        if made is not None and issubclass(made, Table):
+            values.append(made(*numbers.take(len(names(made)), one)) if one else made())
+        elif "of" in f.metadata:
+            of = f.metadata["of"]
+            values.append({key: of(*entry) for key, *entry in one})
+        elif made is not None and is_dataclass(made):
+            values.append(_built(made, one, numbers))
+        else:
+            values.append(one)
+    return kind(**{f.name: value for f, value in zip(_together(kind), values, strict=True)})
+
+
+def _default_kind(f: Field[Any]) -> type | None:
+    factory = f.default_factory
+    return factory if factory is not MISSING and isinstance(factory, type) else None
+
+
+@_once
+def _shape(kind: type) -> str:
+    parts = []
+    for f in _together(kind):
+        made = _default_kind(f) or f.metadata.get("of")
+        inner = _shape(made) if made is not None and is_dataclass(made) else str(f.type)
+        parts.append(f"{f.name}:{inner}")
+    return f"({','.join(parts)})"
+
+
+def fingerprint(kind: type, more: Mapping[str, type]) -> int:
+    """A number that changes with the shape of the state."""
+    return _fingerprint(kind, tuple(sorted(more.items())))
+
+
+@_once
+def _fingerprint(kind: type, more: tuple[tuple[str, type], ...]) -> int:
+    return zlib.crc32("".join([_shape(kind), *(f"{name}{_shape(one)}" for name, one in more)]).encode())
