@@ -26,7 +26,8 @@ TABLE: Final = (
     "fenced-by-timeout", "hanging-close", "abort-positions", "delayed-end-txn", "delayed-abort", "delayed-produce",
     "reused-sequence", "zombie", "hanging-transaction", "killed-in-transaction", "retention-overtakes-reader",
     "erased-segment", "offset-rollback", "corrupted-record", "phantom-record", "stale-register", "double-transform",
-    "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change", "leaderless-transaction",
+    "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
+    "rewritten-timestamps", "leaderless-transaction",
 )  # fmt: skip
 
 

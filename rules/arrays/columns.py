@@ -146,7 +146,16 @@ def listed_runs(columns: Columns, name: str) -> Runs:
 
 def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
     """(row, record) of every irregular record; rare, hence plain values."""
-    column = columns.table["irregular"]
+    return _listed(columns, "irregular")
+
+
+def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
+    """(row, `Altered`) of everything that came otherwise than it was sent."""
+    return _listed(columns, "altered")
+
+
+def _listed(columns: Columns, name: str) -> list[tuple[int, dict[str, Any]]]:
+    column = columns.table[name]
     if column.null_count == len(column):
         return []
     row, records = _list(column)
