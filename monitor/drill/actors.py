@@ -64,6 +64,8 @@ class CarelessAborts(Aborts):
 
 
 Ending = Literal["commit", "abort"]
+HeldEnding = Literal["commit", "abort", "crash"]
+"""`crash`: its client is abandoned."""
 Script = Callable[[int, Sequence[Partition]], Outline]
 """The outline of transaction number n (from 0), given the partitions that there are."""
 
@@ -125,7 +127,7 @@ def scripted(script: Script, name: str = "transactions-scripted", timeout: float
     return Spec(name, ScriptedTransactions, tuple({**usual, **options}.items()))
 
 
-def held_transactions(name: str, hold: Hold, sends: Mapping[int, int], held: Ending, then: Ending) -> Spec:
+def held_transactions(name: str, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending) -> Spec:
     """A probe of transactions that `hold` keeps open. `sends`: how many records go to which partition."""
     options = {
         "timeout": 120.0, "stable": True, "group": f"drill-{name}", "hold": hold, "sends": sends, "held": held,
@@ -190,10 +192,11 @@ class HeldTransactions(ScriptedTransactions):
     `held` says; the one after it ends as `then` says, all others commit."""
 
     def __init__(
-        self, *args: Any, hold: Hold, sends: Mapping[int, int], held: Ending, then: Ending, **kwargs: Any
+        self, *args: Any, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending, **kwargs: Any
     ) -> None:
         super().__init__(*args, script=self._outline, polls=False, **kwargs)
-        self._hold, self._sends, self._ends = hold, dict(sends), (held, then)
+        self._hold, self._sends, self._crashes = hold, dict(sends), held == "crash"
+        self._ends: tuple[Ending, Ending] = ("commit" if held == "crash" else held, then)
         self._left: list[Ending] = []
         self._holding = False
 
@@ -213,6 +216,8 @@ class HeldTransactions(ScriptedTransactions):
             self.pause(0.1)
             self.log.alive()
         self._hold.ended(self.name)
+        if self._crashes:
+            raise Crash("the client is abandoned with a transaction open")
 
 
 class ClosingReader(Reader):
