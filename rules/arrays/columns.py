@@ -194,6 +194,15 @@ def _irregulars(column: pa.ChunkedArray) -> Irregulars:
     return Irregulars(row, index, offset, _codes(records.field("status"), _IRREGULARITIES), digest, records)
 
 
+def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
+    """(row, `Altered`) of everything that came otherwise than it was sent; rare, hence plain values."""
+    column = columns.table["altered"]
+    if column.null_count == len(column):
+        return []
+    row, records = _list(column)
+    return list(zip(row.tolist(), records.to_pylist(), strict=True))
+
+
 class Marks(NamedTuple):
     """Every mark, as arrays: the `row` and time of its mark row, who wrote it (`host`), and what it says; `ended` is -1
     where the process lives. Times are log time."""

@@ -13,6 +13,7 @@ from rules.arrays.columns import Columns, Runs
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    altered_records,
     fences,
     irregular_records,
     log_ends,
@@ -35,6 +36,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    altered_records.CHECK,
     irregular_records.CHECK,
     log_ends.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible

@@ -97,6 +97,12 @@ _ENTRIES: Final = (
         "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
     ),
     Anomaly(
+        "altered-record", "violation", "at once",
+        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent.",
+        "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
+        " reader, the leader's epoch where the client knows it",
+    ),
+    Anomaly(
         "spurious-zero-offset", "violation", "at once",
         "An acknowledgement, position, committed offset or poll is 0 while a higher offset was known before.",
         "the operation and the offset known before it",
