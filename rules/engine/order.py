@@ -9,7 +9,18 @@ from typing import Any, Final
 
 from rules.arrays.columns import Columns, Runs, listed_runs
 from rules.audit import digests
-from rules.checks import abort_positions, fences, phantom_reads, rebalances, sequence_loss, told_offsets
+from rules.checks import (
+    abort_positions,
+    fences,
+    hanging_transactions,
+    phantom_reads,
+    rebalances,
+    sequence_loss,
+    stuck_closes,
+    stuck_consumers,
+    stuck_producers,
+    told_offsets,
+)
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
@@ -20,6 +31,10 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    stuck_consumers.CHECK,
+    stuck_producers.CHECK,
+    stuck_closes.CHECK,
+    hanging_transactions.CHECK,
 )
 
 KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS}
