@@ -29,7 +29,9 @@ since then (`SEEN_KEPT`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -412,19 +414,44 @@ def _tell(walk: _Walk, at: Ints, report: Report) -> None:
     bounds = [(int(np.searchsorted(at, s.start)), int(np.searchsorted(at, s.end)), s) for s in spells]
     for first, last, _ in bounds:
         holds[first:last] = True
-    for t in np.flatnonzero(np.diff(holds, prepend=was)).tolist():
-        spell = next((s for first, last, s in bounds if first <= t < last), None)
-        evidence = dict(spell.evidence) if spell else {"process": walk.process}
-        report.condition(
-            NAME,
-            bool(holds[t]),
-            f"process {walk.process} has not moved from offset {evidence.get('position')}"
-            + (", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"),
-            at=int(at[t]),
-            since=spell.start if spell else None,
-            evidence=evidence,
-            subject=(walk.process,),
-        )
+    tell = partial(_tell_at, walk, at, bounds, report)
+    for first, last in pairwise([0, *(np.flatnonzero(np.diff(holds)) + 1).tolist(), len(at)]):
+        if holds[first]:
+            _open(walk, at, range(first, last), tell, report)
+        else:
+            tell(first, False)
+
+
+def _open(walk: _Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None], report: Report) -> None:
+    """It holds at all of these ticks: open it, at the first at which it does not wait for another condition, and again
+    where it outlasts that one."""
+    key = f"{NAME}:{walk.process}"
+    for t in ticks:
+        if key in walk.state.open_conditions:
+            break
+        tell(t, True)
+    if key in walk.state.open_conditions:
+        until = report.outages.explained_until(NAME, walk.state.open_conditions[key])
+        t = max(ticks.start, int(np.searchsorted(at, until)))
+        if t < ticks.stop:
+            tell(t, True)
+
+
+def _tell_at(
+    walk: _Walk, at: Ints, bounds: list[tuple[int, int, _Spell]], report: Report, t: int, holds: bool
+) -> None:  # fmt: skip
+    spell = next((s for first, last, s in bounds if first <= t < last), None)
+    evidence = dict(spell.evidence) if spell else {"process": walk.process}
+    report.condition(
+        NAME,
+        holds,
+        f"process {walk.process} has not moved from offset {evidence.get('position')}"
+        + (", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"),
+        at=int(at[t]),
+        since=spell.start if spell else None,
+        evidence=evidence,
+        subject=(walk.process,),
+    )
 
 
 def _look(own: Consumers, moves: Moves) -> _Sight:

@@ -20,6 +20,7 @@ from rules.checks import (
     stuck_consumers,
     stuck_producers,
     told_offsets,
+    unreachable_brokers,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
@@ -31,6 +32,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
     stuck_closes.CHECK,
