@@ -3,8 +3,9 @@
 One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
 whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
-time there is a row all the same, `info` with the error. Its `settings` name brokers: the `leader` of the partition, as
-it was known last, those that lead what is not answered (`silent`), and all that hold replicas (`brokers`).
+time there is a row all the same, `info` with the error; its `settings` name the `leader`, as it was known last. While
+somebody does not answer, the rows of all partitions name those that lead what is not answered (`silent`), and all that
+hold replicas (`brokers`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
@@ -249,10 +250,10 @@ class Observer(Probe):
         for row in rows:
             where = (row.topic, row.partition)
             told = self._settings.to_tell(where, now)
+            if silent:
+                told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
             if where in self._unanswered and where in self._led_by:
-                told = (told or {}) | {
-                    "leader": str(self._led_by[where]), "silent": _listed(silent), "brokers": _listed(brokers),
-                }  # fmt: skip
+                told = (told or {}) | {"leader": str(self._led_by[where])}
             row.settings = told
 
     def _rows(self, question: Question, completed: Instant, *, whole: bool = False) -> list[Slice]:

@@ -8,9 +8,10 @@ observer has asked in vain all the time, until somebody is answered, or nobody a
 another broker's word (that the partition has no leader) is no answer of the leader.
 
 A cluster that is away is one condition, whatever number of partitions it has, and so is a part of it: each partition
-tells stage 2 that it holds here, and with whom (`rules.across.shared_conditions`). Here it explains what waits on it
-(`rules.kept.outages`). The brokers are those that the observer names: the partition's leader, as it was known last, and
-all that answered nobody when it asked.
+tells stage 2 that it holds here, and with whom (`rules.across.shared_conditions`). The brokers are those that the
+observer names: the partition's leader, as it was known last, and all that answered nobody when it asked. Here it
+explains what waits on the cluster (`rules.kept.outages`); a silent broker that leads other partitions only explains
+what a writer waits for.
 
 It is judged when rows arrive, in the order of their times; a log that is late may hold an answer, which then ends it.
 
@@ -46,7 +47,8 @@ NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
 class Reach:
     """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest request since
     then were invoked and given up, by the observer `asker`, which said `words` (leader, silent, brokers, error);
-    `opened`: when the cluster was called away, `told` when last. -1 where there is none."""
+    `opened`: when the cluster was called away, `told` when last. -1 where there is none. `spells` and `elsewhere`: see
+    `rules.kept.outages`; the last of `elsewhere` has no end while the observer names a broker that does not answer."""
 
     answered: int = -1
     asked: int = -1
@@ -56,6 +58,7 @@ class Reach:
     told: int = -1
     words: dict[str, str] = field(default_factory=dict)
     spells: list[list[int]] = field(default_factory=list)
+    elsewhere: list[list[int]] = field(default_factory=list)
 
 
 def arrive(own: Reach, new: News) -> None:
@@ -75,13 +78,35 @@ def arrive(own: Reach, new: News) -> None:
                 _expire(own, time, new)
             elif int(columns.completed[row]) > own.answered:
                 _ask(own, columns, row)
-    own.spells = [spell for spell in own.spells if spell[2] >= new.state.now - REMEMBERED]
-    if own.spells or own.unanswered >= 0:
+    _look_elsewhere(own, new, told)
+    if own.spells or own.elsewhere:
+        oldest = new.state.now - REMEMBERED
+        own.spells = [spell for spell in own.spells if spell[2] >= oldest]
+        own.elsewhere = [spell for spell in own.elsewhere if spell[2] < 0 or spell[2] >= oldest]
+    if own.spells or own.unanswered >= 0 or own.elsewhere:
         now = [[_since(own), own.opened, -1]] if own.unanswered >= 0 else []
-        new.report.outages = Outages(new.report.place.cluster, new.report.objectives, own.spells + now)
+        report = new.report
+        report.outages = Outages(report.place.cluster, report.objectives, own.spells + now, own.elsewhere)
 
 
 _ANSWER, _TICK, _OTHER_TICK = -1, -2, -3
+
+
+def _look_elsewhere(own: Reach, new: News, told: Bools) -> None:
+    """What the observer says of other brokers, in the rows in which this partition's leader answered."""
+    columns, going_on = new.columns, bool(own.elsewhere) and own.elsewhere[-1][2] < 0
+    if not going_on and columns.table["settings"].null_count == len(columns):
+        return
+    rows = np.flatnonzero(told)
+    for row in rows[np.argsort(columns.completed[rows], kind="stable")].tolist():
+        silent = dict(columns.table["settings"][row].as_py() or ()).get("silent")
+        if silent and not going_on:
+            since = int(columns.invoked[row])
+            own.elsewhere = [*own.elsewhere, [since, since + new.report.objectives.liveness, -1]][-KEPT:]
+        elif not silent and going_on:
+            spell, ended = own.elsewhere[-1], int(columns.completed[row])
+            own.elsewhere[-1] = [spell[0], spell[1] if spell[1] <= ended else -1, ended]
+        going_on = bool(silent)
 
 
 def _questions(columns: Columns, fresh: Bools) -> tuple[Bools, Ints]:

@@ -210,6 +210,28 @@ def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(fe
     assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([1], False)
 
 
+def stuck_in_two_partitions(h: History, *, silent: bool) -> None:
+    """A writer's operations over partitions 0 and 1 do not end; the leader of 1 answers the observer all the time."""
+    named = {"settings": {"silent": "1", "brokers": "1,2,3"}} if silent else {}
+    answered(h, 10, partitions=2)
+    for second in range(45):
+        h.time += 1.0
+        h.row("observer", "offsets", partition=1, log_start=0, log_end=10, last_stable=10, **named)
+        if second % 10 == 9:
+            h.txn("w", type="info", sends=[("w", 1000 + second, 1, None)], partition=1, invoked=h.at(h.time - 9.5))
+        h.mark(partition=1)
+
+
+@FEEDS
+def test_a_writer_waits_for_each_broker_that_its_operation_goes_to(fed: Callable[[History], Store]) -> None:
+    h = History()
+    stuck_in_two_partitions(h, silent=True)
+    assert [e[:3:2] + e[3:] for e in told(fed(h)) if e[1] == "stuck-producer"] == [("opened", 50, AWAY)]
+    h = History()
+    stuck_in_two_partitions(h, silent=False)
+    assert [e[:3:2] + e[3:] for e in told(fed(h)) if e[1] == "stuck-producer"] == [("opened", 50, None)]
+
+
 @FEEDS
 def test_it_is_told_as_long_as_the_outage_lasts_and_no_longer_than_somebody_asks(
     fed: Callable[[History], Store],
