@@ -5,7 +5,8 @@ ever that marker ends. Where the next transaction of the same transactional id b
 marker of their own can stand there: the coordinator never wrote it, and the next transaction's marker decided over
 both. Where other offsets lie between, its own marker may be one of them.
 
-Nothing is kept here: `rules.checks.transaction_outcomes` holds transactions until their records are decided, which is as long as it matters.
+Nothing is kept here: `rules.checks.transaction_outcomes` holds transactions until their records are decided, which is
+as long as it matters.
 """
 
 from __future__ import annotations

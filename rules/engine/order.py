@@ -15,15 +15,20 @@ from rules.checks import (
     abort_positions,
     altered_records,
     fences,
+    hanging_transactions,
     irregular_records,
     log_ends,
     losses,
     phantom_reads,
     rebalances,
     sequence_loss,
+    stuck_closes,
+    stuck_consumers,
+    stuck_producers,
     told_offsets,
     transaction_outcomes,
     transforms,
+    unreachable_brokers,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
@@ -39,6 +44,11 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     altered_records.CHECK,
     irregular_records.CHECK,
     log_ends.CHECK,
+    unreachable_brokers.CHECK,  # before what waits on the cluster
+    stuck_consumers.CHECK,
+    stuck_producers.CHECK,
+    stuck_closes.CHECK,
+    hanging_transactions.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 

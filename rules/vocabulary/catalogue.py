@@ -219,6 +219,11 @@ _ENTRIES: Final = (
         "the error",
     ),
     Anomaly(
+        "cluster-unreachable", "condition", "while it lasts",
+        "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
+        "the brokers, whether they are all of the cluster, when the last answer came, the error",
+    ),
+    Anomaly(
         "stuck-consumer", "condition", "while it lasts",
         "A reader's position has not moved for the liveness objective while there is more to read, or nobody can tell.",
         "the process, its position, how far it could read, since when",

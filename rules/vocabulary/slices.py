@@ -267,7 +267,7 @@ records that a transform's output records (`sent`, in the order of their seqs) r
 offset in the input partition of the same number; the row's `group` is the transform's. A `position` row with `txn`
 tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
 polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
-topic: see `probes/topics.py`."""
+topic and which brokers do not answer: see `probes/topic_settings.py` and `probes/observer.py`."""
 
 
 @dataclass(slots=True, kw_only=True)

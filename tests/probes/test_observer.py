@@ -113,6 +113,25 @@ def test_where_nobody_answers_there_is_a_row_all_the_same(stage):
     assert all(row.error and row.log_end is None and row.committed is None for row in rows)
 
 
+def test_who_does_not_answer_is_named_while_it_lasts(stage):
+    one = stage(observer={"request_timeout": 0.5})
+    here = (one.config.topics.records, 0)
+    with Proxy(one.connection.bootstrap, []) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        observer.observe()
+    for _ in range(3):
+        observer.finish()
+    rows = [row for row in witness(observer).of("offsets") if (row.topic, row.partition) == here]
+    answered, *_, silent = rows
+    assert (answered.type, "silent" in dict(answered.settings or {})) == ("ok", False)
+    assert silent.type == "info" and silent.log_end is None
+    named = {
+        name: value for name, value in dict(silent.settings or {}).items() if name in ("leader", "silent", "brokers")
+    }
+    assert named == {"leader": "1", "silent": "1", "brokers": "1"}
+
+
 def told(observer: Observer, topic: str) -> list[dict[str, str]]:
     rows = witness(observer).of("offsets")
     return [dict(row.settings) for row in rows if row.settings and (row.topic, row.partition) == (topic, 0)]
