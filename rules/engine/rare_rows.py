@@ -7,7 +7,7 @@ the verdicts of a finished history; conditions have no end there, and are not re
 
 from __future__ import annotations
 
-from rules.arrays.columns import INIT, OK, TXN, Columns, Runs
+from rules.arrays.columns import INIT, TXN, Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import (
     hanging_transactions,
@@ -19,7 +19,6 @@ from rules.checks import (
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendMoves, State
-from rules.settling import transactional_ids
 from rules.settling.frontier import FOREVER
 
 
@@ -27,11 +26,8 @@ def arrive(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, sent: Runs, polled: Runs, report: Report
 ) -> None:
     """`sent` and `polled`: the new rows' runs."""
-    transactional_ids.note_inits(state, columns, fresh)
     _note_transacting(state, columns, fresh)
     told_offsets.note_committed(state, chunks, columns, fresh)
-    acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))
-    told_offsets.note_ends(state, columns, fresh, acknowledged, polled.take(polled.offset >= 0))
 
 
 def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
@@ -57,7 +53,6 @@ def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: 
 
 def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     told_offsets.judge_committed(state, chunks, end, report)
-    told_offsets.judge_ends(state, end, report)
 
 
 def _note_transacting(state: State, columns: Columns, fresh: Bools) -> None:
