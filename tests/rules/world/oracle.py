@@ -53,7 +53,7 @@ class Must:
         ]
 
     def met_by(self, f: Finding) -> bool:
-        if f.topic_id != self.topic_id or f.anomaly not in self.anomaly.split("|"):
+        if f.topic_id not in (self.topic_id, "") or f.anomaly not in self.anomaly.split("|"):
             return False
         if f.partition != self.partition and self.txn is None:
             return False
@@ -344,9 +344,9 @@ class Oracle:
         """Whether a violation follows from a fault that was planted."""
         if f.anomaly in ALWAYS:
             return True
-        self.truth = self.truths[f.topic_id]
+        self.truth = self.truths.get(f.topic_id, self.truth)
         for planted in self.world.planted:
-            if planted.topic_id != f.topic_id or f.anomaly not in EXPLAINS[planted.kind]:
+            if f.topic_id not in (planted.topic_id, "") or f.anomaly not in EXPLAINS[planted.kind]:
                 continue
             if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
                 continue
