@@ -35,7 +35,7 @@ _NATURAL: Final = (
     "partition", "op", "slice", "position_before", "position_after", "log_start", "log_end", "last_stable", "committed",
     "reached",
 )  # fmt: skip
-_LISTS: Final = ("sent", "polled", "irregular", "marks", "txn_partitions", "sources", "registers")
+_LISTS: Final = ("sent", "polled", "irregular", "altered", "marks", "txn_partitions", "sources", "registers")
 _MAX_LENGTH: Final = 2**40
 """No run is longer, and no sequence number higher than 2**62: sums of them stay within int64."""
 

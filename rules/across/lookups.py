@@ -27,6 +27,11 @@ from rules.vocabulary.slices import Place, from_micros
 MARGIN: Final = 60 * SECOND
 """Rows of one operation have the same times; as far apart as this they are found in any case."""
 
+EVIDENCE: Final = frozenset(
+    {"transactional_id", "next_txn", "next_process", "next_op", "next_told", "next_offset", "offsets_between"}
+)
+"""Of what a fact is `about`, what goes into a finding's evidence: see `rules.checks.transaction_evidence.Told`."""
+
 Values = dict[tuple[str, int], list[tuple[int, int, int]]]
 """By (topic, partition): (writer, first seq, end of seq)."""
 
@@ -163,11 +168,9 @@ def torn(seen: dict[str, Any], absent: dict[str, Any]) -> Finding:
     """`torn-transaction`, of a fact that a value of it is visible, and one that another is absent."""
     at, txn, outcome = max(seen["at"], absent["at"]), absent["txn"], absent["outcome"]
     evidence = {"txn": txn, "outcome": outcome, "seen": _value(seen), "absent": _value(absent)}
-    for fact in (absent, seen):
+    for fact in (seen, absent):  # what is told of the absent value goes before
         about = orjson.loads(fact["about"] or "{}")
-        for name in ("transactional_id", "next"):
-            if name in about and name not in evidence:
-                evidence[name] = about[name]
+        evidence |= {name: told for name, told in about.items() if name in EVIDENCE}
     return Finding(
         anomaly="torn-transaction",
         cluster=absent["cluster"],

@@ -12,12 +12,13 @@ holds if the transaction is visible (`guarded`). Joined by transaction they give
 Most transactions are ok and healthy, and nothing at all is told of them. When a value of an ok transaction is absent,
 its other values are *looked up*: `Resolved.questions` names the transaction, and the rows of the probe log tell whether
 a value of it was polled anywhere (`rules.across.lookups`). What a transform reflected of its input is joined by
-`rules.across.transforms`.
+`rules.across.transforms`, conditions that many partitions see by `rules.across.shared_conditions`.
 
 **State** is a mapping of names to bytes, of which a batch changes few: an entry for each indefinite transaction, and
 for each aborted one of which something was seen, for `OPEN_KEPT` of log time; what is absent of aborted transactions,
 as it should be, in one piece a batch, for `ABORTED_KEPT`, since a torn one shows its other side soon; and what waits
-for the transforms. Facts come once and in any order; what is found is found as soon as both sides are here.
+for the transforms; and the shared conditions that are open. Facts come once and in any order; what is found is found as
+soon as both sides are here.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across import transforms
-from rules.across.lookups import Question, order_of, torn
+from rules.across import shared_conditions, transforms
+from rules.across.lookups import EVIDENCE, Question, order_of, torn
 from rules.arrays.intervals import EMPTY, Ints
 from rules.kept import codec
 from rules.kept.codec import Table, UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import SECOND, Objectives
 
-FORMAT: Final = b"2"
+FORMAT: Final = b"3"
 FORMAT_KEY: Final = "format"
+CONDITIONS_KEY: Final = "conditions"
 ABORTED_KEPT: Final = 900 * SECOND
 OPEN_KEPT: Final = 86_400 * SECOND
 
@@ -116,11 +118,25 @@ def resolve(
         certain = pc.equal(told["outcome"], "ok")
         questions = _questions(told.filter(certain).to_pylist())
         _join(stored, told.filter(pc.invert(certain)), changes, findings)
+    findings.extend(_conditions(stored, facts, changes))
     changed, missing = transforms.join(stored, facts.filter(pc.is_valid(facts["group"])), objectives, finished=finished)
     changes |= changed
     if changes and FORMAT_KEY not in stored:
         changes[FORMAT_KEY] = FORMAT
     return Resolved(changes, findings + missing, questions, _transactions(told))
+
+
+def _conditions(stored: Mapping[str, bytes], facts: pa.Table, changes: dict[str, bytes | None]) -> list[Finding]:
+    """Open and close what many partitions see."""
+    if CONDITIONS_KEY not in stored and not shared_conditions.of(facts).num_rows:
+        return []
+    before = stored.get(CONDITIONS_KEY, b"{}")
+    now = int(pc.max(facts["at"]).as_py()) if facts.num_rows else -1
+    known, events = shared_conditions.join(orjson.loads(before), facts, now)
+    after = orjson.dumps(known) if known else None
+    if after != stored.get(CONDITIONS_KEY):
+        changes[CONDITIONS_KEY] = after
+    return events
 
 
 def expired(stored: Mapping[str, bytes], now: int) -> list[str]:
@@ -265,7 +281,7 @@ def _lost(fact: dict[str, Any], proof: dict[str, Any]) -> Iterator[Finding]:
     """The absent values of an indefinite transaction that is visible elsewhere."""
     at = max(fact["at"], proof["at"])
     about = orjson.loads(fact["about"] or "{}")
-    own = {name: about[name] for name in ("transactional_id", "next") if name in about}
+    own = {name: told for name, told in about.items() if name in EVIDENCE}
     for seq in range(fact["seq"], fact["seq"] + fact["length"]):
         offset = fact["offset"] + seq - fact["seq"]
         yield Finding(

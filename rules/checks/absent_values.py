@@ -1,15 +1,14 @@
 """Which values of a transaction are absent: a reader passed their place, and nobody polled them.
 
-Part of `rules.checks.transaction_outcomes`. A run's place is settled at some tick of log time (`due`); the first
-listing of the log start after it says whether retention may have taken the run before it was read. Then its values are
-absent where a reader in assign mode passed them and no ok operation polled them until then, once everybody's log is
-complete from the transaction's first request to that listing (`rules.settling.gate`). What no such reader has passed
-goes on waiting, and so does everything while somebody's log may still come.
+Part of `rules.checks.transaction_outcomes`. A run may be called absent where a reader in assign mode went over its
+place while that lay above the log start (`rules.settling.listings`), once the grace after that is over (`due`) and the
+log of everybody who may have polled it is here past that time, without a hole. What no such reader has gone over goes
+on waiting, and so does everything while somebody's log may still come.
 
 A run that was acknowledged without an offset lies somewhere between the log end before it was sent and the one after
 the next life of its transactional id began, since that life's `init_transactions` ends what an earlier one left open,
-and the broker refuses what it sends later (`rules.settling.log_ends`). It is absent where one stretch of passes covers
-all of that.
+and the broker refuses what it sends later (`rules.settling.listed_ends`). It is absent where one stretch of what
+readers passed covers all of that.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, OK
+from rules.arrays.columns import INFO, OK
 from rules.arrays.intervals import Bools, Ints
-from rules.checks.losses import split_by_time
 from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
-from rules.kept.chunks import values
-from rules.kept.codec import concat, take
-from rules.settling import log_ends, transactional_ids
-from rules.settling.gate import Evidence, reading
+from rules.kept.codec import concat, names, take
+from rules.kept.state import Spans, State
+from rules.settling import listed_ends, transactional_ids
+from rules.settling.clocks import ahead
+from rules.settling.frontier import TICK
+from rules.settling.gate import READERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,161 +40,113 @@ class Absent:
     at: int
 
 
-def find_places(own: Outcomes, passage: Passage, ripe: Bools) -> None:
+def find_places(own: Outcomes, state: State, ripe: Bools) -> None:
     """Learn where the runs that were acknowledged without an offset lie, if they lie anywhere."""
-    rows, state, grace = own.written, passage.state, passage.report.objectives.grace
-    for i in np.flatnonzero(ripe & (rows.offset < 0) & (rows.txn >= 0) & ((rows.low < 0) | (rows.high < 0))).tolist():
+    rows = own.written
+    for i in np.flatnonzero(ripe & (rows.offset < 0) & (rows.txn >= 0) & (rows.high < 0)).tolist():
         if rows.low[i] < 0:
-            rows.low[i] = log_ends.end_before(state, int(rows.invoked[i]) - grace)
-        over = _over(own, passage, i)
-        end = log_ends.end_after(state, over + grace) if over >= 0 else -1
+            rows.low[i] = listed_ends.end_before(state, int(rows.invoked[i]), int(rows.boot[i]))
+        over, boot = _over(own, state, i)
+        end = listed_ends.end_after(state, over, boot) if over >= 0 else -1
         if end >= 0:
             rows.high[i] = max(int(rows.low[i]), end)
 
 
-def _over(own: Outcomes, passage: Passage, i: int) -> int:
-    """The log time after which nothing of row `i` is appended any more, -1 while that is unknown."""
+def _over(own: Outcomes, state: State, i: int) -> tuple[int, int]:
+    """The time, by the clock of which boot, after which nothing of row `i` is appended any more; -1 while unknown."""
     rows = own.written
-    process, op, name = int(rows.process[i]), int(rows.op[i]), int(rows.name[i])
+    process, boot, name = int(rows.process[i]), int(rows.boot[i]), int(rows.name[i])
     if rows.type[i] != INFO:
-        return int(rows.at[i])
+        return int(rows.at[i]), boot
     if name < 0:
-        return -1
-    calls = transactional_ids.initialised(passage.state, own.names[name])
-    times = [one.completed for one in calls if one.invoked > rows.invoked[i] and one.process != process]
+        return -1, -1
+    times = []
+    for one in transactional_ids.initialised(state, own.names[name]):
+        its = state.boot_names.index(one.boot) if one.boot in state.boot_names else -1
+        later = one.invoked - int(rows.invoked[i]) > ahead(state, its, boot)
+        if one.process != process and later:
+            times.append((one.completed, its))
     # The same process began another transaction of that id: the coordinator had ended this one.
-    went_on = (rows.name == name) & (rows.process == process) & (rows.op > op) & (rows.type == OK)
-    times += rows.at[went_on].tolist()
-    return min(times, default=-1)
+    went_on = (rows.name == name) & (rows.process == process) & (rows.op > rows.op[i]) & (rows.type == OK)
+    times += [(at, boot) for at in rows.at[went_on].tolist()]
+    return min(times, default=(-1, -1))
 
 
-def note_settled(own: Outcomes, passage: Passage, ripe: Bools) -> None:
-    """Learn at which tick the places of the waiting runs were settled."""
-    rows, advance = own.written, passage.advance
-    settled = ripe & (rows.high >= 0) & (rows.due < 0)
-    if advance is None:
-        rows.due[settled] = passage.at[-1]
-        return
-    settled &= rows.high <= passage.state.settled
-    new = np.flatnonzero(settled)
-    index = np.minimum(np.searchsorted(advance.settled, rows.high[new] - 1, side="right"), len(advance.at) - 1)
-    tick = np.where(rows.high[new] <= advance.before, -1, advance.at[index])
-    rows.due[new] = np.maximum(rows.at[new], tick)
+def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
+    """Readers went over these places, proven at these times: say from when on what lies there may be called absent.
+    Runs that were passed in part are split."""
+    grace, passed, proven = passage.report.objectives.grace, passage.state.passed, passage.proven
+    if passage.finished:  # where nobody proves what was above the log start, the last one known counts
+        keep = passed.end > passage.state.log_start
+        passed = Spans(np.maximum(passed.start[keep], passage.state.log_start), passed.end[keep])
+    wanted = among & (own.written.due < 0) & (own.written.high >= 0)
+    _stamp(own, wanted, passed, -1, grace)
+    for at in intervals.distinct(proven.at).tolist():
+        mine = proven.at == at
+        wanted = np.append(wanted, np.ones(len(own.written) - len(wanted), bool)) & (own.written.due < 0)
+        if not wanted.any():
+            return
+        _stamp(own, wanted, Spans(*intervals.merge(proven.start[mine], proven.end[mine])), at, grace)
+    _stamp_unplaced(own, passage, grace)
 
 
-def shown_late(own: Outcomes, passage: Passage) -> Bools:
-    """The runs of which a value was polled after its offset was settled, and before it could be called absent."""
+def _stamp(own: Outcomes, wanted: Bools, spans: Spans, at: int, grace: int) -> None:
     rows = own.written
-    found = np.zeros(len(rows), bool)
-    if passage.advance is None or not len(passage.polls):
-        return found
-    _, late = split_by_time(passage.polls, passage.advance)
-    mine = np.flatnonzero(np.isin(rows.writer, late.writer) & (rows.due >= 0)) if len(late) else intervals.EMPTY
-    when, _ = listed_after(passage, rows)
-    for i in mine.tolist():
-        hit = (late.writer == rows.writer[i]) & (late.seq < rows.seq[i] + rows.length[i])
-        hit &= rows.seq[i] < late.seq + late.length
-        found[i] = bool((hit & ((late.at <= when[i]) | (when[i] < 0))).any())
-    return found
+    placed = wanted & (rows.offset >= 0)
+    whole = placed & intervals.contained(spans.start, spans.end, rows.low, rows.high)
+    rows.due[whole] = np.maximum(rows.at[whole], at) + grace
+    part = placed & ~whole & intervals.touched(spans.start, spans.end, rows.low, rows.high)
+    for i in np.flatnonzero(part).tolist():
+        low, high = rows.low[i : i + 1], rows.high[i : i + 1]
+        inside = intervals.intersect(low, high, spans.start, spans.end)
+        outside = intervals.subtract(low, high, *inside)
+        over, rest = _pieces(rows, i, *inside), _pieces(rows, i, *outside)
+        over.due[:] = max(int(rows.at[i]), at) + grace
+        own.written = concat(concat(own.written, take(over, slice(1, None))), rest)
+        for name in names(Written):  # the first piece takes the row's place
+            getattr(own.written, name)[i] = getattr(over, name)[0]
+        rows = own.written
 
 
-def judge(own: Outcomes, passage: Passage, candidates: Bools) -> list[Absent]:
-    """What is absent of the candidates. Sets the rows' `fate`, and splits those that were passed in part."""
-    rows = own.written
-    when, start = listed_after(passage, rows)
-    state = passage.state
-    asked = candidates & (rows.due >= 0) & (when >= 0) & (rows.fate == WAITING)
-    start = np.maximum(start, rows.low)
-    nowhere = asked & (rows.offset < 0) & (rows.low >= rows.high)  # the log did not grow while it could be appended
-    rows.fate[nowhere] = ABSENT
-    below = asked & ~nowhere & (start >= rows.high)
-    rows.fate[below] = UNKNOWN
-    asked &= ~below & ~nowhere & intervals.touched(state.passed.start, state.passed.end, start, rows.high)
-    chosen = np.flatnonzero(asked)
-    if not len(chosen):
-        return []
-    whole = passage.gate.ask(int(rows.invoked[chosen].min()), int(when[chosen].max()), reading)
-    found: list[Absent] = []
-    rest: list[Written] = []
-    for i in chosen.tolist():
-        at = int(when[i])
-        evidence = whole
-        if whole is not Evidence.COMPLETE:
-            evidence = passage.gate.ask(int(rows.invoked[i]), at, reading)
-        if evidence is Evidence.UNVERIFIABLE:
+def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
+    rows, passed, proven = own.written, passage.state.passed, passage.proven
+    waiting = (rows.offset < 0) & (rows.txn >= 0) & (rows.high >= 0) & (rows.due < 0)
+    rows.due[waiting & (rows.low >= rows.high)] = 0  # the log did not grow while it could be appended: it is nowhere
+    for i in np.flatnonzero(waiting & (rows.low < rows.high)).tolist():
+        low, high = rows.low[i : i + 1], rows.high[i : i + 1]
+        for at in [-1, *intervals.distinct(proven.at).tolist()]:
+            known = proven.at <= at
+            start, end = np.append(passed.start, proven.start[known]), np.append(passed.end, proven.end[known])
+            if intervals.contained(*intervals.merge(start, end), low, high)[0]:
+                rows.due[i] = max(int(rows.at[i]), at) + grace
+                break
+
+
+def _pieces(rows: Written, i: int, start: Ints, end: Ints) -> Written:
+    """The parts of row `i` that stand at these offsets."""
+    pieces = take(rows, np.full(len(start), i))
+    pieces.seq += start - pieces.offset
+    pieces.offset, pieces.length = start, end - start
+    pieces.low, pieces.high = start.copy(), end.copy()
+    return pieces
+
+
+def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
+    """What is absent of these rows. Sets their `fate`."""
+    rows, gate, state = own.written, passage.gate, passage.state
+    through = passage.end if passage.finished else min(passage.end, gate.known_through(READERS))
+    retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
+    rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
+    due = among & (rows.due >= 0) & (rows.due <= through) & (rows.fate == WAITING)
+    found = []
+    for i in np.flatnonzero(due).tolist():
+        if state.holes and gate.holes(int(rows.invoked[i]), int(rows.due[i]), READERS):
             rows.fate[i] = UNKNOWN
-        if evidence is not Evidence.COMPLETE:
             continue
-        one = (_placed if rows.offset[i] >= 0 else _unplaced)(rows, passage, i, int(start[i]), at, rest)
-        if one is not None:
-            found.append(one)
-    for piece in rest:
-        own.written = concat(own.written, piece)
+        rows.fate[i] = ABSENT
+        writer, low, high = int(rows.writer[i]), int(rows.seq[i]), int(rows.seq[i] + rows.length[i])
+        lost = passage.chunks.lacking("polled", (np.array([writer]), np.array([low]), np.array([high])))
+        if len(lost[0]) and rows.offset[i] >= 0:
+            at = int(passage.at[-1]) if passage.finished else -(-int(rows.due[i]) // TICK) * TICK
+            found.append(Absent(i, lost[1], lost[2], at))
     return found
-
-
-def listed_after(passage: Passage, rows: Written) -> tuple[Ints, Ints]:
-    """For each row the time of the first listing of the log start after it was settled, and the log start as it was
-    known then; -1 where none has come."""
-    moves, before = passage.moves, passage.log_start_before
-    if passage.finished:
-        return np.full(len(rows), int(passage.at[-1])), np.full(len(rows), passage.state.log_start)
-    seen = np.flatnonzero(moves.low >= 0)
-    if not len(seen):
-        return np.full(len(rows), -1, np.int64), np.full(len(rows), before, np.int64)
-    times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), before)
-    index = np.searchsorted(times, rows.due, side="right")
-    there = np.minimum(index, len(seen) - 1)
-    return np.where(index < len(seen), times[there], -1), lows[there]
-
-
-def _placed(rows: Written, passage: Passage, i: int, start: int, at: int, rest: list[Written]) -> Absent | None:
-    """What is absent of a run at known offsets, of which [start, high) is above the log start."""
-    passed, high, shift = passage.state.passed, int(rows.high[i]), int(rows.seq[i] - rows.offset[i])
-    whole = np.array([start]), np.array([high])
-    covered = intervals.intersect(*whole, passed.start, passed.end)
-    open_start, open_end = intervals.subtract(*whole, *covered)
-    rows.fate[i] = ABSENT
-    for a, b in zip(open_start.tolist(), open_end.tolist(), strict=True):
-        rest.append(_piece(rows, i, a, b, at))
-    lost = _unpolled(rows, passage, i, covered[0] + shift, covered[1] + shift, at)
-    return Absent(i, *lost, at) if len(lost[0]) else None
-
-
-def _unplaced(rows: Written, passage: Passage, i: int, start: int, at: int, rest: list[Written]) -> Absent | None:
-    """A run at an unknown offset of [start, high) is absent as a whole, or waits."""
-    passed, low, high = passage.state.passed, np.array([start]), rows.high[i : i + 1]
-    if not intervals.contained(passed.start, passed.end, low, high)[0]:
-        rows.due[i] = at
-        return None
-    seq, end = rows.seq[i : i + 1], rows.seq[i : i + 1] + rows.length[i : i + 1]
-    lost = _unpolled(rows, passage, i, seq, end, at)
-    rows.fate[i] = ABSENT
-    return Absent(i, *lost, at)
-
-
-def _piece(rows: Written, i: int, start: int, end: int, due: int) -> Written:
-    """The part of row `i` that stands at these offsets, waiting for another listing."""
-    piece = take(rows, slice(i, i + 1))
-    piece = type(piece)(*[getattr(piece, name).copy() for name in piece.__slots__])
-    piece.seq[0] += start - rows.offset[i]
-    piece.offset[0] = piece.low[0] = start
-    piece.length[0] = end - start
-    piece.high[0], piece.due[0], piece.fate[0] = end, due, WAITING
-    return piece
-
-
-def _unpolled(rows: Written, passage: Passage, i: int, start: Ints, end: Ints, at: int) -> tuple[Ints, Ints]:
-    """Of these values of row `i`'s writer, those that no ok operation polled up to log time `at`."""
-    writer, polls = int(rows.writer[i]), passage.polls
-    lost = passage.chunks.lacking("polled", (np.full(len(start), writer, np.int64), start, end))
-    late = (polls.writer == writer) & (polls.at <= at)
-    if late.any():
-        of_late = values(polls.writer[late], polls.seq[late], polls.length[late])
-        lost = intervals.subtract_grouped(lost, of_late)
-    return lost[1], lost[2]
-
-
-def below_log_start(rows: Written, log_start: int) -> Bools:
-    """Runs of certain outcome that retention has taken."""
-    return (rows.type <= FAIL) & (rows.high >= 0) & (rows.high <= log_start)

@@ -18,12 +18,12 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, TXN, Runs
-from rules.arrays.intervals import Ints
 from rules.checks import zombie_writes
-from rules.checks.transaction_runs import GivenUp, Outcomes, Written, described, name_of
+from rules.checks.transaction_evidence import of_row
+from rules.checks.transaction_runs import GivenUp, Outcomes, Written, name_of
 from rules.kept.check import Asked, Passage
 from rules.kept.codec import concat, take
-from rules.settling import log_ends
+from rules.settling import listed_ends
 
 KEPT: Final = 4096
 
@@ -45,16 +45,16 @@ def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
     return {chunk_name(writer) for writer in intervals.distinct(writers).tolist()}
 
 
-def give_up(own: Outcomes, passage: Passage, rows: Written, since: Ints) -> None:
-    """Write these rows down. What is polled later than `since`, log times, will be looked up there."""
-    for i, time in enumerate(since.tolist()):
+def give_up(own: Outcomes, passage: Passage, rows: Written) -> None:
+    """Write these rows down, of which nothing has been polled yet."""
+    for i in range(len(rows)):
         writer = int(rows.writer[i])
-        record = _record(own, passage, rows, i) | {"since": time}
+        record = _record(own, passage, rows, i)
         known = _stored(passage, writer)
         passage.chunks.put(chunk_name(writer), orjson.dumps([*known, record]))
         until = int(rows.high[i])
         if until < 0:
-            until = log_ends.end_after(passage.state, int(rows.at[i]) + passage.report.objectives.grace)
+            until = listed_ends.end_after(passage.state, int(rows.at[i]), int(rows.boot[i]))
         own.given_up = concat(own.given_up, GivenUp(np.array([writer]), np.array([until])))
 
 
@@ -65,7 +65,7 @@ def _record(own: Outcomes, passage: Passage, rows: Written, i: int) -> dict[str,
     return {name: int(getattr(rows, name)[i]) for name in names} | {
         "transactional_id": name_of(own, rows, i),
         "fenced": None if fenced is None else [fenced.why, fenced.evidence],
-        "about": described(own, rows, i),
+        "about": of_row(own, rows, i).evidence,
     }
 
 
@@ -86,7 +86,7 @@ def recognise(own: Outcomes, passage: Passage) -> None:
         left = []
         for record in _stored(passage, writer):
             inside = (mine.seq < record["seq"] + record["length"]) & (record["seq"] < mine.seq + mine.length)
-            hits = np.flatnonzero(inside & (mine.at > record["since"]))
+            hits = np.flatnonzero(inside)
             if not len(hits):
                 left.append(record)
                 continue

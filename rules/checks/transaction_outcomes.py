@@ -34,14 +34,17 @@ from rules.arrays.columns import FAIL, INFO, OK, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import absent_values, given_up, partial_reads, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
-from rules.checks.transaction_runs import ABSENT, WAITING, Outcomes, Written, described, name_of
+from rules.checks.transaction_evidence import note_next, of_row
+from rules.checks.transaction_runs import ABSENT, JUDGED, SEEN, WAITING, Outcomes, Written, name_of
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names, values
 from rules.kept.codec import concat, take
+from rules.settling.frontier import TICK
 
 NAMES_KEPT: Final = 64
 CERTAIN_KEPT: Final = 4096
 INDEFINITE_KEPT: Final = 64
+GUARDS_KEPT: Final = 256
 EXAMPLES: Final = 3
 """Of a run, so many stretches of absent values are told."""
 
@@ -68,28 +71,37 @@ def fold(own: Outcomes, passage: Passage) -> None:
 
 
 def _decide(own: Outcomes, passage: Passage) -> None:
-    rows, end, grace = own.written, int(passage.at[-1]), passage.report.objectives.grace
-    ripe: Bools = (rows.at <= end) | passage.finished
-    absent_values.find_places(own, passage, ripe)
-    absent_values.note_settled(own, passage, ripe)
-    seen = passage.chunks.having("polled", values(rows.writer, rows.seq, rows.length))
-    whole = intervals.contained_grouped(*seen, rows.writer, rows.seq, rows.seq + rows.length)
-    left = passage.chunks.lacking("polled", values(rows.writer, rows.seq, rows.length))
-    some = ~intervals.contained_grouped(*left, rows.writer, rows.seq, rows.seq + rows.length)
-    some |= absent_values.shown_late(own, passage)
-    _show(own, passage, np.flatnonzero(ripe & some & (rows.shown == 0)), whole)
+    grace, now = passage.report.objectives.grace, int(passage.at[-1])
+    ripe: Bools = (own.written.at <= now) | passage.finished
+    whole, some = _polled(passage, own.written)
+    _show(own, passage, np.flatnonzero(ripe & some & (own.written.shown == 0)), whole)
+    _judge_zombies(own, passage, ripe)
+    absent_values.find_places(own, passage.state, ripe)
+    absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0))
+    rows = own.written  # runs that were passed in part have been split
+    ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
+    _note_guards(own, passage, ripe & ~whole)
     for one in absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0)):
         _tell_absent(own, passage, rows, one)
-    certain = rows.type != INFO
-    gone = certain & ripe & (whole | (rows.fate != WAITING))
-    gone |= certain & ripe & (rows.offset < 0) & ((rows.due >= 0) | (rows.at < end - 30 * grace))
-    gone |= (rows.txn < 0) & ripe & ((rows.shown == 1) | (rows.due >= 0) | (rows.at < end - 30 * grace))
-    gone |= absent_values.below_log_start(rows, passage.state.log_start)
-    pieces = np.zeros(len(own.written) - len(rows), bool)  # the rest of runs that were passed in part waits
-    _note_next(own.written)
-    gone = np.concatenate((gone, pieces)) | _end_operations(own, passage, np.concatenate((ripe & whole, pieces)))
-    own.written = Written() if passage.finished else take(own.written, ~gone)
+    note_next(rows, rows)
+    if passage.finished:
+        _end_operations(own, passage, whole)
+        own.written = Written()
+        return
+    old = rows.at < now - 30 * grace
+    gone = (rows.type != INFO) & (whole | (rows.fate != WAITING) | ((rows.offset < 0) & old))
+    gone |= (rows.txn < 0) & ((rows.shown != 0) | old)
+    gone &= ripe & ~_awaits_lives(rows)
+    own.written = take(rows, ~(gone | _end_operations(own, passage, ripe & whole)))
     _bound(own, passage)
+
+
+def _polled(passage: Passage, rows: Written) -> tuple[Bools, Bools]:
+    """Of which rows all values were polled, and of which some."""
+    of = values(rows.writer, rows.seq, rows.length)
+    seen, left = passage.chunks.having("polled", of), passage.chunks.lacking("polled", of)
+    whole = intervals.contained_grouped(*seen, rows.writer, rows.seq, rows.seq + rows.length)
+    return whole, ~intervals.contained_grouped(*left, rows.writer, rows.seq, rows.seq + rows.length)
 
 
 def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
@@ -97,27 +109,41 @@ def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
     rows, report = own.written, passage.report
     if not len(chosen):
         return
-    rows.shown[chosen] = 1
+    rows.shown[chosen] = SEEN
     kind = rows.type[chosen]
-    told = chosen[(kind == INFO) | ((kind == FAIL) | passage.finished) & (rows.alone[chosen] == 0)]
+    told = chosen[(kind == INFO) | (((kind == FAIL) | passage.finished) & (rows.alone[chosen] == 0))]
     told = told[rows.txn[told] >= 0]
     plain = (rows.type[told] == OK) & whole[told]  # only of finished histories, and of those nearly all there are
     few = take(rows, told[plain])
     report.facts.add("visible", few.at, txn=few.txn, outcome=few.type, runs=transaction_runs.runs_of(few))
     for i in told[~plain].tolist():
         _tell_visible(own, passage, rows, i)
-    few = take(rows, chosen)
+    for i in chosen[(rows.said[chosen] == 1) & (kind == INFO)].tolist():
+        seq, _, at = _first_seen(passage, rows, i)
+        who = int(rows.process[i]), int(rows.op[i]), int(rows.writer[i])
+        given_up.report_misleading(*who, seq, passage, at=at)
+    unsure = chosen[kind == INFO]
+    passage.revealed |= set(zip(rows.process[unsure].tolist(), rows.op[unsure].tolist(), strict=True))
+
+
+def _awaits_lives(rows: Written) -> Bools:
+    """Visible ones of which a later life may still turn up that had fenced them."""
+    waits = (rows.shown == SEEN) & (rows.name >= 0) & (rows.boot >= 0) & (rows.txn >= 0) & (rows.type != FAIL)
+    return np.asarray(waits, bool)
+
+
+def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
+    """Judge those that are visible, once all inits that had returned before their commits are known."""
+    rows = own.written
+    through = passage.end if passage.finished else passage.gate.told_through()
+    ready = np.flatnonzero(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
+    few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)
         if why is not None:
             seq, _, at = _first_seen(passage, few, k)
-            zombie_writes.report(_named(own, few, k, seq), why, report, at=at)
-    for k in np.flatnonzero((few.said == 1) & (few.type == INFO)).tolist():
-        seq, _, at = _first_seen(passage, few, k)
-        who = int(few.process[k]), int(few.op[k]), int(few.writer[k])
-        given_up.report_misleading(*who, seq, passage, at=at)
-    unsure = few.type == INFO
-    passage.revealed |= set(zip(few.process[unsure].tolist(), few.op[unsure].tolist(), strict=True))
+            zombie_writes.report(_named(own, few, k, seq), why, passage.report, at=at)
+    rows.shown[ready] = JUDGED
 
 
 def _named(own: Outcomes, rows: Written, i: int, seq: int) -> dict[str, Any]:
@@ -149,12 +175,8 @@ def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> Non
     passage.report.facts.add(
         "visible", one, txn=rows.txn[i : i + 1], outcome=rows.type[i : i + 1],
         runs=Runs(one, rows.writer[i : i + 1], np.array([seq]), np.array([offset]), np.array([1])),
-        about=[_described(own, rows, i)],
+        about=[orjson.dumps(of_row(own, rows, i).evidence).decode()],
     )  # fmt: skip
-
-
-def _described(own: Outcomes, rows: Written, i: int) -> str:
-    return orjson.dumps(described(own, rows, i)).decode()
 
 
 def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
@@ -170,9 +192,9 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
     same = np.full(n, i)
     shift = int(rows.seq[i] - rows.offset[i])
     runs = Runs(same, rows.writer[same], one.seq[few], one.seq[few] - shift, (one.end - one.seq)[few])
-    about = {} if kind == FAIL else described(own, rows, i) | {
-        "invoked": int(rows.invoked[i]), "completed": int(rows.at[i]),
-    }  # fmt: skip
+    about: dict[str, Any] = {}
+    if kind != FAIL:
+        about = of_row(own, rows, i).evidence | {"invoked": int(rows.invoked[i]), "completed": int(rows.at[i])}
     facts.add(
         "absent", np.full(n, one.at), txn=rows.txn[same], outcome=rows.type[same], runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
@@ -183,19 +205,33 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
         _guard(own, passage, rows, one)
 
 
+def _note_guards(own: Outcomes, passage: Passage, among: Bools) -> None:
+    """Note what else stands where an indefinite run was acknowledged, while the log is known there. If the transaction
+    is visible, its acknowledgements are part of the log, and the offset is inconsistent."""
+    rows, log = own.written, passage.state.log
+    wanted = np.flatnonzero(among & (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING))
+    for i in wanted.tolist():
+        start, end = int(rows.offset[i]), int(rows.offset[i] + rows.length[i])
+        own_label = (log.writer == rows.writer[i]) & (log.offset - log.seq == rows.offset[i] - rows.seq[i])
+        for k in np.flatnonzero((log.offset < end) & (log.offset + log.length > start) & ~own_label).tolist():
+            for offset in range(max(start, int(log.offset[k])), min(end, int(log.offset[k] + log.length[k]))):
+                there = [int(log.writer[k]), int(log.seq[k] + offset - log.offset[k])]
+                guard = [int(rows.process[i]), int(rows.op[i]), offset, *there]
+                if guard not in own.guards and len(own.guards) < GUARDS_KEPT:
+                    own.guards.append(guard)
+
+
 def _guard(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
-    """If the transaction is visible, its acknowledgements are part of the log: where another value stands, the offset
-    is inconsistent."""
-    i, log = one.row, passage.state.log
+    """Tell what was noted of the run that is absent."""
+    i = one.row
     shift = int(rows.seq[i] - rows.offset[i])
     told: list[str] = []
-    for start, end in zip((one.seq - shift).tolist(), (one.end - shift).tolist(), strict=True):
-        for k in np.flatnonzero((log.offset < end) & (log.offset + log.length > start)).tolist():
-            for offset in range(max(start, int(log.offset[k])), min(end, int(log.offset[k] + log.length[k]))):
-                there = (int(log.writer[k]), int(log.seq[k] + offset - log.offset[k]))
-                mine = (int(rows.writer[i]), offset + shift)
-                if there != mine and len(told) < 100:
-                    told.append(_inconsistent(offset, sorted((there, mine))))
+    for guard in own.guards:
+        process, op, offset, writer, seq = guard
+        if (process, op) == (rows.process[i], rows.op[i]):
+            for start, end in zip(one.seq.tolist(), one.end.tolist(), strict=True):
+                if start <= offset + shift < end:
+                    told.append(_inconsistent(offset, sorted(((writer, seq), (int(rows.writer[i]), offset + shift)))))
     same = np.full(len(told), i)
     passage.report.facts.add(
         "guarded", np.full(len(told), one.at), txn=rows.txn[same], outcome=rows.type[same], about=told
@@ -216,44 +252,25 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
     """The rows of indefinite transactions of which every row is decided, or polled as a `whole`. What showed nothing
     is written down, and where all of it is absent, whoever waits for the operation is told."""
     rows = own.written
-    unsure = np.flatnonzero((rows.type == INFO) & (rows.txn >= 0))
     ended = np.zeros(len(rows), bool)
     by_operation: dict[tuple[int, int], list[int]] = {}
-    for i in unsure.tolist():
+    for i in np.flatnonzero((rows.type == INFO) & (rows.txn >= 0)).tolist():
         by_operation.setdefault((int(rows.process[i]), int(rows.op[i])), []).append(i)
+    waits = _awaits_lives(rows)
     for operation, listed in by_operation.items():
         mine = np.array(listed)
-        shown, fates = bool(rows.shown[mine].any()), rows.fate[mine]
-        if not ((fates != WAITING) | whole[mine]).all() and not passage.finished:
+        shown, fates = bool((rows.shown[mine] > 0).any()), rows.fate[mine]
+        if ((fates == WAITING) & ~whole[mine]).any() or waits[mine].any():
             continue
         ended[mine] = True
-        if shown or (passage.finished and (fates == WAITING).any()):
+        own.guards = [guard for guard in own.guards if (guard[0], guard[1]) != operation]
+        if shown:
             continue
         if (fates == ABSENT).all():
-            passage.refused[operation] = int(_decided_at(passage, take(rows, mine)).max())
+            passage.refused[operation] = -(-int(rows.due[mine].max()) // TICK) * TICK
         if not passage.finished:
-            given_up.give_up(own, passage, take(rows, mine), _decided_at(passage, take(rows, mine)))
+            given_up.give_up(own, passage, take(rows, mine))
     return ended
-
-
-def _decided_at(passage: Passage, rows: Written) -> Ints:
-    """Up to which log time polls of these rows have been looked at."""
-    when, _ = absent_values.listed_after(passage, rows)
-    return np.where(when >= 0, when, passage.end)
-
-
-def _note_next(rows: Written) -> None:
-    """Note for each transaction which one its transactional id wrote here next, as far as both are here together."""
-    order = np.lexsort((rows.op, rows.at, rows.name))
-    name, txn = rows.name[order], rows.txn[order]
-    heads = np.flatnonzero((np.diff(name, prepend=-2) != 0) | (np.diff(txn, prepend=-2) != 0))
-    following = np.append(heads[1:], len(order))
-    for head, after in zip(heads.tolist(), following.tolist(), strict=True):
-        if after >= len(order) or name[head] < 0 or name[after] != name[head]:
-            continue
-        mine = order[head:after]
-        mine = mine[rows.next_txn[mine] < 0]
-        rows.next_txn[mine], rows.next_type[mine] = txn[after], rows.type[order[after]]
 
 
 def _bound(own: Outcomes, passage: Passage) -> None:
@@ -266,7 +283,7 @@ def _bound(own: Outcomes, passage: Passage) -> None:
     over = np.zeros(len(rows), bool)
     if len(unsure) > INDEFINITE_KEPT:
         oldest = unsure[np.argsort(rows.at[unsure], kind="stable")][: len(unsure) - INDEFINITE_KEPT]
-        given_up.give_up(own, passage, take(rows, oldest), np.full(len(oldest), passage.end))
+        given_up.give_up(own, passage, take(rows, oldest[rows.shown[oldest] == 0]))
         over[oldest] = True
     if len(certain) > CERTAIN_KEPT:
         over[certain[np.argsort(rows.at[certain], kind="stable")][: len(certain) - CERTAIN_KEPT]] = True
@@ -274,22 +291,12 @@ def _bound(own: Outcomes, passage: Passage) -> None:
 
 
 def _forget_names(own: Outcomes) -> None:
-    """Drop the names and boots that no undecided record needs, when they have become many."""
-    for names, column in ((own.names, "name"), (own.boots, "boot")):
-        if len(names) > NAMES_KEPT:
-            numbers = getattr(own.written, column)
-            used = [number for number in np.unique(numbers).tolist() if number >= 0]
-            setattr(own.written, column, np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64))
-            names[:] = [names[number] for number in used]
+    """Drop the names that no undecided record needs, when they have become many."""
+    if len(own.names) > NAMES_KEPT:
+        numbers = own.written.name
+        used = [number for number in np.unique(numbers).tolist() if number >= 0]
+        own.written.name = np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64)
+        own.names = [own.names[number] for number in used]
 
 
-def needed_from(own: Outcomes, end: int, grace: int) -> int:
-    """The offset from which the log is needed here: indefinite runs that are settled and wait for their verdict, for so
-    long, and those that will be settled with what comes next."""
-    rows = own.written
-    waiting = (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING)
-    waiting &= (rows.due < 0) | (rows.due >= end - 3 * grace)
-    return int(rows.low[waiting].min(initial=2**62))
-
-
-CHECK: Final = Check("transaction-outcomes", Outcomes, needs=needs, arrive=arrive, fold=fold)
+CHECK: Final = Check(transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold)

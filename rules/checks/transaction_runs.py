@@ -1,4 +1,4 @@
-"""The runs of transactions, and of indefinite sends that were told to have failed, until their fate is known.
+"""The runs of transactions, and of indefinite sends whose client was told that they failed, until their fate is known.
 
 State of `rules.checks.transaction_outcomes`, which says what becomes of them and what bounds it.
 """
@@ -6,7 +6,7 @@ State of `rules.checks.transaction_outcomes`, which says what becomes of them an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
@@ -30,20 +30,28 @@ SAYS_FAILURE: Final = frozenset(
 )  # fmt: skip
 """Errors that say that it was not done. Timeouts and lost connections say that nobody knows."""
 
+NAME: Final = "transaction-outcomes"
+
 WAITING, ABSENT, UNKNOWN = range(3)
 """What is known of an indefinite run that shows nothing: nothing yet; that no reader will be given it; that this will
 never be known, since it lies below the log start or somebody's log is missing."""
 
 
+SEEN, JUDGED = 1, 2
+"""A value of the run was polled; and it is known whether it may be visible (`rules.checks.zombie_writes`)."""
+
+
 @dataclass(slots=True)
 class Written(Table):
     """Runs that wait. `type` is a code of `rules.arrays.columns`; `alone`: 1 if the transaction wrote this run and
-    nothing else; `ended`: when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name`
-    are numbers of `Outcomes.boots` and `Outcomes.names`, -1 for none; `said`: 1 if the client was told that it failed.
+    nothing else; `ended`: when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` is a
+    number of `State.boot_names`, `name` one of `Outcomes.names`, -1 for none; `said`: 1 if the client was told that it
+    failed.
 
-    `low` and `high`: it lies in these offsets if it is anywhere, -1 while not known. `due`: the log time at which they
-    were settled, -1 before. `shown`: 1 once a value of it was polled; `fate`: see above. `next_txn`, `next_type`: the
-    transaction that the same transactional id wrote here next, -1 while there is none."""
+    `low` and `high`: it lies in these offsets if it is anywhere, -1 while not known. `due`: from which log time on it
+    may be called absent, -1 while no reader has gone over its place. `shown` and `fate`: see above. `next_*`: of the
+    transaction that the same transactional id wrote next behind it, -1 while there is none: its number, process,
+    operation, outcome, and the offset of its first record."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     op: Ints = field(default_factory=lambda: EMPTY)
@@ -66,7 +74,10 @@ class Written(Table):
     shown: Ints = field(default_factory=lambda: EMPTY)
     fate: Ints = field(default_factory=lambda: EMPTY)
     next_txn: Ints = field(default_factory=lambda: EMPTY)
+    next_process: Ints = field(default_factory=lambda: EMPTY)
+    next_op: Ints = field(default_factory=lambda: EMPTY)
     next_type: Ints = field(default_factory=lambda: EMPTY)
+    next_offset: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -80,13 +91,14 @@ class GivenUp(Table):
 
 @dataclass(slots=True)
 class Outcomes:
-    """`written` waits; `boots` and `names` (transactional ids) are numbered by their places here, at most some more
-    than `written` needs. `partial_reads` counts `G1b` since the start."""
+    """`written` waits; `names` are transactional ids, numbered by their places here, at most some more than `written`
+    needs. `guards`: [process, op, offset, writer, seq] of other values that stand where an indefinite run was
+    acknowledged. `partial_reads` counts `G1b` since the start."""
 
     written: Written = field(default_factory=Written)
     given_up: GivenUp = field(default_factory=GivenUp)
-    boots: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    guards: list[list[int]] = field(default_factory=list)
     partial_reads: int = 0
 
 
@@ -111,10 +123,10 @@ def arrive(own: Outcomes, new: News) -> Written:
     return Written(
         columns.process[row], columns.op[row], columns.txn[row], columns.type[row].astype(np.int64),
         _alone(columns, row), columns.invoked[row], columns.completed[row], _ended(columns)[row],
-        _coded(own.boots, columns, "boot", row), _coded(own.names, columns, "transactional_id", row),
+        columns.boot[row], _coded(own.names, columns, "transactional_id", row),
         said[row].astype(np.int64), kept.writer, kept.seq, kept.offset, kept.length,
         np.where(known, kept.offset, -1), np.where(known, kept.offset + kept.length, -1), none, zero, zero.copy(),
-        none.copy(), none.copy(),
+        *(none.copy() for _ in range(5)),
     )  # fmt: skip
 
 
@@ -166,15 +178,3 @@ def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
 def name_of(own: Outcomes, rows: Written, i: int) -> str | None:
     """The transactional id of row `i`, None where there is none."""
     return own.names[int(rows.name[i])] if rows.name[i] >= 0 else None
-
-
-def described(own: Outcomes, rows: Written, i: int) -> dict[str, Any]:
-    """What a finding that concerns the transaction of row `i` tells of it: its outcome as the client was told it, and
-    the next transaction of the same transactional id in this partition, as far as it is known."""
-    outcomes = ("ok", "fail", "info")
-    told: dict[str, Any] = {"txn": int(rows.txn[i]), "outcome": outcomes[int(rows.type[i])]}
-    if (name := name_of(own, rows, i)) is not None:
-        told["transactional_id"] = name
-    if rows.next_txn[i] >= 0:
-        told["next"] = {"txn": int(rows.next_txn[i]), "outcome": outcomes[int(rows.next_type[i])]}
-    return told

@@ -26,7 +26,7 @@ from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.settling.gate import Evidence
+from rules.settling.gate import Hole
 from rules.vocabulary.objectives import SECOND
 
 DOUBTFUL_KEPT: Final = 1024
@@ -54,7 +54,7 @@ class Reflections(Table):
 class Transforms:
     """`doubtful`: reflections of indefinite transactions; `groups` are numbered by their places here. `reflected_by`:
     the groups that have reflected something here, and when last; `consumed_by`: those that read here, and when last.
-    `readers`: [process, group] of living transforms. `told_log_start`: to stage 2."""
+    `readers`: [process, group] of living transforms. `told_log_start`, `told_holes`: to stage 2."""
 
     doubtful: Reflections = field(default_factory=Reflections)
     groups: list[str] = field(default_factory=list)
@@ -62,6 +62,7 @@ class Transforms:
     readers: list[list[int | str]] = field(default_factory=list)
     consumed_by: dict[str, int] = field(default_factory=dict)
     told_log_start: int = -1
+    told_holes: list[list[int]] = field(default_factory=list)
 
 
 def needs(own: Transforms, asked: Asked) -> Iterable[str]:
@@ -107,6 +108,7 @@ def fold(own: Transforms, passage: Passage) -> None:
     _resolve_doubtful(own, passage)
     _tell_inputs(own, passage)
     if own.reflected_by and not passage.finished:
+        _tell_holes(own, passage)
         _tell_horizon(passage, list(own.reflected_by), None)
     _forget(own, int(passage.at[-1]))
 
@@ -175,13 +177,20 @@ def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, rep
     )
 
 
+def _tell_holes(own: Transforms, passage: Passage) -> None:
+    """What of this partition's log will never be here: transforms may have written in it."""
+    holes = [[hole.process, hole.start, hole.end] for hole in map(Hole._make, passage.state.holes) if hole.writes]
+    for process, start, end in holes:
+        if [process, start, end] not in own.told_holes:
+            groups = list(own.reflected_by)
+            passage.report.facts.add("hole", np.full(len(groups), end), group=groups)
+    own.told_holes = holes
+
+
 def _tell_horizon(passage: Passage, groups: list[str], about: str | None) -> None:
     """How far this partition's log is complete, for these groups, and what of it will never be."""
-    at, facts = passage.at, passage.report.facts
-    for hole in passage.gate.holes(int(at[0]), passage.end):
-        facts.add("hole", np.full(len(groups), hole.end), group=groups)
-    if passage.gate.ask(passage.end, passage.end) is not Evidence.NOT_YET:
-        facts.add("horizon", np.full(len(groups), passage.end), group=groups, about=[about] * len(groups))
+    facts, through = passage.report.facts, min(passage.end, passage.gate.told_through())
+    facts.add("horizon", np.full(len(groups), through), group=groups, about=[about] * len(groups))
 
 
 # Stage 1: the input's partition

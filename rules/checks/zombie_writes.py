@@ -45,7 +45,7 @@ def suspects(own: Outcomes, state: State, rows: Written) -> Ints:
 def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
     """Why row `i`, one of the suspects, must not be visible; None where it may. All inits that were invoked before its
     commit must be known."""
-    boot, ended, process = own.boots[int(rows.boot[i])], int(rows.ended[i]), int(rows.process[i])
+    boot, ended, process = state.boot_names[int(rows.boot[i])], int(rows.ended[i]), int(rows.process[i])
     calls = transactional_ids.initialised(state, own.names[int(rows.name[i])])
     inits = [one for one in calls if one.boot == boot and one.mono >= 0]
     until = ended if ended >= 0 else FOREVER

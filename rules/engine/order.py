@@ -7,33 +7,53 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from rules.arrays.columns import Columns, Runs
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    altered_records,
     fences,
+    hanging_transactions,
+    irregular_records,
+    log_ends,
+    losses,
     phantom_reads,
     rebalances,
     sequence_loss,
+    stuck_closes,
+    stuck_consumers,
+    stuck_producers,
     told_offsets,
     transaction_outcomes,
     transforms,
+    unreachable_brokers,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
 from rules.registers import check as registers
-from rules.settling import log_ends, transactional_ids
+from rules.settling import listed_ends, transactional_ids
 
 CHECKS: Final[tuple[Check[Any], ...]] = (
     sequence_loss.CHECK,
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    altered_records.CHECK,
+    irregular_records.CHECK,
+    log_ends.CHECK,
+    unreachable_brokers.CHECK,  # before what waits on the cluster
+    stuck_consumers.CHECK,
+    stuck_producers.CHECK,
+    stuck_closes.CHECK,
+    hanging_transactions.CHECK,
+    losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
 SETTLED: Final[tuple[Check[Any], ...]] = (
-    log_ends.CHECK,
+    listed_ends.CHECK,
     transaction_outcomes.CHECK,
     transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
     transactional_ids.CHECK,  # last: the others ask it for lives that it is about to forget
@@ -86,9 +106,10 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
         names.update(check.needs(own(state, check), asked))
     for runs in (columns.sent, columns.polled):
         names |= chunk_names(runs.writer, runs.seq, runs.length)
-    for kept in (state.outstanding, state.indefinite, state.polls, state.uncommitted):
+    for kept in (state.polls, state.uncommitted):
         names |= chunk_names(kept.writer, kept.seq, kept.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
+    names |= digests.dropping_needs(state)
     names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
@@ -96,4 +117,6 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
 def buckets_needed(state: State, columns: Columns) -> set[int]:
     """The buckets of block digests that the coming step will touch."""
     both = Runs.concat(columns.sent, columns.polled)
-    return digests.buckets_needed(state, both.offset, both.length)
+    indefinite = own(state, losses.CHECK).indefinite.offset
+    offset, length = np.append(both.offset, indefinite), np.append(both.length, np.zeros_like(indefinite))
+    return digests.buckets_needed(state, offset, length)
