@@ -93,7 +93,7 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     digests.note_places(state, buckets, placed)
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
-    rare_rows.arrive(state, chunks, columns, fresh, sent, polled, report)
+    rare_rows.arrive(state, columns, fresh)
     if not new.finished:
         rare_rows.watch(state, columns, fresh, report)
     check.arrive(state, chunks, columns, fresh)

@@ -49,7 +49,7 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Obj
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     passage = Passage(state, at, end, moves, sent, ripe, unproven, None, Gate(state), chunks, report, state.log_start)
     order.fold(passage)
-    rare_rows.fold(state, chunks, at, moves, sent, report)
+    rare_rows.fold(state, at, moves, report)
     check.judge(state, chunks, end, report)
     advance = frontier.advance(state, at, moves, objectives)
     poll_order.note_log_start(state, moves)

@@ -11,12 +11,12 @@ from rules.arrays.columns import Columns, Runs, listed_runs
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    committed_offsets,
     fences,
     log_ends,
     phantom_reads,
     rebalances,
     sequence_loss,
-    told_offsets,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
@@ -28,6 +28,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    committed_offsets.CHECK,
     log_ends.CHECK,
 )
 
@@ -74,7 +75,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     if state.consumed_by or any(p.transforms for p in state.processes.values()):
         names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
-    names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
+    names |= phantom_reads.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
 

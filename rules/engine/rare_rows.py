@@ -1,35 +1,28 @@
 """The rules about rare rows and about what does not happen, put into the order in which a step calls them.
 
 `arrive` takes in new rows, in whatever order they came. `fold` lets log time pass to the end of the ticks `at`: before
-anything of them is folded into the readers' positions, so that what lies ahead of them is still known. `finish` gives
-the verdicts of a finished history; conditions have no end there, and are not reported.
+anything of them is folded into the readers' positions, so that what lies ahead of them is still known.
 """
 
 from __future__ import annotations
 
-from rules.arrays.columns import INIT, TXN, Columns, Runs
+from rules.arrays.columns import INIT, TXN, Columns
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import (
     hanging_transactions,
     stuck_consumers,
     stuck_producers,
-    told_offsets,
     unsafe_settings,
 )
-from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Moves, SendMoves, State
+from rules.kept.state import Moves, State
 from rules.settling import transactional_ids
-from rules.settling.frontier import FOREVER
 
 
-def arrive(
-    state: State, chunks: Chunks, columns: Columns, fresh: Bools, sent: Runs, polled: Runs, report: Report
-) -> None:
-    """`sent` and `polled`: the new rows' runs."""
+def arrive(state: State, columns: Columns, fresh: Bools) -> None:
+    """What the new rows say of transactional ids."""
     transactional_ids.note_inits(state, columns, fresh)
     _note_transacting(state, columns, fresh)
-    told_offsets.note_committed(state, chunks, columns, fresh)
 
 
 def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
@@ -40,21 +33,10 @@ def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
     unsafe_settings.judge_settings(state, columns, fresh, report)
 
 
-def fold(state: State, chunks: Chunks, at: Ints, moves: Moves, sent: SendMoves, report: Report) -> None:
-    """Through the ticks `at`: `moves` are those up to the last of them in canonical order, `sent` the sends."""
-    end = int(at[-1])
+def fold(state: State, at: Ints, moves: Moves, report: Report) -> None:
+    """Through the ticks `at`: `moves` are those up to the last of them in canonical order."""
     stuck_consumers.follow_readers(state, at, moves, report.objectives, report)
     hanging_transactions.follow_stable(state, at, moves, report.objectives, report)
-    _judge(state, chunks, end, report)
-
-
-def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: Report) -> None:
-    """Nothing more will come. `moves` in canonical order."""
-    _judge(state, chunks, FOREVER, report)
-
-
-def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
-    told_offsets.judge_committed(state, chunks, end, report)
 
 
 def _note_transacting(state: State, columns: Columns, fresh: Bools) -> None:
