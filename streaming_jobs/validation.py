@@ -41,7 +41,7 @@ _OFFSETS: Final = (
 _COUNTERS: Final = ("op", "slice", "seq", "index", "slices")
 _IDS: Final = ("partition", "process", "txn", "writer", "mono_invoked", "mono_completed", "mono_end_invoked")
 _TIMES: Final = ("invoked", "completed", "end_invoked", "through", "ended")
-_LISTS: Final = ("sent", "polled", "irregular", "marks", "txn_partitions", "sources", "registers")
+_LISTS: Final = ("sent", "polled", "irregular", "altered", "marks", "txn_partitions", "sources", "registers")
 
 MAX_OFFSET: Final = 2**48
 """A partition that is given a million records a second comes here after nine years."""

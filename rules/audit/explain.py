@@ -18,6 +18,7 @@ reader forward.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -44,7 +45,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
 
 SHOWN: Final = 100
-"""Offsets that one explanation lists; the last finding says how many there are beyond."""
+"""Findings of each name that one explanation lists; the last one of a name says how many there are beyond."""
 
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
@@ -79,21 +80,25 @@ def explain(
     if not finished and readings.observed < int(columns.completed[excerpt.rows].max()):
         return None
     topic = columns.table["topic"][0].as_py()
-    found: list[Difference] = []
-    count = 0
+    findings: list[Finding] = []
+    counts: Counter[str] = Counter()
+    shown: dict[str, int] = {}
     for first, length, differences in _differences(readings, excerpt, max(start, readings.log_start)):
-        count += length
-        found.extend(differences(offset) for offset in range(first, first + min(length, SHOWN - len(found))))
-    findings = [
-        Finding(
-            anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
-            subject=subject, message=message, evidence=evidence, at=at, decidable=at,
-        )
-        for name, subject, message, evidence, at in found
-    ]  # fmt: skip
-    if count > SHOWN:
-        last = findings[-1]
-        findings[-1] = replace(last, evidence={**last.evidence, "more_of_the_same": count - SHOWN})
+        kind = differences(first)[0]
+        for offset in range(first, first + max(0, min(length, SHOWN - counts[kind]))):
+            name, subject, message, evidence, at = differences(offset)
+            shown[kind] = len(findings)
+            findings.append(
+                Finding(
+                    anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic,
+                    partition=place.partition, subject=subject, message=message, evidence=evidence, at=at, decidable=at,
+                )
+            )  # fmt: skip
+        counts[kind] += length
+    for kind, i in shown.items():
+        if counts[kind] > SHOWN:
+            evidence = {**findings[i].evidence, "more_of_the_same": counts[kind] - SHOWN}
+            findings[i] = replace(findings[i], evidence=evidence)
     return findings
 
 

@@ -104,7 +104,7 @@ def _report_inconsistent(state: State, seen: Seen, both: Places, report: Report)
     known = intervals.deeper(old.offset, old.offset + old.length)
     state.unclear = Spans(*intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end)))
     for a, b in zip(*intervals.subtract(start, end, *known), strict=True):
-        for offset in range(int(a), min(int(b), int(a) + report.room("inconsistent-offsets") + 1)):
+        for offset in report.each("inconsistent-offsets", int(a), int(b)):
             here = np.flatnonzero((both.offset <= offset) & (offset < both.offset + both.length))
             found = sorted((int(both.writer[i]), int(both.seq[i] + offset - both.offset[i])) for i in here)
             report.add(
@@ -131,7 +131,7 @@ def _report_duplicates(state: State, chunks: Chunks, seen: Seen, new: Places, bo
     again = chunks.lacking("duplicated", again)
     chunks.add("duplicated", again)
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
-        for seq in range(start, min(end, start + report.room("duplicate") + 1)):
+        for seq in report.each("duplicate", start, end):
             own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
             offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
             listed = " and ".join(str(o) for o in offsets)
@@ -144,7 +144,6 @@ def _report_duplicates(state: State, chunks: Chunks, seen: Seen, new: Places, bo
                 evidence={"writer": writer, "seq": seq, "offsets": offsets},
                 context={"idempotent": "false" if writer in state.not_idempotent else "true"},
             )
-        report.skip("duplicate", max(0, end - start - report.objectives.findings_per_step - 1))
 
 
 def _repeats(places: Places) -> bool:

@@ -41,7 +41,7 @@ def judge_settings(state: State, columns: Columns, fresh: Bools, report: Report)
             _judge_client(number, told, at, report)
             if process is not None and process.closed >= 0:
                 _end(number, process.closed, report)
-        elif at >= state.notes.get(TOLD, [-1])[0]:
+        elif "replicas_asked" in told and at >= state.notes.get(TOLD, [-1])[0]:
             state.notes[TOLD] = [at]
             _judge_topic(told, at, report)
     for key in _open(state):

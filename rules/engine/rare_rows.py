@@ -7,19 +7,12 @@ the verdicts of a finished history; conditions have no end there, and are not re
 
 from __future__ import annotations
 
-from rules.arrays.columns import INIT, OK, TXN, Columns, Runs
+from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import Bools, Ints
-from rules.checks import (
-    hanging_transactions,
-    stuck_consumers,
-    stuck_producers,
-    told_offsets,
-    unsafe_settings,
-)
+from rules.checks import told_offsets, unsafe_settings
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendMoves, State
-from rules.settling import transactional_ids
 from rules.settling.frontier import FOREVER
 
 
@@ -27,27 +20,17 @@ def arrive(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, sent: Runs, polled: Runs, report: Report
 ) -> None:
     """`sent` and `polled`: the new rows' runs."""
-    transactional_ids.note_inits(state, columns, fresh)
-    _note_transacting(state, columns, fresh)
     told_offsets.note_committed(state, chunks, columns, fresh)
-    acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))
-    told_offsets.note_ends(state, columns, fresh, acknowledged, polled.take(polled.offset >= 0))
 
 
 def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
     """The part of `arrive` that only a live partition needs."""
-    sent = columns.sent if fresh.all() else columns.sent.take(fresh[columns.sent.row])
-    hanging_transactions.note_transactions(state, columns, fresh, sent, report.objectives)
-    stuck_producers.follow_producers(state, columns, fresh, sent, report.objectives, report)
     unsafe_settings.judge_settings(state, columns, fresh, report)
 
 
 def fold(state: State, chunks: Chunks, at: Ints, moves: Moves, sent: SendMoves, report: Report) -> None:
     """Through the ticks `at`: `moves` are those up to the last of them in canonical order, `sent` the sends."""
-    end = int(at[-1])
-    stuck_consumers.follow_readers(state, at, moves, report.objectives, report)
-    hanging_transactions.follow_stable(state, at, moves, report.objectives, report)
-    _judge(state, chunks, end, report)
+    _judge(state, chunks, int(at[-1]), report)
 
 
 def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: Report) -> None:
@@ -57,15 +40,3 @@ def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: 
 
 def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     told_offsets.judge_committed(state, chunks, end, report)
-    told_offsets.judge_ends(state, end, report)
-
-
-def _note_transacting(state: State, columns: Columns, fresh: Bools) -> None:
-    """Which of the living processes write transactions."""
-    rows = fresh & columns.where(INIT, TXN)
-    if not rows.any():
-        return
-    known = set(state.notes.get(stuck_consumers.TRANSACTING, []))
-    new = {int(number) for number in set(columns.process[rows].tolist())} - known
-    if new:
-        state.notes[stuck_consumers.TRANSACTING] = sorted(number for number in known | new if number in state.processes)

@@ -97,6 +97,12 @@ _ENTRIES: Final = (
         "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
     ),
     Anomaly(
+        "altered-record", "violation", "at once",
+        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent.",
+        "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
+        " reader, the leader's epoch where the client knows it",
+    ),
+    Anomaly(
         "spurious-zero-offset", "violation", "at once",
         "An acknowledgement, position, committed offset or poll is 0 while a higher offset was known before.",
         "the operation and the offset known before it",
@@ -113,8 +119,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "phantom-read", "violation", "on settlement",
-        "A polled value was never sent: it is beyond its writer's highest invocation, and that writer's log is there.",
-        "the value, its offset, the highest sequence number that its writer sent",
+        "A polled value was never sent, and the log of whoever could have sent it is there.",
+        "the value, its offset, who polled it, the highest sequence number that its writer sent",
     ),
     Anomaly(
         "torn-transaction", "violation", "on resolution",
@@ -211,6 +217,11 @@ _ENTRIES: Final = (
         "check-failed", "condition", "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error",
+    ),
+    Anomaly(
+        "cluster-unreachable", "condition", "while it lasts",
+        "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
+        "the brokers, whether they are all of the cluster, when the last answer came, the error",
     ),
     Anomaly(
         "stuck-consumer", "condition", "while it lasts",
