@@ -126,6 +126,14 @@ def _check_elements(name: str, records: pa.StructArray, owner: NDArray[np.int64]
                 reasons.add(~_true(known), f"{name}.action is unknown", owner)
 
 
+def _check_settings(column: pa.MapArray, reasons: _Reasons) -> None:
+    if column.items.null_count:
+        bounds = column.offsets.to_numpy()
+        owner = np.repeat(np.arange(len(column)), np.diff(bounds))
+        values = column.items.slice(bounds[0], bounds[-1] - bounds[0])
+        reasons.add(_true(values.is_null()), "settings holds an empty value", owner)
+
+
 def reasons_to_reject(slices: pa.Table) -> dict[int, str]:
     """Row number -> reason, for the rows that cannot be understood. The table has `CHECKED_SCHEMA`'s columns."""
     reasons = _Reasons(slices.num_rows)
@@ -147,6 +155,7 @@ def reasons_to_reject(slices: pa.Table) -> dict[int, str]:
         if name in CHECKED_SCHEMA.names:
             mask, words = _outside(name, _flat(slices[name]))
             reasons.add(mask, f"{name} {words}")
+    _check_settings(_flat(slices["settings"]), reasons)
     for name in _LISTS:
         column = slices[name]
         if column.null_count == len(column):

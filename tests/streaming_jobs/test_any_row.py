@@ -75,9 +75,11 @@ registers = st.lists(
     ),
     max_size=2,
 )
+SETTINGS = ("writer", "idempotent", "group.id", "input", "transaction.timeout.ms", "replicas", "replicas_asked",
+            "silent", "brokers", "cleanup_policy", "timestamp_type", "x")  # fmt: skip
 settings_of = st.dictionaries(
-    st.sampled_from(["writer", "idempotent", "group", "input", "transaction.timeout.ms", "min.insync.replicas", "x"]),
-    st.one_of(st.sampled_from(["false", "true", "", "a", "²", "1" * 30]), ids.map(str)), max_size=3,
+    st.sampled_from(SETTINGS),
+    st.one_of(st.sampled_from(["false", "true", "", "a", "²", "--1", "1,2", "1" * 30]), ids.map(str)), max_size=3,
 )  # fmt: skip
 isolations, modes = st.sampled_from(["read_committed", "read_uncommitted"]), st.sampled_from(["assign", "subscribe"])
 errors = st.sampled_from(["OUT_OF_ORDER_SEQUENCE_NUMBER", "_TIMED_OUT", "INVALID_TXN_STATE", "_FENCED", "x"])
