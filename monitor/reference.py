@@ -41,7 +41,8 @@ The severity is that of the default policy (acks=all, idempotence, read_committe
 is judged less: `duplicate` by a producer without idempotence is a warning; `poll-skip` and `nonmonotonic-poll` of a
 reader that subscribed are allowed; `G1a`, `precommitted-read` and cycles that need what a read_uncommitted reader
 polled are allowed, and so are `G1c` and its variants where the search counts write-write edges. Allowed findings are
-recorded and counted like the others, and alert nobody."""
+recorded and counted like the others, and alert nobody. A finished history (`offsetwatch check`) with `unseen` values is
+not valid: nobody will poll them any more."""
 
 
 def anomalies() -> str:

@@ -44,6 +44,7 @@ from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
+from rules.settling.gate import only
 
 NAME: Final = "stuck-consumer"
 WAITING_KEPT: Final = 4096
@@ -254,9 +255,9 @@ class _Walk:
         process = self.state.processes.get(self.process)
         end = passage.end
         if process is not None and not process.complete:
-            end = min(end, process.known_through)
+            end = min(end, process.told_through)  # an operation that is open has polled nothing yet
         since = self.reader.judged if self.reader is not None else 0
-        for hole in passage.gate.holes(since, end, lambda number, _: number == self.process):
+        for hole in passage.gate.holes(since, end, only(self.process)):
             if hole.process != self.process:
                 continue
             if hole.end > end:

@@ -16,10 +16,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import FAIL, OK
+from rules.checks import transaction_outcomes
+from rules.checks.transaction_outcomes import Outcomes, Written
 from rules.kept.state import State
-
-OUTCOMES: Final = "transaction-outcomes"
-"""The check that keeps transactions, whose state is only read here."""
 
 _TOLD: Final = {OK: "committed", FAIL: "aborted"}
 
@@ -41,23 +40,23 @@ NOTHING: Final = Told({}, "")
 
 def of_value(state: State, writer: int, seq: int) -> Told:
     """What is known of the transaction that wrote this value here."""
-    known = state.checks.get(OUTCOMES)
-    if known is None:
+    outcomes: Outcomes | None = state.checks.get(transaction_outcomes.CHECK.name)
+    if outcomes is None:
         return NOTHING
-    written = known.written
+    written = outcomes.written
     mine = (written.writer == writer) & (written.seq <= seq) & (seq < written.seq + written.length) & (written.txn >= 0)
     for i in np.flatnonzero(mine)[:1].tolist():
         txn, name, told = int(written.txn[i]), int(written.name[i]), _told(int(written.type[i]))
         evidence: dict[str, Any] = {"txn": txn, "told": told}
         if name < 0:
             return Told(evidence, f"; its transaction {txn} was told to be {told}")
-        evidence["transactional_id"] = known.names[name]
+        evidence["transactional_id"] = outcomes.names[name]
         words = f"; its transaction {txn} of {evidence['transactional_id']} was told to be {told}"
-        return _with_next(written, i, evidence, words)
+        return _with_next(outcomes.written, i, evidence, words)
     return NOTHING
 
 
-def _with_next(written: Any, i: int, evidence: dict[str, Any], words: str) -> Told:
+def _with_next(written: Written, i: int, evidence: dict[str, Any], words: str) -> Told:
     """With the first transaction of the same transactional id whose records stand behind all of this one's."""
     own = (written.txn == written.txn[i]) & (written.offset >= 0)
     if not own.any():

@@ -108,7 +108,7 @@ def _index(state: State, polled: Runs, acknowledged: Runs) -> None:
     """The offsets that are no holes: what was polled at read_committed, and what was acknowledged."""
     start: Ints = np.concatenate((polled.offset, acknowledged.offset))
     end = np.concatenate((polled.offset + polled.length, acknowledged.offset + acknowledged.length))
-    new = end > state.settled
+    new = end > state.index_from
     state.index = Spans(
         *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
     )

@@ -64,7 +64,12 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     send_order.judge(state, state.settled, end, report, list_skips=False)
     keep_passes(state, passage.proven)
     _judge_unverifiable(state, passage.gate, end, report)
-    duplicates.forget_below(state, poll_order.needed_from(state))
+    needed = poll_order.needed_from(state)
+    behind = [one.position for _, one, _ in completeness.lateness(state) if one.reads and one.position >= 0]
+    still = min([needed, *behind])
+    # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
+    roomy = len(state.log) <= objectives.window_runs // 2
+    duplicates.forget_below(state, still if roomy else needed, still)
     digests.forget(state, buckets, chunks)
     retrying_writers.forget(state)
     _overflow(state, objectives, end, report)
@@ -84,7 +89,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> tuple[Passa
     poll_order.walk_inside(state, moves, advance)
     passes = poll_order.walk(state, moves, advance)
     listings = Listings.of(state, moves)
-    poll_order.note_log_start(state, listings)
+    poll_order.note_log_start(state, listings, end)
     proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
     observe(state, moves)
     passage = Passage(
@@ -153,7 +158,7 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
         # Steps that end below it can be judged no more: what they went over is being forgotten.
         gone = np.maximum(state.transitions.first, state.transitions.previous) < state.settled
         state.transitions = take(state.transitions, ~gone)
-        duplicates.forget_below(state, state.settled)
+        duplicates.forget_below(state, state.settled, state.settled)
     losing = order.own(state, losses.CHECK)
     if len(losing.outstanding) > objectives.window_runs:
         losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))

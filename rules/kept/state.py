@@ -343,7 +343,8 @@ class State:
     holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
     checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
     log: Places = field(default_factory=Places)
-    index: Spans = field(default_factory=Spans)
+    index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
+    index_from: int = 0
     passed: Spans = field(default_factory=Spans)  # by readers in assign mode, while above the log start
     unclear: Spans = field(default_factory=Spans)
     moved: Moved = field(default_factory=Moved)
