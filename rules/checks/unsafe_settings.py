@@ -21,6 +21,7 @@ from rules.arrays.columns import CLOSE, OFFSETS, START
 from rules.kept.check import Check, News
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.vocabulary.settings import natural
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
             ("replicas", "replicas", "replicas_asked"),
             ("min in-sync replicas", "min_insync", "min_insync_asked"),
         )
-        if told.get(have, "").isdigit() and told.get(want, "").isdigit() and int(told[have]) < int(told[want])
+        if 0 <= natural(told.get(have)) < natural(told.get(want))
     ]
     if told.get("created_by") == "auto":
         few.append("created automatically")

@@ -28,7 +28,7 @@ from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier
+from rules.settling import completeness, frontier, retrying_writers
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -70,6 +70,7 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     roomy = len(state.log) <= objectives.window_runs // 2
     duplicates.forget_below(state, still if roomy else needed, still)
     digests.forget(state, buckets, chunks)
+    retrying_writers.forget(state)
     _overflow(state, objectives, end, report)
 
 
