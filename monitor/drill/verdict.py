@@ -106,7 +106,7 @@ def judge(
     ]
     times = [max(0.0, one.seen - acted) for _, one in firsts if one is not None and acted is not None]
     return Verdict(
-        missing=tuple(str(must) for must, one in firsts if one is None),
+        missing=tuple(str(must) for must, one in firsts if one is None or not _as_often(must, found)),
         alarms=tuple(alarms),
         open=tuple(still_open(found)) if drill.closes else (),
         counts=Counter(one.name for one in found if one.finding.event != "closed"),
@@ -129,6 +129,11 @@ def still_open(found: Sequence[Found]) -> list[Found]:
         if one.finding.event in ("opened", "closed"):
             last[one.finding.id] = one
     return [one for one in last.values() if one.finding.event == "opened"]
+
+
+def _as_often(must: Must, found: Sequence[Found]) -> bool:
+    """Was it found as often as it has to be?"""
+    return must.times is None or sum(must.matches(one.finding, one.severity) for one in found) == must.times
 
 
 def _first(must: Must, found: Sequence[Found]) -> Found | None:

@@ -9,7 +9,8 @@ transaction is visible (`guarded`). Joined by transaction they give
 - `lost-write` for the absent values of an indefinite transaction that is visible;
 - the guarded findings of visible transactions.
 
-What a transform reflected of its input is joined by `rules.across.transforms`.
+What a transform reflected of its input is joined by `rules.across.transforms`, conditions that many partitions see by
+`rules.across.shared_conditions`.
 
 The state is the facts that still wait for their counterpart, bounded by `KEPT` of log time. Facts come once and in any
 order; what is found is found as soon as both sides are here.
@@ -26,13 +27,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across import transforms
+from rules.across import shared_conditions, transforms
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import SECOND, Objectives
 
-RESOLUTION_VERSION: Final = 1
+RESOLUTION_VERSION: Final = 2
 KEPT: Final = 900 * SECOND
 """How long a fact waits for its counterpart: longer than the longest wait for somebody's log."""
 
@@ -69,7 +70,7 @@ def resolve(
     """Take facts in. `now` is the newest log time that is known (microseconds), -1 for that of the facts.
 
     Raises `UnknownFormat` for a state of another version."""
-    waiting, reflected = _load(stored)
+    waiting, reflected, conditions = _load(stored)
     new = facts.filter(pc.is_valid(facts["txn"]))
     findings: list[Finding] = []
     if new.num_rows:
@@ -83,9 +84,11 @@ def resolve(
         oldest = int(pc.min(waiting["at"]).as_py())
         if oldest < now - KEPT - KEPT // 8:  # seldom, and not a little at each step
             waiting = waiting.filter(pc.greater_equal(waiting["at"], now - KEPT))
-    reflections = facts.filter(pc.is_null(facts["txn"]))
+    conditions, events = shared_conditions.join(conditions, facts, now)
+    findings.extend(events)
+    reflections = facts.filter(pc.and_(pc.is_null(facts["txn"]), pc.is_valid(facts["group"])))
     reflected, found = transforms.join(reflected, reflections, objectives, finished=finished)
-    return Resolved(_dump(waiting, reflected), findings + found, _transactions(new))
+    return Resolved(_dump(waiting, reflected, conditions), findings + found, _transactions(new))
 
 
 def _joined(facts: pa.Table, new: Bools, finished: bool) -> Iterator[Finding]:
@@ -191,8 +194,12 @@ def _transactions(facts: pa.Table) -> pa.Table:
     return pa.table(columns, schema=TRANSACTION_SCHEMA)
 
 
-def _dump(waiting: pa.Table, transforms: dict[str, Any]) -> bytes:
-    described = {b"version": str(RESOLUTION_VERSION).encode(), b"transforms": orjson.dumps(transforms)}
+def _dump(waiting: pa.Table, transforms: dict[str, Any], conditions: shared_conditions.Open) -> bytes:
+    described = {
+        b"version": str(RESOLUTION_VERSION).encode(),
+        b"transforms": orjson.dumps(transforms),
+        b"conditions": orjson.dumps(conditions),
+    }
     table = waiting.replace_schema_metadata(described)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -200,9 +207,9 @@ def _dump(waiting: pa.Table, transforms: dict[str, Any]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _load(stored: bytes | None) -> tuple[pa.Table, dict[str, Any]]:
+def _load(stored: bytes | None) -> tuple[pa.Table, dict[str, Any], shared_conditions.Open]:
     if stored is None:
-        return FACT_SCHEMA.empty_table(), {}
+        return FACT_SCHEMA.empty_table(), {}, {}
     try:
         table = pa.ipc.open_stream(stored).read_all()
         described = table.schema.metadata or {}
@@ -211,4 +218,5 @@ def _load(stored: bytes | None) -> tuple[pa.Table, dict[str, Any]]:
         raise UnknownFormat("the state of stage 2 cannot be read") from error
     if version != str(RESOLUTION_VERSION).encode():
         raise UnknownFormat(f"the state of stage 2 has format {version!r}, this version reads {RESOLUTION_VERSION}")
-    return table.replace_schema_metadata(None).cast(FACT_SCHEMA), orjson.loads(described[b"transforms"])
+    waiting = table.replace_schema_metadata(None).cast(FACT_SCHEMA)
+    return waiting, orjson.loads(described[b"transforms"]), orjson.loads(described[b"conditions"])

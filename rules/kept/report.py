@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rules.kept.facts import Facts
+from rules.kept.outages import Outages
 from rules.kept.state import State
 from rules.vocabulary.finding import Event, Finding, Recheck
 from rules.vocabulary.objectives import Objectives
@@ -27,6 +28,7 @@ class Report:
         self._counts: Counter[str] = Counter()
         self.facts = Facts()
         self.rechecks: list[Recheck] = []
+        self.outages = Outages()
 
     def add(
         self,
@@ -39,6 +41,7 @@ class Report:
         evidence: Mapping[str, Any] | None = None,
         context: Mapping[str, str] | None = None,
         event: Event = "raised",
+        implied_by: str | None = None,
     ) -> None:
         """Report once per step and subject; see `Finding` for the fields. Beyond `findings_per_step`, only counts."""
         key = (anomaly, event, subject, 0 if event == "raised" else at)
@@ -61,6 +64,7 @@ class Report:
             context=context or {},
             at=at,
             decidable=at if decidable is None else decidable,
+            implied_by=implied_by,
         )
 
     def take(self, finding: Finding) -> None:
@@ -101,16 +105,36 @@ class Report:
     ) -> None:  # fmt: skip
         """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
 
-        `subject` names whose condition it is, where a partition can have several of one name."""
+        `subject` names whose condition it is, where a partition can have several of one name. What waits on a cluster
+        that answers nobody is opened as explained by that, and once more, as not explained, where it outlasts it
+        (`rules.kept.outages`)."""
         opened = self.state.open_conditions
         key = ":".join((name, *map(str, subject)))
-        if holds and key not in opened:
-            opened[key] = at if since is None else since
-            self.add(name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened")
-        elif not holds and key in opened:
-            lasted = (at - opened.pop(key)) / 1e6
-            ended = {**evidence, "lasted_s": round(lasted, 3)}
-            self.add(name, subject, f"{name} ended after {lasted:.1f} s", at=at, evidence=ended, event="closed")
+        if holds and key in opened:
+            until = self.outages.explained_until(name, opened[key])
+            if at < until:
+                return
+            since = until
+        if holds:
+            if not self.outages.undecided(name, at):
+                opened[key] = at if since is None else since
+                cause = self.outages.cause(name, opened[key])
+                self.add(
+                    name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened",
+                    implied_by=cause,
+                )  # fmt: skip
+        elif key in opened:
+            self._close(name, key, at, evidence, subject)
+
+    def _close(
+        self, name: str, key: str, at: int, evidence: Mapping[str, Any], subject: tuple[int | str, ...]
+    ) -> None:  # fmt: skip
+        since = self.state.open_conditions.pop(key)
+        lasted = (at - since) / 1e6
+        self.add(
+            name, subject, f"{name} ended after {lasted:.1f} s", at=at, event="closed",
+            evidence={**evidence, "lasted_s": round(lasted, 3)}, implied_by=self.outages.cause(name, since),
+        )  # fmt: skip
 
     def findings(self) -> list[Finding]:
         """All, in the order reported; the last of a flood says how many more there were."""

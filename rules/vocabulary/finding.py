@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -46,15 +46,23 @@ class Finding:
     @property
     def id(self) -> str:
         """16 hex digits. The same for every event of one finding."""
-        named = [self.anomaly, self.cluster, self.topic_id, self.partition, *self.subject]
-        return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
+        return identity(self.anomaly, self.cluster, self.topic_id, self.partition, self.subject)
 
 
-FactKind = Literal["visible", "absent", "guarded", "input", "reflected", "doubtful", "gone", "horizon"]
+def identity(anomaly: str, cluster: str, topic_id: str, partition: int, subject: Sequence[int | str]) -> str:
+    """The id of the finding of this anomaly, at this place, about this subject."""
+    named = [anomaly, cluster, topic_id, partition, *subject]
+    return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
+
+
+FactKind = Literal[
+    "visible", "absent", "guarded", "input", "reflected", "doubtful", "gone", "horizon", "holds", "ended"
+]
 """`visible`, `absent`: of this transaction, a value was polled here; a value is absent although a reader passed it.
 `guarded`: a finding that holds if the transaction is visible. `input`, `reflected`, `doubtful`, `horizon`: settled
 records of a transform's input, those reflected in its committed output, those that an indefinite transaction may have
-reflected, and how far the output's log is complete; `gone`: the input's log start (`rules.checks.transforms`)."""
+reflected, and how far the output's log is complete; `gone`: the input's log start (`rules.checks.transforms`).
+`holds`, `ended`: a condition that other partitions see as well (`rules.across.shared_conditions`)."""
 
 FACT_SCHEMA: Final = pa.schema(
     [
