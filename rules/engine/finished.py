@@ -17,7 +17,7 @@ from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
 from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
-from rules.engine import order, rare_rows, untold_offsets
+from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
@@ -89,7 +89,6 @@ def finish(
         report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
     order.fold(passage)
-    rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
     state.passed = Spans(*intervals.merge(passes.start, passes.end))

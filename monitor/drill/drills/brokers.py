@@ -209,6 +209,8 @@ class SingleBrokerAway(Faulty):
     name = "single-broker-away"
     seen_in = "this canary"
     must = (found("cluster-unreachable", times=1),)
+    # A client whose records timed out meanwhile skips their sequence numbers, and is told so when the broker is back.
+    may = frozenset({"sequence-loss"})
     never = frozenset({"stuck-producer", "stuck-consumer", "stuck-close"})
     cluster = ONE
     lasts = 60.0
