@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +31,7 @@ from streaming_jobs.validation import (
     MAX_OFFSET,
     reasons_to_reject,
 )
+from tests.rules import random_histories
 
 ASKED = os.environ.get("ROWS")
 """`ROWS=5000 pytest tests/streaming_jobs/test_any_row.py` tries that many histories, other ones each time."""
@@ -104,6 +106,13 @@ histories = st.lists(st.lists(rows, min_size=1, max_size=6), min_size=1, max_siz
 """Batches of rows."""
 
 
+mutations = st.lists(
+    st.tuples(st.integers(0, 60), rows, st.lists(st.sampled_from([f.name for f in fields(Slice)][6:]), max_size=3)),
+    max_size=5,
+)
+"""Which row, and which of its fields are replaced by those of another."""
+
+
 def understood(batch: list[Slice]) -> pa.Table:
     table = to_table(batch).select(CHECKED_SCHEMA.names)
     rejected = reasons_to_reject(table)
@@ -116,12 +125,36 @@ def told(stepped: list[Stepped]) -> None:
         findings_table((finding, severity(finding.anomaly, finding.context)) for finding in one.findings)
 
 
-@settings(
-    max_examples=int(ASKED or 120), derandomize=ASKED is None, database=None, deadline=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+def examples(few: int) -> settings:
+    return settings(
+        max_examples=int(ASKED or few), derandomize=ASKED is None, database=None, deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+
+
+@examples(60)
 @given(histories)
 def test_no_row_that_is_understood_makes_a_rule_raise(batches: list[list[Slice]]) -> None:
+    check(batches)
+
+
+@examples(60)
+@given(random_histories.histories, mutations, st.integers(1, 20))
+def test_no_field_that_is_understood_makes_a_rule_raise(
+    operations: list[random_histories.Operation], changed: list[tuple[int, Slice, list[str]]], size: int
+) -> None:
+    """A history in which most rows belong together."""
+    history = random_histories.build(operations)
+    history.mark(1.0)
+    history.mark(20.0)
+    for at, other, names in changed:
+        row = history.rows[at % len(history.rows)]
+        history.rows[at % len(history.rows)] = replace(row, **{name: getattr(other, name) for name in names})
+    check([history.rows[first : first + size] for first in range(0, len(history.rows), size)])
+
+
+def check(batches: list[list[Slice]]) -> None:
+    """Step by step, and as a history that is finished."""
     tables = [table for table in map(understood, batches) if table.num_rows]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
