@@ -17,7 +17,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
 from rules.checks import transaction_evidence
-from rules.kept.chunks import NO_VALUES, Chunks, Values, values
+from rules.kept.chunks import Chunks, Values, values
 from rules.kept.report import Report
 from rules.kept.state import Polls, State
 
@@ -80,7 +80,8 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
     _, label = intervals.numbered(np.concatenate((sent.row, polled.row)) * len(writers) + number)
     own = intervals.merge_grouped(label[: len(sent)], sent.seq, sent.seq + sent.length)
     polled_label = label[len(sent) :]
-    for i in np.flatnonzero(_meets(own, polled_label, polled.seq, polled.seq + polled.length)).tolist():
+    met = intervals.touched_grouped(own, polled_label, polled.seq, polled.seq + polled.length)
+    for i in np.flatnonzero(met).tolist():
         row = int(polled.row[i])
         mine = own[0] == polled_label[i]
         low, high = int(polled.seq[i]), int(polled.seq[i] + polled.length[i])
@@ -103,13 +104,3 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
                     },
                     context={"isolation": "read_committed" if columns.committed_only[row] else "read_uncommitted"},
                 )
-
-
-def _meets(own: Values, label: intervals.Ints, low: intervals.Ints, high: intervals.Ints) -> intervals.Bools:
-    """Does the query touch any interval of its label? Labels are small non-negative numbers."""
-    if own is NO_VALUES or not len(own[0]):
-        return np.zeros(len(label), bool)
-    base = min(int(own[1].min()), int(low.min()))
-    width = max(int(own[2].max()), int(high.max())) - base + 2
-    lift, query = own[0] * width - base, label * width - base
-    return intervals.touched(own[1] + lift, own[2] + lift, low + query, high + query)

@@ -32,6 +32,7 @@ from rules.arrays.intervals import Bools, Ints, distinct
 from rules.kept.check import Check, News
 from rules.kept.outages import UNREACHABLE, Outages
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import whole
 
 RECENT: Final = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
@@ -228,7 +229,7 @@ def _tell(own: Reach, kind: Any, decidable: int, at: int, new: News) -> None:
 
 
 def _numbers(listed: str) -> list[int]:
-    return sorted(int(one) for one in listed.split(",") if one.lstrip("-").isdigit())
+    return sorted(number for one in listed.split(",") if (number := whole(one)) is not None)
 
 
 CHECK: Final = Check(UNREACHABLE, Reach, arrive=arrive, live_only=True)

@@ -22,13 +22,13 @@ from rules.checks import (
     poll_order,
     send_order,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier
+from rules.settling import completeness, frontier, retrying_writers
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -53,7 +53,6 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     advance, end = passage.advance, passage.end
     assert advance is not None
     order.fold(passage)
-    rare_rows.fold(state, chunks, at, passage.moves, passage.sends, report)
     check.judge(state, chunks, min(end, passage.gate.known_through()), report)
     digests.fold(state, buckets, passes, passage.polls, report)
     phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)
@@ -71,6 +70,7 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     roomy = len(state.log) <= objectives.window_runs // 2
     duplicates.forget_below(state, still if roomy else needed, still)
     digests.forget(state, buckets, chunks)
+    retrying_writers.forget(state)
     _overflow(state, objectives, end, report)
 
 

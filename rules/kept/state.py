@@ -322,6 +322,7 @@ class State:
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
+    not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
     lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
