@@ -32,6 +32,7 @@ from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat, dump, load
 from rules.settling import clocks, completeness, frontier
+from rules.settling.gate import Gate
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, from_micros
@@ -79,6 +80,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("now", pa.timestamp("us", tz="UTC")),
+        pa.field("checked_through", pa.timestamp("us", tz="UTC")),
         pa.field("log_start", pa.int64()),
         pa.field("log_end", pa.int64()),
         pa.field("last_stable", pa.int64()),
@@ -101,7 +103,8 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("state_bytes", pa.int64()),
     ]
 )
-"""`now` is log time. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
+"""`now` is log time; through `checked_through` every verdict is given, also what needs the log of the process that is
+furthest behind. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
 `frontier` is the offset below which everything is settled; `unseen` counts the values past the delivery objective;
 `send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start, `irregular` the records
 that were corrupted, foreign or relocated; `state_bytes` is the size of the hot value."""
@@ -193,12 +196,14 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
     def known(value: int) -> int | None:
         return None if value < 0 else value
 
+    checked = min(state.tick, Gate(state).known_through())
     return {
         "cluster": place.cluster,
         "topic_id": place.topic_id,
         "topic": state.topic,
         "partition": place.partition,
         "now": from_micros(state.now) if state.now >= 0 else None,
+        "checked_through": from_micros(checked) if checked >= 0 else None,
         "log_start": known(state.log_start),
         "log_end": known(state.log_end),
         "last_stable": known(state.last_stable),

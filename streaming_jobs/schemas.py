@@ -43,6 +43,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "recorded": "machine time at which the row was written",
     # partition_state
     "now": "log time of the partition",
+    "checked_through": "log time through which every verdict is given; behind now by what is awaited",
     "log_start": "offset of the first record that the partition still holds",
     "log_end": "offset after the last record (high watermark)",
     "last_stable": "offset below which every transaction is decided",

@@ -109,7 +109,7 @@ class Drill:
     must: ClassVar[tuple[Must, ...]] = ()
     may: ClassVar[frozenset[str]] = NOTHING
     never: ClassVar[frozenset[str]] = NOTHING
-    """Conditions and classified findings that fail this drill."""
+    """Conditions and classified findings that fail this drill, unless another finding explains them."""
     closes: ClassVar[bool] = False
     """Every condition has to be closed in the end."""
     cluster: ClassVar[ClusterKind] = ONE

@@ -42,7 +42,7 @@ class Found:
         return {
             "anomaly": f.anomaly, "severity": self.severity, "event": f.event, "topic": f.topic,
             "partition": f.partition, "message": f.message, "evidence": dict(f.evidence), "context": dict(f.context),
-            "at": f.at, "seen": self.seen, "id": f.id,
+            "at": f.at, "seen": self.seen, "id": f.id, "implied_by": f.implied_by,
         }  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def judge(
         if one.finding.event != "closed"
         and (
             one.name == CHECK_FAILED
-            or one.name in drill.never
+            or (one.name in drill.never and one.finding.implied_by is None)
             or (one.violation and one.name not in drill.may and not _expected(drill, one, asked))
         )
     ]

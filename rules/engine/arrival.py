@@ -20,7 +20,7 @@ from rules.checks import (
     send_order,
     zero_offsets,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -77,9 +77,6 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     phantom_reads.note_places(chunks, placed)
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
-    rare_rows.arrive(state, chunks, columns, fresh, sent, polled, report)
-    if not new.finished:
-        rare_rows.watch(state, columns, fresh, report)
     check.arrive(state, chunks, columns, fresh)
     seen = fresh & (columns.log_end >= 0)
     if seen.any():

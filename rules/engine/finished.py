@@ -17,7 +17,7 @@ from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
 from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
-from rules.engine import order, rare_rows, untold_offsets
+from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
@@ -64,6 +64,15 @@ def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
         state.inside = poll_order.inside(columns, found)
 
 
+def _passed(state: State, columns: Columns, fresh: Any, passes: poll_order.Passes) -> Spans:
+    """What readers passed: `passes`, unless polls did not tell all offsets. Where the first record of such a one lay
+    nobody knows, nor from where it came."""
+    committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
+    if (committed.offset < 0).any():
+        return untold_offsets.passed(columns, untold_offsets.located(committed, state.log, state.index))
+    return Spans(*intervals.merge(passes.start, passes.end))
+
+
 def _locate_sends(state: State, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
     """The same for records that were sent, of visible operations and of others."""
     sent = send_order.placed(columns, columns.sent.take(fresh[columns.sent.row]), visible)
@@ -89,10 +98,9 @@ def finish(
         report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
     order.fold(passage)
-    rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
-    state.passed = Spans(*intervals.merge(passes.start, passes.end))
+    state.passed = _passed(state, columns, fresh, passes)
     observe(state, moves)
     phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
     losses.poll(losing, chunks, polled)

@@ -22,7 +22,7 @@ from rules.checks import (
     poll_order,
     send_order,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -53,7 +53,6 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     advance, end = passage.advance, passage.end
     assert advance is not None
     order.fold(passage)
-    rare_rows.fold(state, chunks, at, passage.moves, passage.sends, report)
     check.judge(state, chunks, min(end, passage.gate.known_through()), report)
     digests.fold(state, buckets, passes, passage.polls, report)
     phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)

@@ -14,6 +14,7 @@ from rules.audit import digests
 from rules.checks import (
     abort_positions,
     altered_records,
+    committed_offsets,
     fences,
     hanging_transactions,
     irregular_records,
@@ -25,10 +26,10 @@ from rules.checks import (
     stuck_closes,
     stuck_consumers,
     stuck_producers,
-    told_offsets,
     transaction_outcomes,
     transforms,
     unreachable_brokers,
+    unsafe_settings,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
@@ -43,12 +44,14 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     abort_positions.CHECK,
     altered_records.CHECK,
     irregular_records.CHECK,
+    committed_offsets.CHECK,
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
     stuck_closes.CHECK,
     hanging_transactions.CHECK,
+    unsafe_settings.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
@@ -109,7 +112,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
         names |= chunk_names(kept.writer, kept.seq, kept.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
     names |= digests.dropping_needs(state)
-    names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
+    names |= phantom_reads.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
 

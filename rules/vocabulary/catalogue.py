@@ -138,6 +138,17 @@ _ENTRIES: Final = (
         "the group, both offsets and when they were read",
     ),
     Anomaly(
+        "lost-commit", "violation", "on settlement",
+        "A group's committed offset is told lower than one that was acknowledged before, or as none, and no commit "
+        "explains it.",
+        "the group, the offset acknowledged and to whom, the offset told and to whom, how long after",
+    ),
+    Anomaly(
+        "foreign-commit", "violation", "on settlement",
+        "A group's committed offset is told as one that no commit and no transaction of the group ever asked for.",
+        "the group, the offset told and to whom, what had been told or committed before",
+    ),
+    Anomaly(
         "log-truncation", "violation", "on settlement",
         "The log's end was listed at or below an offset that had been acknowledged or polled before, and a later write "
         "was given an offset between the two.",

@@ -455,6 +455,52 @@ CASES: Final = (
         },
     ),
     Case(
+        "a reader of which nobody knows where it began has passed nothing that lies before what it told",
+        """
+        0 ok txn >x a@0 b@1
+        0 ok send >x z
+        1 ok poll <x z@ b@1
+        """,
+        {"lost-write": [one("x", "a", offset=0)]},
+    ),
+    Case(
+        "readers that told no place at all have passed nothing",
+        """
+        0 ok txn >x a@0 b
+        1 ok poll <x b@
+        """,
+    ),
+    Case(
+        "a reader that told where it was before and after has passed what lies between",
+        """
+        0 ok send >x s@0 t@1
+        0 ok txn >x a@2 b@3
+        0 ok send >x z
+        1 ok poll <x s@0 z@ t@1
+        1 ok poll <x b@3 z@
+        """,
+        {
+            "lost-write": [one("x", "a", offset=2)],
+            "poll-skip": [{"key": "x", "process": 1, "previous_offset": 1, "offset": 3, "skipped": [{"value": "a"}]}],
+            "torn-transaction": [
+                {"seen": {"value": "b", "offset": 3, "key": "x"}, "absent": {"value": "a", "offset": 2, "key": "x"}}
+            ],
+        },
+    ),
+    Case(
+        "a reader that gave the partition up between has passed nothing there",
+        """
+        0 ok send >x s@0 t@1
+        0 ok txn >x a@2 b@3
+        0 ok send >x z
+        1 ok poll <x s@0 z@ t@1
+        1 ok assign y
+        1 ok assign x
+        1 ok poll <x b@3 z@
+        """,
+        {"lost-write": [one("x", "a", offset=2)]},
+    ),
+    Case(
         "values that nobody sent: below the highest one sent, of a key to which nothing was sent, and of another key",
         """
         0 ok send >x 1@0 3@1 >z 5@0
