@@ -184,12 +184,12 @@ class Rebuild:
             raise EvidenceGap(str(error)) from error
         news = self._news(plan)
         progress = self._space.progress()
-        resolution = None
+        resolution: dict[str, bytes] = {}
         if progress.state is None:
             self._begin(replay)
         else:
             told = progress.more["resolution"]
-            resolution = None if told is None else base64.b64decode(told)
+            resolution = {name: base64.b64decode(value) for name, value in told.items()}
             self._restore(self._space.state(progress))
             news.load(progress.more["news"])
             self._summaries = {Place(*key): summary for *key, summary in progress.more["summaries"]}
@@ -219,11 +219,11 @@ class Rebuild:
         seconds = time.monotonic() - began
         self._say(f"{rows} rows of {len(self._partitions)} partitions were checked again in {seconds:.1f} s")
 
-    def _more(self, news: News, resolution: bytes | None) -> dict[str, Any]:
+    def _more(self, news: News, resolution: dict[str, bytes]) -> dict[str, Any]:
         return {
             "news": news.dump(),
             "summaries": [[*place, said] for place, said in self._summaries.items()],
-            "resolution": None if resolution is None else base64.b64encode(resolution).decode(),
+            "resolution": {name: base64.b64encode(value).decode() for name, value in resolution.items()},
         }
 
     def _tell(self, plan: Plan, done: int, rows: int) -> None:

@@ -148,10 +148,15 @@ class Rechecks:
     def _tell(self, found: list[Finding]) -> None:
         if not found:
             return
-        known = set(read_table(self._tables, "findings")["id"].to_pylist())
-        fresh = {f.id: f for f in found if f.id not in known}
+        fresh = unreported(self._tables, found)
         if fresh:
-            self._report(list(fresh.values()))
+            self._report(fresh)
+
+
+def unreported(tables: Path, found: Iterable[Finding]) -> list[Finding]:
+    """Those of these findings that the table does not hold yet, each once."""
+    known = set(read_table(tables, "findings")["id"].to_pylist())
+    return list({f.id: f for f in found if f.id not in known}.values())
 
 
 def shares(waiting: Iterable[tuple[Asked, int]]) -> list[list[Part]]:

@@ -121,6 +121,16 @@ class Replay:
             if batch.num_rows:
                 yield completed(pa.table(batch))
 
+    def matching(self, wanted: ds.Expression) -> pa.Table:
+        """All rows that match, with the columns of `CHECKED_SCHEMA`."""
+
+        def act() -> pa.Table:
+            data = self._table.to_pyarrow_dataset()
+            names = [name for name in CHECKED_SCHEMA.names if name in data.schema.names]
+            return completed(data.to_table(columns=names, filter=wanted).combine_chunks())
+
+        return self._translated(act)
+
     def edges(self) -> list[Edge]:
         """The partitions of whose processes the first slices are gone.
 

@@ -1,8 +1,13 @@
 """Stage 2 on the driver: the facts of a batch's partitions through `rules.across.resolution`, its state in a Delta
 table.
 
-The table `resolution` has one row: the batch that wrote it, the state before and the state after that batch. A batch
-that is run again begins with the state before it, and so finds the same. A batch without facts changes nothing.
+The state is a mapping of names to bytes, and the table `resolution` holds what each batch changed of it: one row a
+name, without a value where it was deleted. The state before a batch is what all earlier ones add up to, so that a batch
+that is run again finds the same. Once in `COMPACT_EVERY` writes the table is written anew: the state before that batch,
+and what the batch changed. A batch that changes nothing writes nothing.
+
+What stage 2 asks of the probe log (`rules.across.lookups`) is part of the state, under names of its own, until it is
+answered (`streaming_jobs.lookups`): a question outlives the process.
 
 **A rule that raises** leaves the state as it was before the batch and opens `check-failed` for the checks across
 partitions, once: the facts of that batch are lost to them, until a rebuild.
@@ -11,12 +16,15 @@ partitions, once: the facts of that batch are lost to them, until a rebuild.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Final
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across.resolution import TRANSACTION_SCHEMA, resolve
+from rules.across.lookups import Question
+from rules.across.resolution import TRANSACTION_SCHEMA, expired, resolve
 from rules.kept.state import UnknownFormat
 from rules.vocabulary.finding import FINDING_SCHEMA, Finding
 from rules.vocabulary.finding import to_table as findings_table
@@ -27,28 +35,66 @@ from streaming_jobs.tables import Table
 
 log = logging.getLogger(__name__)
 
+COMPACT_EVERY: Final = 256
+"""Batches whose changes lie in the table one beside the other; as often it is looked for what has expired."""
+BEFORE: Final = -1
+"""The batch of what was there before all of a query's own batches."""
+_ASKED: Final = "asked|"
+
+State = dict[str, bytes]
+
 
 class Resolution:
     """Stage 2 of one query. `begin`: the state that a rebuild begins with, whatever the table holds; where it is not
     given, the state is the table's."""
 
     def __init__(
-        self, table: Table, app: str, objectives: Objectives, begin: tuple[bytes | None] | None = None
+        self, table: Table, app: str, objectives: Objectives, begin: tuple[Mapping[str, bytes]] | None = None
     ) -> None:
         self._table = table
         self._app = app
         self._objectives = objectives
-        rows = table.read().to_pylist()
-        self._row: dict[str, Any] | None = rows[0] if rows else None
         self._failed = False
-        self._pending: dict[str, Any] | None = None
-        if begin is not None:
-            self._row = {"app": app, "batch": -1, "before": None, "after": begin[0]}
+        self._answered: set[str] = set()
+        self._writes = 0
+        self._whole = begin is not None
+        self._before: State = {}
+        self._after: State = {} if begin is None else dict(begin[0])
+        self._batch = BEFORE
+        self._pending: tuple[State, dict[str, bytes | None]] | None = None
+        if begin is None:
+            self._read()
+
+    def _read(self) -> None:
+        rows = sorted(self._table.read().to_pylist(), key=lambda row: row["batch"])
+        if not rows:
+            return
+        # Another query's state stands as it is, and is the beginning of this one's.
+        mine = all(row["app"] == self._app for row in rows)
+        self._whole, last = not mine, rows[-1]["batch"]
+        for row in rows:
+            if row["batch"] < last:
+                _change(self._before, {row["name"]: row["value"]})
+            _change(self._after, {row["name"]: row["value"]})
+        if mine:
+            self._batch = last
 
     @property
-    def state(self) -> bytes | None:
+    def state(self) -> State:
         """The state after the last batch."""
-        return None if self._row is None else self._row["after"]
+        return self._after
+
+    def questions(self) -> dict[str, Question]:
+        """What the probe log is to tell, by the name under which it stands in the state."""
+        return {
+            name: _question(value)
+            for name, value in self._after.items()
+            if name.startswith(_ASKED) and name not in self._answered
+        }
+
+    def answered(self, names: Iterable[str]) -> None:
+        """These questions are answered: the next batch that changes anything takes them out."""
+        self._answered.update(names)
 
     def take(self, number: int, facts: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The findings (`FINDING_SCHEMA`) and the outcomes of transactions (`TRANSACTION_SCHEMA`) that a batch's facts
@@ -58,9 +104,7 @@ class Resolution:
         self._pending = None
         if not facts.num_rows:
             return FINDING_SCHEMA.empty_table(), TRANSACTION_SCHEMA.empty_table()
-        before = self.state
-        if self._row is not None and (self._row["app"], self._row["batch"]) == (self._app, number):
-            before = self._row["before"]
+        before = self._before if self._batch == number else self._after
         try:
             resolved = resolve(before, facts, self._objectives)
         except UnknownFormat:
@@ -70,19 +114,49 @@ class Resolution:
             found = [] if self._failed else [_failure(facts, error)]
             self._failed = True
             return _judged(found), TRANSACTION_SCHEMA.empty_table()
-        self._pending = {"app": self._app, "batch": number, "before": before, "after": resolved.stored}
+        changes = dict(resolved.changes)
+        for asked in resolved.questions:
+            name = f"{_ASKED}{asked.txn:x}|{asked.cluster}"
+            known = before.get(name)
+            joined = asked if known is None else _question(known).joined(asked)
+            changes[name] = orjson.dumps([joined.cluster, joined.txn, joined.invoked, joined.completed, joined.facts])
+        changes |= dict.fromkeys(name for name in self._answered if name in before and name not in changes)
+        if (self._writes + 1) % COMPACT_EVERY == 0:
+            changes |= dict.fromkeys(expired(before, int(pc.max(facts["at"]).as_py())))
+        self._pending = before, changes
         return _judged(resolved.findings), resolved.transactions
 
     def keep(self, number: int, *, always: bool = False) -> None:
-        """Write the state that `take` came to; `always`: also where it has not changed."""
-        row = self._pending
-        if row is None and always:
-            row = {"app": self._app, "batch": number, "before": self.state, "after": self.state}
-        if row is None:
+        """Write what `take` has changed; `always`: the whole state, also where nothing has changed."""
+        before, changes = self._pending or (self._after, {})
+        self._pending = None
+        if not changes and not always:
             return
-        rows = pa.Table.from_pylist([row], schema=RESOLUTION)
-        self._table.write(rows, mode="overwrite", app_id=f"{self._app}:resolution", batch=number)
-        self._row, self._pending = row, None
+        self._writes += 1
+        whole = always or self._whole or self._writes % COMPACT_EVERY == 0
+        listed = [(BEFORE if always or self._whole else number - 1, n, v) for n, v in before.items()] if whole else []
+        listed += [(number, name, value) for name, value in changes.items()]
+        rows = [{"app": self._app, "batch": batch, "name": name, "value": value} for batch, name, value in listed]
+        table = pa.Table.from_pylist(rows, schema=RESOLUTION)
+        mode = "overwrite" if whole else "append"
+        self._table.write(table, mode=mode, app_id=f"{self._app}:resolution", batch=number)
+        after = dict(before)
+        _change(after, changes)
+        self._answered = {name for name in self._answered if name in after}
+        self._before, self._after, self._batch, self._whole = before, after, number, False
+
+
+def _change(state: State, changes: Mapping[str, bytes | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            state.pop(name, None)
+        else:
+            state[name] = value
+
+
+def _question(value: bytes) -> Question:
+    cluster, txn, invoked, completed, facts = orjson.loads(value)
+    return Question(cluster, txn, invoked, completed, tuple(facts))
 
 
 def _judged(findings: list[Finding]) -> pa.Table:

@@ -91,8 +91,8 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "offset": "its offset",
     # resolution
     "app": "the query or the rebuild that wrote it",
-    "before": "the state before that batch, for when it is run again",
-    "after": "the state after it: what still waits for its counterpart in another partition",
+    "name": "what a part of the state is called",
+    "value": "that part, as the checks wrote it; null where the batch deleted it",
     # rechecks
     "start": "first offset of the range",
     "end": "offset after the range",
@@ -144,8 +144,8 @@ TRANSACTIONS: Final = _documented(
 RESOLUTION: Final = _documented(
     pa.field("app", pa.string(), nullable=False),
     pa.field("batch", pa.int64(), nullable=False),
-    pa.field("before", pa.binary()),
-    pa.field("after", pa.binary()),
+    pa.field("name", pa.string(), nullable=False),
+    pa.field("value", pa.binary()),
 )
 
 RECHECKS: Final = _documented(
@@ -234,7 +234,7 @@ SPECS: Final[Mapping[str, TableSpec]] = {
         TableSpec(
             name="resolution", schema=RESOLUTION, checkpoint_interval=100,
             log_retention=_HOUR, file_retention=_HOUR,
-            description="The state of the checks across partitions, one row, replaced by each batch that changes it.",
+            description="The state of the checks across partitions: what each batch changed of it, by name.",
         ),
         TableSpec(
             name="rechecks", schema=RECHECKS, checkpoint_interval=100,

@@ -22,6 +22,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules.across.lookups import Question
 from rules.across.recreated_topics import recreated
 from rules.vocabulary.finding import FACT_SCHEMA, FINDING_SCHEMA, Finding
 from rules.vocabulary.finding import to_table as findings_table
@@ -110,9 +111,19 @@ class Sink:
         }
 
     @property
-    def resolution(self) -> bytes | None:
+    def resolution(self) -> dict[str, bytes]:
         """The state of stage 2 after the last batch."""
         return self._resolution.state
+
+    def questions(self) -> dict[str, Question]:
+        """What stage 2 asks of the probe log. From any thread."""
+        with self._lock:
+            return self._resolution.questions()
+
+    def answered(self, names: set[str]) -> None:
+        """These questions are answered. From any thread."""
+        with self._lock:
+            self._resolution.answered(names)
 
     @property
     def clusters(self) -> set[str]:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from monitor.drill.verdict import CHECK_FAILED, Found
 from monitor.errors import UserError
-from rules.across.resolution import resolve
+from rules.across.lookups import Question
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
@@ -34,6 +34,7 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError
 from streaming_jobs.files import completed
+from streaming_jobs.lookups import looked_up
 from streaming_jobs.recheck import PATIENCE, Asked, explained, shares
 from streaming_jobs.replay import Replay
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
@@ -52,7 +53,8 @@ class Checks:
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
         self._store = MemoryStore(objectives)
-        self._resolution: bytes | None = None
+        self.questions: dict[tuple[str, int], Question] = {}
+        """What stage 2 asks of the log's rows; whoever answers takes it out."""
         self._failed: set[Place] = set()
         self.rechecks: list[Asked] = []
         """What the log's rows have to explain; whoever does so takes it out."""
@@ -76,9 +78,11 @@ class Checks:
             if place not in self._failed:
                 findings += self._step(place, own, facts)
         if facts:
-            resolved = resolve(self._resolution, pa.concat_tables(facts), self._objectives)
-            self._resolution = resolved.stored
+            resolved = self._store.resolve(pa.concat_tables(facts))
             findings += resolved.findings
+            for asked in resolved.questions:
+                key = (asked.cluster, asked.txn)
+                self.questions[key] = self.questions[key].joined(asked) if key in self.questions else asked
         return findings
 
     def _step(self, place: Place, rows: pa.Table, facts: list[pa.Table]) -> list[Finding]:
@@ -231,8 +235,18 @@ class Checker:
             )  # fmt: skip
             self._tell([finding])
 
+    def _look_up(self) -> None:
+        """Answer what is asked of transactions."""
+        if self.checks.questions:
+            named = {f"{cluster}|{txn}": asked for (cluster, txn), asked in self.checks.questions.items()}
+            found, over = looked_up(Replay(self.history), named)
+            self._tell(found)
+            for name in over:
+                del self.checks.questions[named[name].cluster, named[name].txn]
+
     def _answer(self, *, last: bool) -> None:
         """Answer the rechecks that can be answered now; `last`: no further row will come."""
+        self._look_up()
         waiting = {asked: asked.start for asked in self.checks.rechecks}
         while waiting:
             for share in shares(waiting.items()):
