@@ -26,7 +26,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rules.vocabulary.finding import Finding
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.findings import current_findings
@@ -36,7 +35,7 @@ from streaming_jobs.integrity import STATE_DDL, Check, verdicts
 from streaming_jobs.lookups import Lookups
 from streaming_jobs.progress import Progress, from_spark
 from streaming_jobs.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
-from streaming_jobs.recheck import Rechecks, unreported
+from streaming_jobs.recheck import Rechecks
 from streaming_jobs.session import SessionSettings
 from streaming_jobs.sink import Batch, Listener, Sink, query_id
 from streaming_jobs.source import await_history, stream
@@ -141,7 +140,7 @@ class IntegrityJob:
                 if not self._recovered(error):
                     raise self._failed(error) from None
         self._tell_progress()
-        self._explain(self._stopping.is_set)
+        self._answer(self._stopping.is_set, last=True)
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -285,11 +284,7 @@ class IntegrityJob:
                     objectives=config.objectives.objectives(),
                 )
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
-
-                def report(found: list[Finding]) -> None:
-                    sink.report(unreported(config.tables_path, found))
-
-                self._lookups = Lookups(config.history_path, sink.questions, sink.answered, report)
+                self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path)
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
@@ -325,18 +320,21 @@ class IntegrityJob:
     def _ask(self, batch: Batch) -> None:
         if self._rechecks is not None:
             self._rechecks.ask(batch.rechecks)
+        if self._lookups is not None:
+            self._lookups.ask(batch.lookups)
 
-    # The thread that explains what readers saw differently
+    # The thread that asks the rows of the log
 
     def _recheck(self) -> None:
         while not self._ended.wait(_RECHECK):
-            self._explain(self._ended.is_set)
+            self._answer(self._ended.is_set)
 
-    def _explain(self, stopping: Callable[[], bool]) -> None:
+    def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
+        """What readers saw differently, and what else was seen of transactions of which a value is absent."""
+        if self._lookups is not None:
+            self._lookups.answer(stopping, last=last)
         if self._rechecks is not None:
             self._rechecks.answer(stopping)
-        if self._lookups is not None:
-            self._lookups.answer(stopping)
 
     # The watch's thread
 

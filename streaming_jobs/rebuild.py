@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 SAVE_EVERY: Final = 30.0
 """Seconds between two saved states: so much work is done again after a kill."""
 _TELL_EVERY: Final = 5.0
-_REMEMBERED: Final = ("findings", "rejected", "transactions", "rechecks")
+_REMEMBERED: Final = ("findings", "rejected", "transactions", "rechecks", "lookups")
 
 
 class RebuildStopped(JobError):
@@ -184,12 +184,12 @@ class Rebuild:
             raise EvidenceGap(str(error)) from error
         news = self._news(plan)
         progress = self._space.progress()
-        resolution: dict[str, bytes] = {}
+        resolution = None
         if progress.state is None:
             self._begin(replay)
         else:
             told = progress.more["resolution"]
-            resolution = {name: base64.b64decode(value) for name, value in told.items()}
+            resolution = None if told is None else base64.b64decode(told)
             self._restore(self._space.state(progress))
             news.load(progress.more["news"])
             self._summaries = {Place(*key): summary for *key, summary in progress.more["summaries"]}
@@ -219,11 +219,11 @@ class Rebuild:
         seconds = time.monotonic() - began
         self._say(f"{rows} rows of {len(self._partitions)} partitions were checked again in {seconds:.1f} s")
 
-    def _more(self, news: News, resolution: dict[str, bytes]) -> dict[str, Any]:
+    def _more(self, news: News, resolution: bytes | None) -> dict[str, Any]:
         return {
             "news": news.dump(),
             "summaries": [[*place, said] for place, said in self._summaries.items()],
-            "resolution": {name: base64.b64encode(value).decode() for name, value in resolution.items()},
+            "resolution": None if resolution is None else base64.b64encode(resolution).decode(),
         }
 
     def _tell(self, plan: Plan, done: int, rows: int) -> None:

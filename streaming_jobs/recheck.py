@@ -148,15 +148,10 @@ class Rechecks:
     def _tell(self, found: list[Finding]) -> None:
         if not found:
             return
-        fresh = unreported(self._tables, found)
+        known = set(read_table(self._tables, "findings")["id"].to_pylist())
+        fresh = {f.id: f for f in found if f.id not in known}
         if fresh:
-            self._report(fresh)
-
-
-def unreported(tables: Path, found: Iterable[Finding]) -> list[Finding]:
-    """Those of these findings that the table does not hold yet, each once."""
-    known = set(read_table(tables, "findings")["id"].to_pylist())
-    return list({f.id: f for f in found if f.id not in known}.values())
+            self._report(list(fresh.values()))
 
 
 def shares(waiting: Iterable[tuple[Asked, int]]) -> list[list[Part]]:

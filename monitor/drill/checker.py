@@ -51,13 +51,12 @@ class Checks:
     """The checks of one history, from its first row. Not for several threads at once."""
 
     def __init__(self, objectives: Objectives) -> None:
-        self._objectives = objectives
         self._store = MemoryStore(objectives)
-        self.questions: dict[tuple[str, int], Question] = {}
-        """What stage 2 asks of the log's rows; whoever answers takes it out."""
         self._failed: set[Place] = set()
         self.rechecks: list[Asked] = []
         """What the log's rows have to explain; whoever does so takes it out."""
+        self.lookups: dict[tuple[str, int], Question] = {}
+        """What the log's rows have to tell of transactions; likewise."""
         self.rejected: list[str] = []
         """Why rows could not be understood."""
         self.now: dict[Place, int] = {}
@@ -80,9 +79,9 @@ class Checks:
         if facts:
             resolved = self._store.resolve(pa.concat_tables(facts))
             findings += resolved.findings
-            for asked in resolved.questions:
-                key = (asked.cluster, asked.txn)
-                self.questions[key] = self.questions[key].joined(asked) if key in self.questions else asked
+            for question in resolved.questions:
+                known = self.lookups.get(question.key)
+                self.lookups[question.key] = question if known is None else known.joined(question)
         return findings
 
     def _step(self, place: Place, rows: pa.Table, facts: list[pa.Table]) -> list[Finding]:
@@ -235,18 +234,16 @@ class Checker:
             )  # fmt: skip
             self._tell([finding])
 
-    def _look_up(self) -> None:
-        """Answer what is asked of transactions."""
-        if self.checks.questions:
-            named = {f"{cluster}|{txn}": asked for (cluster, txn), asked in self.checks.questions.items()}
-            found, over = looked_up(Replay(self.history), named)
-            self._tell(found)
-            for name in over:
-                del self.checks.questions[named[name].cluster, named[name].txn]
-
     def _answer(self, *, last: bool) -> None:
-        """Answer the rechecks that can be answered now; `last`: no further row will come."""
-        self._look_up()
+        """Answer what the rows of the log can answer now; `last`: no further row will come."""
+        asked = list(self.checks.lookups.values())
+        for question, told in looked_up(Replay(self.history), [(one, 0) for one in asked]).items() if asked else ():
+            if told.settled:
+                del self.checks.lookups[question.key]
+            self._tell([told.finding] if told.finding is not None else [])
+        self._explain(last=last)
+
+    def _explain(self, *, last: bool) -> None:
         waiting = {asked: asked.start for asked in self.checks.rechecks}
         while waiting:
             for share in shares(waiting.items()):
