@@ -41,7 +41,8 @@ class Must:
     topic_id: str = "t1"
 
     def __str__(self) -> str:
-        return f"{self.anomaly} p{self.partition} {self.value} by {(self.by or 0) // SECOND}s ({self.why})"
+        what = self.value if self.value is not None else self.txn if self.txn is not None else self.offset
+        return f"{self.anomaly} p{self.partition} {what} by {(self.by or 0) // SECOND}s ({self.why})"
 
     def rechecked(self, checker: Checker) -> list[int]:
         """The steps that asked for a comparison of what readers saw there: what it then says is not the engine's."""
