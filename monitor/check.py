@@ -127,7 +127,7 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     findings += unsent(history.slices, Objectives())
     facts = telling([one.facts for one in stepped.values()])
     del stepped
-    findings += resolve(None, facts, Objectives(), finished=True).findings
+    findings += resolve({}, facts, Objectives(), finished=True).findings
     unsearched: tuple[str, ...] = ()
     if options.cycles:
         found = _cycles(history, options)

@@ -35,7 +35,7 @@ from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
 from rules.registers import check as registers
-from rules.settling import transactional_ids
+from rules.settling import listed_ends, transactional_ids
 
 CHECKS: Final[tuple[Check[Any], ...]] = (
     sequence_loss.CHECK,
@@ -56,8 +56,9 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
 )
 
 SETTLED: Final[tuple[Check[Any], ...]] = (
-    transforms.CHECK,
+    listed_ends.CHECK,
     transaction_outcomes.CHECK,
+    transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
     transactional_ids.CHECK,  # last: the others ask it for lives that it is about to forget
 )
 """Those that are told of log time once it is settled: what was polled is in the chunks, the frontier has moved, and
