@@ -25,12 +25,13 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.audit import digests
+from rules.checks import phantom_reads, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat, dump, load
-from rules.settling import completeness, frontier
+from rules.settling import clocks, completeness, frontier
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, from_micros
@@ -165,16 +166,20 @@ def _stepped(
     state.topic = columns.table["topic"][0].as_py()
     buckets = digests.Buckets(chunks, order.buckets_needed(state, columns))
     report = Report(place, state, objectives)
+    clocks.set_times(state, columns)
+    lost_writers = list(state.lost_writers)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
     news = arrival.news(state, chunks, columns, fresh, visible, report)
+    phantom_reads.note_lost(state, chunks, lost_writers)
     arrival.arrive(news, buckets)
     if visible is not None:
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
     else:
-        log_time.fold(state, chunks, buckets, objectives, report)
+        late = bool((columns.completed[fresh] <= state.tick).any())
+        log_time.fold(state, chunks, buckets, report, late=late)
     buckets.flush()
     hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
@@ -202,7 +207,7 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "highest_polled": known(state.highest_polled),
         "unseen": state.unseen,
         "send_skips": state.send_skips,
-        "partial_reads": state.partial_reads,
+        "partial_reads": order.own(state, transaction_outcomes.CHECK).partial_reads,
         "window_runs": len(state.log),
         "processes": len(state.processes),
         "readers": [

@@ -6,7 +6,7 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +79,8 @@ class Columns:
     sent: Runs
     polled: Runs
     table: pa.Table  # the rows themselves, for what is rare
-    domains: Any = None  # see `rules.checks.zero_offsets.domains`
+    boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
+    domains: Any = None  # see `rules.settling.clocks.domains`
     marked: Any = None  # what `marks` found
 
     def __len__(self) -> int:
@@ -107,9 +108,9 @@ def _codes(column: pa.ChunkedArray, names: pa.Array) -> Codes:
     return _ints(pc.index_in(column, value_set=names)).astype(np.int8)
 
 
-def _flags(column: pa.ChunkedArray, absent: bool) -> Bools:
+def _flags(column: pa.ChunkedArray | pa.Array, absent: bool) -> Bools:
     filled = pc.fill_null(column, absent)
-    return np.asarray(filled.to_numpy(), dtype=bool)
+    return np.asarray(filled.to_numpy() if isinstance(filled, pa.ChunkedArray) else filled.to_numpy(False), dtype=bool)
 
 
 def _is(column: pa.ChunkedArray, name: str) -> Bools:
@@ -153,28 +154,55 @@ def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
     return list(zip(row.tolist(), records.to_pylist(), strict=True))
 
 
+class Marks(NamedTuple):
+    """Every mark, as arrays: the `row` and time of its mark row, who wrote it (`host`), and what it says; `ended` is -1
+    where the process lives. Times are log time."""
+
+    row: Ints
+    at: Ints
+    host: Ints
+    process: Ints
+    slices: Ints
+    through: Ints
+    ended: Ints
+    lost: Bools
+
+
+STEADY: Final = 1_000_000
+"""Microseconds by which a mark's wall clock may stray before what it says of other times counts as doubtful."""
+
+
 def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     """(time of the mark row, process, slices, through) of every mark, as arrays."""
+    told = all_marks(columns)
+    return told.at, told.process, told.slices, told.through
+
+
+def all_marks(columns: Columns) -> Marks:
+    """Every mark with all that it says."""
     if columns.marked is None:
         columns.marked = _marks(columns)
-    found: tuple[Ints, Ints, Ints, Ints] = columns.marked
+    found: Marks = columns.marked
     return found
 
 
-def _marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+def _marks(columns: Columns) -> Marks:
     rows = np.flatnonzero(columns.f == MARK)
-    if not len(rows):
-        return EMPTY, EMPTY, EMPTY, EMPTY
     column = columns.table["marks"].take(pa.array(rows))
-    if column.null_count == len(column):
-        return EMPTY, EMPTY, EMPTY, EMPTY
+    if not len(rows) or column.null_count == len(column):
+        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
     row, listed = _list(column)
-    return (
-        columns.completed[rows][row],
-        _ints(listed.field("process")),
-        _ints(listed.field("slices")),
-        _ints(listed.field("through")),
-    )
+    at = columns.completed[rows][row]
+    # The marks' own times are by the wall clock of their row; log time is by the boot's monotonic clock.
+    shift = at - _ints(columns.table["completed"].take(pa.array(rows)))[row]
+    through, ended = _ints(listed.field("through")), _ints(listed.field("ended"))
+    moved = through + shift
+    through = np.minimum(np.where(np.abs(shift) > STEADY, np.minimum(through, moved), moved), at)
+    ended = np.where(ended < 0, -1, np.maximum(ended, ended + shift))
+    return Marks(
+        rows[row], at, columns.process[rows][row], _ints(listed.field("process")), _ints(listed.field("slices")),
+        through, ended, _flags(listed.field("lost"), False),
+    )  # fmt: skip
 
 
 def from_table(table: pa.Table) -> Columns:
@@ -204,6 +232,7 @@ def from_table(table: pa.Table) -> Columns:
         sent=_runs(table["sent"]),
         polled=_runs(table["polled"]),
         table=table,
+        boot=np.full(table.num_rows, -1, np.int64),
     )
 
 

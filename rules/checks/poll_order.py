@@ -36,6 +36,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendSteps, Spans, State, Transitions, concat, take
 from rules.settling.frontier import Advance, forgets
+from rules.settling.listings import Listings
 
 
 def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
@@ -82,6 +83,8 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
         low=columns.log_start[at],
         after=columns.position_after[at],
         end=columns.log_end[at],
+        invoked=columns.invoked[at],
+        boot=columns.boot[at],
     )
 
 
@@ -100,7 +103,7 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     return Transitions(
         columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
         polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
-        np.zeros(len(at), np.int64),
+        np.ones(len(at), np.int64), columns.boot[rows],
     )  # fmt: skip
 
 
@@ -129,6 +132,7 @@ class Passes:
     op: Ints
     start: Ints
     end: Ints
+    boot: Ints
 
     def __len__(self) -> int:
         return len(self.at)
@@ -141,9 +145,10 @@ def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
     if not ripe.any():
         return
     steps, state.inside = take(waiting, ripe), take(waiting, ~ripe)
-    low, steps.awaits = _log_start_at(state, moves, steps.at)
-    steps.low = np.maximum(steps.low, low)
-    if advance is not None:
+    if advance is None:
+        steps.low = np.maximum(steps.low, _log_start_at(state, moves, steps.at))
+        steps.awaits = np.zeros(len(steps), np.int64)
+    else:
         steps.low = np.maximum(steps.low, advance.settled_before(steps.at))
     state.transitions = concat(state.transitions, steps)
 
@@ -157,12 +162,14 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     dropped = forgets(m)
     polled = (m.first >= 0) & np.isin(m.f, (POLL, TXN))
     relevant = polled | dropped | np.isin(m.f, (ASSIGN, SUBSCRIBE, REVOKE, POSITION))
+    relevant &= ~_overtaken(state, m)
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
-        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
-    low, awaits = _log_start_at(state, moves, m.at)
-    if advance is not None:
-        low = np.maximum(low, advance.settled_before(m.at))
+        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+    if advance is None:
+        low, awaits = _log_start_at(state, moves, m.at), np.zeros(len(m), np.int64)
+    else:
+        low, awaits = advance.settled_before(m.at), np.ones(len(m), np.int64)
     here = np.arange(len(m))
     head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
     heads = np.maximum.accumulate(np.where(head, here, 0))
@@ -175,6 +182,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     previous[inside] = np.where(dropped[i], -1, m.last[i])
     previous_op[inside] = m.op[i]
     previous_known[inside] = (m.known[i] & 2) > 0
+    previous[_after_a_gap(state, m, before, inside)] = -1
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
     if sure.any():
@@ -192,6 +200,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
                 low[t],
                 np.zeros(len(t), np.int64),
                 awaits[t],
+                m.boot[t],
             ),
         )
     _settle_positions(state, m, head, ok, dropped)
@@ -203,7 +212,31 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     )
     start = start[by_assignment]
     end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
-    return Passes(m.at[by_assignment], m.process[by_assignment], m.op[by_assignment], start, end)
+    at, boot = m.at[by_assignment], m.boot[by_assignment]
+    return Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot)
+
+
+def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:
+    """The moves between which and what their process did last a slice is missing for good: where it stood is
+    unknown."""
+    found = []
+    for number, process in state.processes.items():
+        for low, high in process.missing:
+            for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
+                last = int(m.slice[before[i]]) if inside[i] else process.last_slice
+                if last < low:
+                    found.append(i)
+    return found
+
+
+def _overtaken(state: State, m: Moves) -> Bools:
+    """The moves that come after others of their process had been followed, because they had been given up."""
+    late: Bools = np.zeros(len(m), bool)
+    for number in {hole[0] for hole in state.holes}:
+        process = state.processes.get(number)
+        if process is not None:
+            late |= (m.process == number) & (m.slice <= process.last_slice)
+    return late
 
 
 def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
@@ -225,6 +258,7 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
         if process is None:
             continue
         process.subscribed = bool(m.subscribed[b - 1])
+        process.last_slice = int(m.slice[b - 1])
         told = np.flatnonzero((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
         if len(told):
             process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
@@ -239,30 +273,30 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
             process.moved = max(process.moved, int(m.at[final]))
 
 
-def _log_start_at(state: State, moves: Moves, at: Ints) -> tuple[Ints, Ints]:
-    """The log start at each of these times, as the first observation after it tells, since retention may have overtaken
-    the reader between two observations; and 1 where that observation is still awaited, and the last one stands in."""
+def _log_start_at(state: State, moves: Moves, at: Ints) -> Ints:
+    """The log start at each of these times of a finished history, as the first observation after it tells."""
     seen = np.flatnonzero(moves.low >= 0)
     if not len(seen):
-        return np.full(len(at), state.log_start, np.int64), np.ones(len(at), np.int64)
+        return np.full(len(at), state.log_start, np.int64)
     times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), state.log_start)
-    index = np.searchsorted(times, at, side="left")
-    return lows[np.minimum(index, len(seen) - 1)], (index == len(seen)).astype(np.int64)
+    return np.asarray(lows[np.minimum(np.searchsorted(times, at, side="left"), len(seen) - 1)])
 
 
-def note_log_start(state: State, moves: Moves) -> None:
-    """The first log start that these moves (in the order of time) observed, for the steps that still await one."""
-    seen = np.flatnonzero(moves.low >= 0)
-    if len(seen) and len(state.transitions):
-        waiting = state.transitions
-        waiting.low = np.where(waiting.awaits == 1, np.maximum(waiting.low, moves.low[seen[0]]), waiting.low)
-        waiting.awaits = np.zeros(len(waiting), np.int64)
+def note_log_start(state: State, listings: Listings) -> None:
+    """What listings made after the steps tell of the log start at the time of each of them."""
+    waiting = state.transitions
+    if not len(waiting) or not len(listings):
+        return
+    first = listings.after(state, waiting.at, waiting.boot)
+    told = (waiting.awaits == 1) & (first >= 0)
+    waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
+    waiting.awaits = np.where(told, 0, waiting.awaits)
 
 
 def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], report: Report) -> None:
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
     pending = state.transitions
-    ripe = np.maximum(pending.first, pending.previous) < frontier
+    ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
     if not ripe.any():
         return
     decided = take(pending, ripe)

@@ -1,4 +1,4 @@
-"""`offset-regression` and `log-truncation`: offsets that the cluster tells, and that go back.
+"""`offset-regression`: offsets that the cluster tells, and that go back.
 
 `offset-regression`: a group's committed offset was read, and a later read, invoked after that one had completed, tells
 a lower one that no commit ever asked for. Commits count once they are invoked, whatever became of them, because a
@@ -6,18 +6,10 @@ delayed one may land late; so does where an indefinite transaction that names no
 log is complete up to the later read, and only where no process's log is missing. An absent offset has expired and is
 not lower; a 0 is `spurious-zero-offset`.
 
-`log-truncation`: the log's end, as its leader lists it for read_uncommitted, is at or below an offset that was
-acknowledged or polled before the listing was invoked, and a write that was invoked after it was acknowledged between
-the two. Without that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it
-yet, lists the end that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0
-that the next listing does not bear out is no truncation, but a `spurious-zero-offset`.
+"Before" and "later" are concluded within one clock domain alone (`rules.settling.clocks.domains`).
 
-"Before" and "later" are concluded within one clock domain alone (`rules.checks.zero_offsets.domains`). What was known
-when is kept in steps of `STEP`: of what completed within one of them, none counts before its end.
-
-State: the committed offsets last read of each group and domain; the known offsets, and those written, in steps since
-the last listing that was judged, at most `STEPS_KEPT`, and at most `CUTS_KEPT` listings that wait for a write; invoked
-commits as bitmaps in chunks of 2^20 offsets of one group, dropped below the log start.
+State: the committed offsets last read of each group and domain; invoked commits as bitmaps in chunks of 2^20 offsets of
+one group, dropped below the log start.
 """
 
 from __future__ import annotations
@@ -29,19 +21,13 @@ import numpy as np
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from rules.arrays import intervals
-from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, TXN, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct
-from rules.checks.zero_offsets import domains
+from rules.arrays.columns import COMMIT, OFFSETS, OK, TXN, Columns
+from rules.arrays.intervals import Bools
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State
-from rules.settling.frontier import FOREVER
+from rules.settling.clocks import domains
 
-STEP: Final = 50_000
-"""Microseconds; in nanoseconds a thousand times as many."""
-STEPS_KEPT: Final = 4096
-CUTS_KEPT: Final = 64
 READS_KEPT: Final = 256
 LAST_KEPT: Final = 4
 SHIFT: Final = 20
@@ -49,15 +35,7 @@ ANY: Final = ""
 
 READS: Final = "committed-reads"
 LAST: Final = "committed"
-TOPS: Final = "known-ends"
-WRITTEN: Final = "written"
-CUTS: Final = "listed-short"
-ENDS: Final = "listed-ends"
-ZERO: Final = "listed-zero"
 BITMAPS: Final = "commit-chunks"
-
-
-# Committed offsets
 
 
 def _chunk_name(group: str, offset: int) -> str:
@@ -136,7 +114,7 @@ def judge_committed(state: State, chunks: Chunks, end: int, report: Report) -> N
     waiting = state.notes.get(READS)
     if waiting:
         last = {(entry[0], entry[1]): entry[2] for entry in state.notes.get(LAST, [])}
-        complete = not any(process.unverifiable for process in state.processes.values())
+        complete = not bool(state.holes)
         for at, boot, invoked, completed, group, offset, process in waiting:
             if at > end:
                 continue
@@ -173,163 +151,3 @@ def _was_invoked(chunks: Chunks, group: str, offset: int) -> bool:
         if stored and (offset & ((1 << SHIFT) - 1)) in BitMap.deserialize(stored):
             return True
     return False
-
-
-# The log's end
-
-
-def _step(boot: str) -> int:
-    return STEP * 1000 if boot else STEP
-
-
-def note_ends(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs) -> None:
-    """Take in what the new rows knew and listed. `acknowledged`, `polled`: the new runs with known offsets."""
-    listed = np.flatnonzero(fresh & columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.type != FAIL))
-    if not len(listed) and not len(acknowledged) and not len(polled):
-        return
-    names, domain, invoked, completed = domains(columns)
-    # Without idempotence a write may be acknowledged by its leader alone, and lost with it as promised.
-    # Of a process whose first row is not here it is not known yet what it is.
-    writer = columns.process[acknowledged.row]
-    begun = [n for n in distinct(writer).tolist() if n in state.processes and state.processes[n].next]
-    acknowledged = acknowledged.take(np.isin(writer, begun) & ~np.isin(writer, state.not_idempotent_processes))
-    row = np.concatenate((acknowledged.row, polled.row))
-    top = np.concatenate((acknowledged.offset + acknowledged.length, polled.offset + polled.length)) - 1
-    tops = state.notes.setdefault(TOPS, [])
-    for number, name in enumerate(names):
-        own = (domain[row] == number) & (completed[row] >= 0) if len(names) > 1 else completed[row] >= 0
-        if own.any():
-            _raise_tops(tops, name, completed[row[own]] // _step(name), top[own])
-        own = (domain[acknowledged.row] == number) & (invoked[acknowledged.row] >= 0)
-        if own.any():
-            sent = acknowledged.take(own)
-            _note_written(state, name, invoked[sent.row] // _step(name), sent.offset, sent.offset + sent.length)
-    waiting = state.notes.setdefault(ENDS, [])
-    for at in listed.tolist():
-        if invoked[at] >= 0:
-            waiting.append(
-                [int(columns.completed[at]), names[int(domain[at])], int(invoked[at]), int(columns.log_end[at])]
-            )
-    waiting.sort()
-    del waiting[:-STEPS_KEPT]
-
-
-def _raise_tops(tops: list[Any], name: str, steps: Any, top: Any) -> None:
-    """Merge new known offsets into the [domain, step, highest offset] of `tops`."""
-    low = int(steps.min())
-    if int(steps.max()) - low < 1 << 20:
-        highest = np.full(int(steps.max()) - low + 1, -1, np.int64)
-        np.maximum.at(highest, steps - low, top)
-    else:  # a clock that jumped
-        low, highest = int(steps.max()), np.array([int(top.max())])
-    known = {entry[1]: entry for entry in tops if entry[0] == name}
-    covered = max((entry[2] for entry in tops if entry[0] == name and entry[1] < low), default=-1)
-    for step in np.flatnonzero(highest >= 0).tolist():
-        value, entry = int(highest[step]), known.get(step + low)
-        if value <= covered:
-            continue
-        covered = value
-        if entry is None:
-            tops.append([name, step + low, value])
-        else:
-            entry[2] = max(entry[2], value)
-    if len(tops) > STEPS_KEPT:
-        tops.sort(key=lambda entry: (entry[0], entry[1]))
-        _collapse(tops, name, tops[len(tops) // 2][1])
-
-
-def _collapse(tops: list[Any], name: str, until: int) -> None:
-    """Make one of all the steps of a domain before `until`, known at the last of them."""
-    old = [entry for entry in tops if entry[0] == name and entry[1] < until]
-    if len(old) > 1:
-        merged = [name, max(entry[1] for entry in old), max(entry[2] for entry in old)]
-        tops[:] = [entry for entry in tops if entry[0] != name or entry[1] >= until] + [merged]
-
-
-def _note_written(state: State, name: str, steps: Ints, start: Ints, end: Ints) -> None:
-    """Keep which offsets [start, end) were given to writes invoked in these steps, as [domain, step, start, end]."""
-    written = state.notes.setdefault(WRITTEN, [])
-    merged = intervals.merge_grouped(steps, start, end)
-    written += [[name, *entry] for entry in zip(*(column.tolist() for column in merged), strict=True)]
-    if len(written) > STEPS_KEPT:
-        written.sort(key=lambda entry: entry[1])
-        del written[:-STEPS_KEPT]
-
-
-def judge_ends(state: State, end: int, report: Report) -> None:
-    """Decide the listings up to log time `end`, in the order of their times."""
-    waiting = state.notes.get(ENDS)
-    if not waiting:
-        return
-    tops: list[Any] = state.notes.get(TOPS, [])
-    cuts: list[Any] = state.notes.get(CUTS, [])
-    zero = state.notes.get(ZERO)
-    judged: dict[str, int] = {}
-    for at, boot, invoked, listed in waiting:
-        if at > end:
-            continue
-        step = invoked // _step(boot)
-        judged[boot] = max(judged.get(boot, step), step)
-        known = max((entry[2] for entry in tops if entry[0] == boot and entry[1] < step), default=-1)
-        cuts = _written_over(state, cuts, boot, step, report)
-        if listed > known:
-            cuts = [cut for cut in cuts if cut[1] != boot]
-        if zero is not None:
-            if listed > known:
-                _report_zero(zero[:2], report)
-            else:
-                cuts.append([zero[0], *zero[2:], 0, zero[1]])
-            zero = None
-        if listed == 0 and known > 0:
-            zero = [at, known, boot, step]
-        elif listed <= known:
-            cuts.append([at, boot, step, listed, known])
-    if end == FOREVER:
-        for boot in {cut[1] for cut in cuts}:
-            _written_over(state, cuts, boot, FOREVER, report)
-    for boot, step in judged.items():
-        _collapse(tops, boot, step)
-        first = min((cut[2] for cut in cuts if cut[1] == boot), default=step)
-        state.notes[WRITTEN] = [w for w in state.notes.get(WRITTEN, []) if w[0] != boot or w[1] >= first]
-    state.notes[CUTS] = cuts[-CUTS_KEPT:]
-    state.notes[ENDS] = [entry for entry in waiting if entry[0] > end]
-    if zero is not None:
-        state.notes[ZERO] = zero
-    else:
-        state.notes.pop(ZERO, None)
-
-
-def _written_over(state: State, cuts: list[Any], boot: str, until: int, report: Report) -> list[Any]:
-    """Report the listings short of what was known that a write bears out, of those invoked before step `until`; the
-    others."""
-    if not cuts:
-        return cuts
-    writes = [write[1:] for write in state.notes.get(WRITTEN, []) if write[0] == boot and write[1] < until]
-    left = []
-    for cut in cuts:
-        at, of, step, listed, known = cut
-        inside = [max(low, listed) for since, low, high in writes if since > step and low <= known and high > listed]
-        written = min(inside, default=None)
-        if of != boot or written is None:
-            left.append(cut)
-        elif report.once(f"truncation:{known}"):
-            report.add(
-                "log-truncation",
-                (known,),
-                f"the log ends at {listed}, and offset {known} was acknowledged or polled before; then offset {written}"
-                " was given to another write",
-                at=at,
-                evidence={"log_end": listed, "known": known, "written_again": written},
-            )
-    return left
-
-
-def _report_zero(zero: list[int], report: Report) -> None:
-    at, known = zero
-    report.add(
-        "spurious-zero-offset",
-        ("listed", at),
-        f"the log's end was listed as 0 when offset {known} was known before",
-        at=at,
-        evidence={"known": known},
-    )

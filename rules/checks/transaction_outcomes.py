@@ -16,6 +16,8 @@ Bounded by the transactions of the grace time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -24,12 +26,13 @@ import pyarrow.compute as pc
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, SEND, TXN, Columns, Runs
-from rules.arrays.intervals import Bools, Ints
-from rules.kept.chunks import Chunks, values
+from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.kept.check import Asked, Check, News, Passage
+from rules.kept.chunks import Chunks, chunk_names, values
+from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.kept.state import Polls, State, Written, concat, take
+from rules.kept.state import Polls, State
 from rules.settling import transactional_ids
-from rules.vocabulary.objectives import Objectives
 
 NAMES_KEPT: Final = 64
 FOREVER: Final = 2**62
@@ -48,12 +51,53 @@ SAYS_FAILURE: Final = frozenset(
 """Errors that say that it was not done. Timeouts and lost connections say that nobody knows."""
 
 
-def note(state: State, columns: Columns, sent: Runs, report: Report) -> None:
-    """New rows of transactions, and new indefinite sends. `sent`: their runs."""
+@dataclass(slots=True)
+class Written(Table):
+    """Runs of transactions, and of indefinite sends, until it is known what became of them.
+
+    `type` is a code of `rules.arrays.columns`; `alone`: 1 if the transaction wrote this run and nothing else; `ended`:
+    when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name` are numbers of
+    `Outcomes.boots` and `Outcomes.names`, -1 for none; `said`: 1 if the client was told that it failed."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    txn: Ints = field(default_factory=lambda: EMPTY)
+    type: Ints = field(default_factory=lambda: EMPTY)
+    alone: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    ended: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    name: Ints = field(default_factory=lambda: EMPTY)
+    said: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """`written` waits; `boots` and `names` (transactional ids) are numbered by their places here, at most some more
+    than `written` needs. `partial_reads` counts `G1b` since the start."""
+
+    written: Written = field(default_factory=Written)
+    boots: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    partial_reads: int = 0
+
+
+def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
+    """The values that wait."""
+    return chunk_names(own.written.writer, own.written.seq, own.written.length)
+
+
+def arrive(own: Outcomes, new: News) -> None:
+    """New rows of transactions, and new indefinite sends."""
+    columns, sent = new.columns, new.sent
     unsure = columns.type[sent.row] == INFO
     of_txn = (columns.f[sent.row] == TXN) & (columns.txn[sent.row] >= 0)
     kept = sent.take(of_txn | ((columns.f[sent.row] == SEND) & unsure))
-    kept = kept.take(columns.invoked[kept.row] >= state.begins)  # what may have been polled by rows that are gone
+    kept = kept.take(columns.invoked[kept.row] >= new.state.begins)  # what may have been polled by rows that are gone
     if not len(kept):
         return
     table, row = columns.table, kept.row
@@ -72,19 +116,10 @@ def note(state: State, columns: Columns, sent: Runs, report: Report) -> None:
     made = Written(
         columns.process[row], columns.op[row], columns.txn[row], columns.type[row].astype(np.int64),
         (alone & rows_with_one_run)[row].astype(np.int64), columns.completed[row], ended[row],
-        _boots(state, columns, row), _names(state, columns, row), said[row], kept.writer, kept.seq, kept.offset,
-        kept.length,
+        _coded(own.boots, columns, "boot", row), _coded(own.names, columns, "transactional_id", row), said[row],
+        kept.writer, kept.seq, kept.offset, kept.length,
     )  # fmt: skip
-    state.written = concat(state.written, made)
-
-
-def _boots(state: State, columns: Columns, rows: Ints) -> Ints:
-    """The number of each row's boot among those that this partition knows, -1 where it says none."""
-    return _coded(state.boots, columns, "boot", rows)
-
-
-def _names(state: State, columns: Columns, rows: Ints) -> Ints:
-    return _coded(state.transactional_ids, columns, "transactional_id", rows)
+    own.written = concat(own.written, made)
 
 
 def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
@@ -101,11 +136,12 @@ def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
     return numbers[wanted]
 
 
-def decide(
-    state: State, chunks: Chunks, end: int, objectives: Objectives, report: Report, *, finished: bool = False
-) -> None:
-    """Decide what is complete up to log time `end`; all there is, where the history is finished."""
-    waiting = state.written
+def fold(own: Outcomes, passage: Passage) -> None:
+    """Decide what is complete up to where log time has come; all there is, where the history is finished."""
+    state, chunks, report, end = passage.state, passage.chunks, passage.report, passage.end
+    judge_parts(own, passage.polls, report, list_each=passage.finished)
+    grace, finished = report.objectives.grace, passage.finished
+    waiting = own.written
     if not len(waiting):
         return
     ripe = waiting.at <= end
@@ -114,25 +150,25 @@ def decide(
     seen = chunks.having("polled", values(waiting.writer, waiting.seq, waiting.length))
     whole = intervals.contained_grouped(*seen, waiting.writer, waiting.seq, waiting.seq + waiting.length)
     settled = (waiting.offset >= 0) & (waiting.offset + waiting.length <= state.settled)
-    settled &= finished | (state.log_start_at >= end - objectives.grace)
-    given_up = (waiting.at < end - 2 * objectives.grace) & (waiting.offset < 0)
-    given_up |= waiting.at < end - 30 * objectives.grace
+    settled &= finished | (state.log_start_at >= end - grace)
+    given_up = (waiting.at < end - 2 * grace) & (waiting.offset < 0)
+    given_up |= waiting.at < end - 30 * grace
     decided = ripe & (whole | settled | given_up)
     if finished:
         decided[:] = True
-    if not decided.any():
-        return
-    state.written = take(waiting, ~decided)
-    now = take(waiting, decided)
-    whole, gone, settled = whole[decided], gone[decided], (settled | finished)[decided]
-    visible = ~gone
-    _tell_visible(now, visible, report)
-    if visible.any():
-        _judge_zombies(state, take(now, visible), report)
-        _judge_errors(take(now, visible), report)
-    missing = ~whole & settled & (now.offset >= 0)
-    if missing.any() and not any(p.unverifiable and p.reads for p in state.processes.values()):
-        _tell_absent(state, chunks, take(now, missing), visible[missing], finished, report)
+    if decided.any():
+        own.written = take(waiting, ~decided)
+        now = take(waiting, decided)
+        whole, gone, settled = whole[decided], gone[decided], (settled | finished)[decided]
+        visible = ~gone
+        _tell_visible(now, visible, report)
+        if visible.any():
+            _judge_zombies(own, state, take(now, visible), report)
+            _judge_errors(take(now, visible), report)
+        missing = ~whole & settled & (now.offset >= 0)
+        if missing.any() and not state.holes:
+            _tell_absent(state, chunks, take(now, missing), visible[missing], report)
+    _forget_names(own)
 
 
 def _tell_visible(now: Written, visible: Bools, report: Report) -> None:
@@ -140,9 +176,7 @@ def _tell_visible(now: Written, visible: Bools, report: Report) -> None:
     report.facts.add("visible", told.at, txn=told.txn, outcome=told.type, runs=_runs(told))
 
 
-def _tell_absent(
-    state: State, chunks: Chunks, now: Written, visible: Bools, finished: bool, report: Report
-) -> None:  # fmt: skip
+def _tell_absent(state: State, chunks: Chunks, now: Written, visible: Bools, report: Report) -> None:
     passed = state.passed
     for i in np.flatnonzero((now.txn >= 0) & ((now.alone == 0) | visible)).tolist():
         low, high = int(now.offset[i]), int(now.offset[i] + now.length[i])
@@ -206,38 +240,40 @@ def _runs(of: Written) -> Runs:
     return Runs(of.process, of.writer, of.seq, of.offset, of.length)
 
 
-def _judge_zombies(state: State, seen: Written, report: Report) -> None:
+def _judge_zombies(own: Outcomes, state: State, seen: Written, report: Report) -> None:
     """`seen`: records of which some were polled."""
     named = (seen.name >= 0) & (seen.type != FAIL) & (seen.txn >= 0) & (seen.boot >= 0)
     if not named.any():
         return
-    names = {number: state.transactional_ids[number] for number in intervals.distinct(seen.name[named]).tolist()}
+    names = {number: own.names[number] for number in intervals.distinct(seen.name[named]).tolist()}
     known = {number: transactional_ids.initialised(state, name) for number, name in names.items()}
     taken_over = [number for number, inits in known.items() if len(inits) > 1]
     named &= np.isin(seen.name, np.array(taken_over, np.int64)) | ((seen.ended < 0) & (seen.type == INFO))
     for i in np.flatnonzero(named).tolist():
-        boot = state.boots[int(seen.boot[i])]
+        boot = own.boots[int(seen.boot[i])]
         inits = [one for one in known[int(seen.name[i])] if one.boot == boot and one.mono >= 0]
         ended = int(seen.ended[i])
         until = ended if ended >= 0 else FOREVER
         # A process may take the same id again, when a transform's partition comes back to it.
-        own = max((one.mono for one in inits if one.process == seen.process[i] and one.mono <= until), default=None)
-        if own is None:
+        mine = max((one.mono for one in inits if one.process == seen.process[i] and one.mono <= until), default=None)
+        if mine is None:
             continue
         if ended < 0:
             if seen.type[i] == INFO:
-                _report_zombie(state, seen, i, "its commit was never invoked", {}, report)
+                _report_zombie(own, seen, i, "its commit was never invoked", {}, report)
             continue
-        later = [one for one in inits if one.process != seen.process[i] and own < one.mono < ended]
+        later = [one for one in inits if one.process != seen.process[i] and mine < one.mono < ended]
         if later:
             after = min(later, key=lambda one: one.mono)
             _report_zombie(
-                state, seen, i, f"its commit was invoked after process {after.process} had taken the id over",
+                own, seen, i, f"its commit was invoked after process {after.process} had taken the id over",
                 {"later_process": after.process, "late_by_s": round((ended - after.mono) / 1e9, 6)}, report,
             )  # fmt: skip
 
 
-def _report_zombie(state: State, seen: Written, i: int, why: str, more: dict[str, int | float], report: Report) -> None:
+def _report_zombie(
+    own: Outcomes, seen: Written, i: int, why: str, more: dict[str, int | float], report: Report
+) -> None:
     report.add(
         "zombie-write",
         (int(seen.process[i]), int(seen.op[i])),
@@ -247,7 +283,7 @@ def _report_zombie(state: State, seen: Written, i: int, why: str, more: dict[str
             "process": int(seen.process[i]),
             "op": int(seen.op[i]),
             "txn": int(seen.txn[i]),
-            "transactional_id": state.transactional_ids[int(seen.name[i])],
+            "transactional_id": own.names[int(seen.name[i])],
             "writer": int(seen.writer[i]),
             "seq": int(seen.seq[i]),
             **more,
@@ -271,10 +307,10 @@ def _judge_errors(seen: Written, report: Report) -> None:
         )
 
 
-def judge_parts(state: State, polled: Polls, report: Report, *, list_each: bool = False) -> None:
+def judge_parts(own: Outcomes, polled: Polls, report: Report, *, list_each: bool = False) -> None:
     """`G1b`: operations that polled a part of a transaction's records. It is legal and frequent where polls are short:
     a finished history lists each, a live partition counts them."""
-    rows = take(state.written, state.written.txn >= 0)
+    rows = take(own.written, own.written.txn >= 0)
     if not len(rows) or not len(polled):
         return
     end = polled.seq + polled.length
@@ -288,13 +324,13 @@ def judge_parts(state: State, polled: Polls, report: Report, *, list_each: bool 
         starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
         mine = np.flatnonzero(polled.writer == writer)
         for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
-            own = mine[~joined[mine]]
-            at = np.searchsorted(starts, edge[own], side="left") - 1
-            cut = (at >= 0) & (edge[own] < ends[np.maximum(at, 0)])
-            state.partial_reads += int(cut.sum())
+            cuts = mine[~joined[mine]]
+            at = np.searchsorted(starts, edge[cuts], side="left") - 1
+            cut = (at >= 0) & (edge[cuts] < ends[np.maximum(at, 0)])
+            own.partial_reads += int(cut.sum())
             for k in np.flatnonzero(cut & list_each).tolist():
-                reader = [int(polled.process[own[k]]), int(polled.op[own[k]])]
-                _report_part(rows, int(low + at[k]), reader, int(edge[own[k]]), report)
+                reader = [int(polled.process[cuts[k]]), int(polled.op[cuts[k]])]
+                _report_part(rows, int(low + at[k]), reader, int(edge[cuts[k]]), report)
 
 
 def _report_part(rows: Written, row: int, reader: list[int], seq: int, report: Report) -> None:
@@ -311,11 +347,14 @@ def _report_part(rows: Written, row: int, reader: list[int], seq: int, report: R
     )  # fmt: skip
 
 
-def forget_names(state: State) -> None:
+def _forget_names(own: Outcomes) -> None:
     """Drop the names and boots that no undecided record needs, when they have become many."""
-    for names, column in ((state.transactional_ids, "name"), (state.boots, "boot")):
+    for names, column in ((own.names, "name"), (own.boots, "boot")):
         if len(names) > NAMES_KEPT:
-            numbers = getattr(state.written, column)
+            numbers = getattr(own.written, column)
             used = [number for number in np.unique(numbers).tolist() if number >= 0]
-            setattr(state.written, column, np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64))
+            setattr(own.written, column, np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64))
             names[:] = [names[number] for number in used]
+
+
+CHECK: Final = Check("transaction-outcomes", Outcomes, needs=needs, arrive=arrive, fold=fold)

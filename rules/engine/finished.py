@@ -14,13 +14,13 @@ from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
-from rules.checks import losses, phantom_reads, poll_order, send_order, transaction_outcomes, transforms
+from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
 from rules.engine import order, rare_rows, untold_offsets
-from rules.engine.log_time import observe, promote
+from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
-from rules.kept.chunks import Chunks, Values, values
+from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.report import Report
-from rules.kept.state import Polls, Spans, State, take
+from rules.kept.state import Passed, Polls, Spans, State, take
 from rules.registers import check
 from rules.settling import frontier
 from rules.settling.gate import Gate
@@ -74,36 +74,35 @@ def finish(
 ) -> None:  # fmt: skip
     """Nothing more will come: every outcome is known, and every verdict can be given."""
     delivered = _delivered_uncommitted(columns)
-    end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, state.outstanding.since) if len(t))])
+    losing = order.own(state, losses.CHECK)
+    end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, losing.outstanding.since) if len(t))])
     moves, polled = state.moves, state.polls
     state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
     poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     none = state.uncommitted
-    order.fold(
-        Passage(
-            state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-            report, state.log_start, finished=True,
-        )
+    passage = Passage(
+        state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
+        report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
+    order.fold(passage)
     rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
     state.passed = Spans(*intervals.merge(passes.start, passes.end))
     observe(state, moves)
-    phantom_reads.judge(state, chunks, polled, frontier.FOREVER, report)
-    transaction_outcomes.judge_parts(state, polled, report, list_each=True)
-    losses.poll(state, chunks, polled)
-    losses.drop_delivered(state, delivered)
-    losses.judge_unseen(state, end, report)
-    shown = promote(state, chunks, visible, end, report)
+    phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
+    losses.poll(losing, chunks, polled)
+    losses.drop_delivered(losing, delivered)
+    unseen.judge_finished(losing.outstanding, state, end, report)
+    places, passage.shown = losses.promote(losing, state, chunks, visible)
+    place_shown(state, chunks, places, end, report)
+    losses.settle(losing, chunks, NO_VALUES)
     _locate_sends(state, columns, fresh, visible)
-    transforms.resolve_doubtful(state, chunks, shown, frontier.FOREVER, report)
-    losses.drop_delivered(state, delivered)
+    losses.drop_delivered(losing, delivered)
     state.highest_polled = _highest_first_place(state, polled)
-    losses.settle_finished(state, end, report)
-    transaction_outcomes.decide(state, chunks, end, report.objectives, report, finished=True)
-    transforms.tell_inputs(state, chunks, moves, None, end, report)
+    losses.settle_finished(losing, state, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
     send_order.walk(state, state.sends)
     send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)

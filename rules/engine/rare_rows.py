@@ -7,13 +7,12 @@ the verdicts of a finished history; conditions have no end there, and are not re
 
 from __future__ import annotations
 
-from rules.arrays.columns import OK, Columns, Runs
+from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.checks import told_offsets, unsafe_settings
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendMoves, State
-from rules.settling import transactional_ids
 from rules.settling.frontier import FOREVER
 
 
@@ -21,10 +20,7 @@ def arrive(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, sent: Runs, polled: Runs, report: Report
 ) -> None:
     """`sent` and `polled`: the new rows' runs."""
-    transactional_ids.note_inits(state, columns, fresh)
     told_offsets.note_committed(state, chunks, columns, fresh)
-    acknowledged = sent.take((columns.type[sent.row] == OK) & (sent.offset >= 0))
-    told_offsets.note_ends(state, columns, fresh, acknowledged, polled.take(polled.offset >= 0))
 
 
 def watch(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
@@ -44,4 +40,3 @@ def finish(state: State, chunks: Chunks, moves: Moves, sent: SendMoves, report: 
 
 def _judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     told_offsets.judge_committed(state, chunks, end, report)
-    told_offsets.judge_ends(state, end, report)

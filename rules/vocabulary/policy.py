@@ -20,7 +20,15 @@ ALLOWED_WITH_WW: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
 ALLOWED_WHEN_UNCOMMITTED: Final = frozenset({"G1a", "precommitted-read"}) | ALLOWED_WITH_WW
 WARNING_WITHOUT_IDEMPOTENCE: Final = frozenset({"duplicate", "nonmonotonic-send"})
 WARNING_CONDITIONS: Final = frozenset(
-    {"suspected", "unverifiable", "window-overflow", "unsafe-config", "under-replicated-probe-topic", "stuck-close"}
+    {
+        "suspected",
+        "unverifiable",
+        "window-overflow",
+        "unsafe-config",
+        "under-replicated-probe-topic",
+        "stuck-close",
+        "evidence-late",
+    }
 )
 
 

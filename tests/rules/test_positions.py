@@ -1,4 +1,4 @@
-"""`offset-regression` and `log-truncation`: offsets that go back, beside offsets that may."""
+"""`offset-regression`: offsets that go back, beside offsets that may."""
 
 from __future__ import annotations
 
@@ -103,117 +103,14 @@ def of_two_hosts(h: History) -> None:
     read(h, 70, boot="b", mono_invoked=30, mono_completed=40)
 
 
-def written_again(h: History, offset: int) -> None:
-    """A second after a listing, a record is given this offset; a second later the end is listed once more."""
-    h.time += 1
-    h.send("v", 0, 1, at=offset)
-    h.time += 1
-    h.observe(end=offset + 1)
-
-
-def truncated(h: History) -> None:
-    h.send("w", 0, 10, at=0)
-    h.time += 1
-    h.observe(end=10)
-    h.time += 1
-    h.observe(end=4)
-    written_again(h, 4)
-
-
-def truncated_below_a_poll(h: History) -> None:
-    h.poll("r", [("w", 0, 10, 0)])
-    h.time += 1
-    h.observe(end=9)
-    written_again(h, 9)
-
-
-def listed_by_a_deposed_leader(h: History) -> None:
-    """It was cut off before it could know of the last records. Its successor has them, and gives out what follows."""
-    h.send("w", 0, 10, at=0)
-    for _ in range(20):
-        h.time += 1
-        h.observe(end=4)
-    written_again(h, 10)
-
-
-def acknowledged_late(h: History) -> None:
-    """A deposed leader listed its end; a write that had been under way by then is acknowledged below what is known."""
-    early = h.at(h.time)
-    h.send("w", 0, 5, at=0)
-    h.send("w", 5, 4, at=6)
-    h.time += 1
-    h.observe(end=4)
-    h.time += 1
-    h.send("v", 0, 1, at=5, invoked=early)
-    h.time += 1
-    h.observe(end=10)
-
-
-def given_out_after_the_log_was_whole(h: History) -> None:
-    """A wrong acknowledgement, after a listing that had all that was known: what was listed before says nothing."""
-    h.send("w", 0, 10, at=0)
-    h.time += 1
-    h.observe(end=4)
-    h.time += 1
-    h.observe(end=10)
-    written_again(h, 4)
-
-
-def listed_before(h: History) -> None:
-    """The listing was invoked before the acknowledgement came."""
-    early = h.at(h.time)
-    h.send("w", 0, 10, at=0)
-    h.row("observer", "offsets", log_start=0, log_end=4, last_stable=4, invoked=early)
-
-
-def listed_by_another_host(h: History) -> None:
-    h.send("w", 0, 10, at=0, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
-    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, boot="b", mono_invoked=9 * 10**9,
-          mono_completed=10**10)  # fmt: skip
-
-
-def acknowledged_without_idempotence(h: History) -> None:
-    """Its leader alone may have had it, which is all that was promised."""
-    from tests.rules.histories import number
-
-    h.start("w", writer=str(number("w")), idempotent="false")
-    truncated(h)
-
-
-def of_an_indefinite_write(h: History) -> None:
-    h.send("w", 0, 10, at=0, type="info")
-    h.time += 1
-    h.observe(end=4)
-
-
-def listed_as_zero(h: History) -> None:
-    h.send("w", 0, 10, at=0)
-    h.time += 1
-    h.observe(end=0)
-    h.observe(end=10)
-
-
-def erased(h: History) -> None:
-    h.send("w", 0, 10, at=0)
-    h.time += 1
-    h.observe(end=0)
-    h.observe(end=0)
-    written_again(h, 0)
-
-
 GUILTY = [
     (went_back, ("offset-regression", ("g", 100, 70))),
-    (truncated, ("log-truncation", (9,))),
-    (truncated_below_a_poll, ("log-truncation", (9,))),
-    (erased, ("log-truncation", (9,))),
 ]
 INNOCENT = [
     went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
     went_back_to_where_a_dead_transaction_had_polled, expired, of_two_groups, read_at_the_same_time, of_two_hosts,
-    listed_before, listed_by_another_host, listed_by_a_deposed_leader, acknowledged_late,
-    given_out_after_the_log_was_whole, acknowledged_without_idempotence, of_an_indefinite_write, listed_as_zero,
 ]  # fmt: skip
-RULES = {"offset-regression", "log-truncation"}
+RULES = {"offset-regression"}
 
 
 @FEEDS
@@ -230,22 +127,6 @@ def test_innocent(build: Callable[[History], object], fed: Callable[[History], S
     h = History()
     build(h)
     assert {f for f in found(fed(h).findings) if f[0] in RULES} == set()
-
-
-@FEEDS
-def test_an_end_of_zero_is_spurious_unless_the_next_listing_bears_it_out(fed: Callable[[History], Store]) -> None:
-    h = History()
-    listed_as_zero(h)
-    assert {f[0] for f in found(fed(h).findings)} == {"spurious-zero-offset"}
-
-
-def test_a_truncation_is_reported_once() -> None:
-    h = History()
-    truncated(h)
-    for _ in range(20):
-        h.observe(end=5)
-        h.mark(1.0)
-    assert sum(f.anomaly == "log-truncation" for f in row_by_row(h).findings) == 1
 
 
 def test_nobody_went_back_while_a_log_is_missing() -> None:

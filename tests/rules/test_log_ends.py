@@ -1,0 +1,263 @@
+"""`log-truncation`: logs that end below what was known of them, beside ends that say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from rules.arrays.intervals import Ints
+from rules.checks import known_ends
+from rules.checks.known_ends import STEPS_KEPT, Tops
+from rules.vocabulary.slices import Run, micros
+from tests.rules.histories import START, History, Store, number
+from tests.rules.liveness_of import row_by_row
+from tests.rules.whole import Told, in_any_way, whole
+
+Fed = Callable[[History], Store]
+RULES = ("log-truncation",)
+
+
+def written_again(h: History, offset: int) -> None:
+    """A second after a listing, a record is given this offset; a second later the end is listed once more."""
+    h.time += 1
+    h.send("v", 0, 1, at=offset)
+    h.time += 1
+    h.observe(end=offset + 1)
+
+
+def truncated(h: History) -> None:
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=10)
+    h.time += 1
+    h.observe(end=4)
+    written_again(h, 4)
+
+
+def truncated_below_a_poll(h: History) -> None:
+    h.poll("r", [("w", 0, 10, 0)])
+    h.time += 1
+    h.observe(end=9)
+    written_again(h, 9)
+
+
+def erased(h: History) -> None:
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=0)
+    h.observe(end=0)
+    written_again(h, 0)
+
+
+def truncated_by_one_clock_of_two(h: History) -> None:
+    """What the other host knows is more, and says nothing."""
+    on_a = {"boot": "a", "mono_invoked": 10**9, "mono_completed": 2 * 10**9}
+    h.send("w", 0, 10, at=0, **on_a)
+    h.send("x", 0, 10, at=10, boot="b", mono_invoked=1, mono_completed=2)
+    later = {"boot": "a", "mono_invoked": 9 * 10**9, "mono_completed": 10**10}
+    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, **later)
+    h.send("v", 0, 1, at=5, boot="a", mono_invoked=11 * 10**9, mono_completed=12 * 10**9)
+    h.row("o", "offsets", log_start=0, log_end=6, last_stable=6, boot="a", mono_invoked=13 * 10**9,
+          mono_completed=14 * 10**9)  # fmt: skip
+
+
+def died_while_it_polled(h: History, polled: int = 10) -> None:
+    """Killed with a transaction open; recovery writes what its journal has. It polled some time before the close row,
+    and long after the transaction began: the row itself does not tell."""
+    began = h.at(h.time)
+    h.time += 5
+    h.row("t", "txn", type="info", txn=1, error="process-died", invoked=began, completed=began,
+          polled=runs_of(polled), mode="assign", isolation="read_committed")  # fmt: skip
+    h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
+
+
+def runs_of(polled: int) -> list[Run]:
+    return [Run(number("w"), 0, 0, polled)]
+
+
+def truncated_below_what_a_dead_process_had_polled(h: History) -> None:
+    """By the time it was closed, it had."""
+    died_while_it_polled(h)
+    h.time += 1
+    h.observe(end=4)
+    written_again(h, 4)
+
+
+GUILTY = [
+    (truncated, Told(
+        "log-truncation", (9,),
+        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
+        {"log_end": 4, "known": 9, "written_again": 4}, 2.006,
+    )),
+    (truncated_below_a_poll, Told(
+        "log-truncation", (9,),
+        "the log ends at 9, and offset 9 was acknowledged or polled before; then offset 9 was given to another write",
+        {"log_end": 9, "known": 9, "written_again": 9}, 1.004,
+    )),
+    (erased, Told(
+        "log-truncation", (9,),
+        "the log ends at 0, and offset 9 was acknowledged or polled before; then offset 0 was given to another write",
+        {"log_end": 0, "known": 9, "written_again": 0}, 1.004,
+    )),
+    (truncated_by_one_clock_of_two, Told(
+        "log-truncation", (9,),
+        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 5 was given to another write",
+        {"log_end": 4, "known": 9, "written_again": 5}, 0.006,
+    )),
+    (truncated_below_what_a_dead_process_had_polled, Told(
+        "log-truncation", (9,),
+        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
+        {"log_end": 4, "known": 9, "written_again": 4}, 6.006,
+    )),
+]  # fmt: skip
+
+
+def listed_by_a_deposed_leader(h: History) -> None:
+    """It was cut off before it could know of the last records. Its successor has them, and gives out what follows."""
+    h.send("w", 0, 10, at=0)
+    for _ in range(20):
+        h.time += 1
+        h.observe(end=4)
+    written_again(h, 10)
+
+
+def acknowledged_late(h: History) -> None:
+    """A deposed leader listed its end; a write that had been under way by then is acknowledged below what is known."""
+    early = h.at(h.time)
+    h.send("w", 0, 5, at=0)
+    h.send("w", 5, 4, at=6)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("v", 0, 1, at=5, invoked=early)
+    h.time += 1
+    h.observe(end=10)
+
+
+def given_out_after_the_log_was_whole(h: History) -> None:
+    """A wrong acknowledgement, after a listing that had all that was known: what was listed before says nothing."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.observe(end=10)
+    written_again(h, 4)
+
+
+def listed_before(h: History) -> None:
+    """The listing was invoked before the acknowledgement came."""
+    early = h.at(h.time)
+    h.send("w", 0, 10, at=0)
+    h.row("observer", "offsets", log_start=0, log_end=4, last_stable=4, invoked=early)
+    written_again(h, 4)
+
+
+def listed_by_another_host(h: History) -> None:
+    h.send("w", 0, 10, at=0, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
+    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, boot="b", mono_invoked=9 * 10**9,
+          mono_completed=10**10)  # fmt: skip
+    h.send("v", 0, 1, at=4, boot="b", mono_invoked=11 * 10**9, mono_completed=12 * 10**9)
+
+
+def acknowledged_without_idempotence(h: History) -> None:
+    """Its leader alone may have had it, which is all that was promised."""
+    h.start("w", writer=str(number("w")), idempotent="false")
+    truncated(h)
+
+
+def of_an_indefinite_write(h: History) -> None:
+    h.send("w", 0, 10, at=0, type="info")
+    h.time += 1
+    h.observe(end=4)
+    written_again(h, 4)
+
+
+def killed_before_it_polled(h: History) -> None:
+    """The transaction began, the log's end was listed as it was, more was written, and polled: then it died."""
+    h.send("w", 0, 4, at=0)
+    began = h.at(h.time)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("w", 4, 6, at=4)
+    h.time += 1
+    h.row("t", "txn", type="info", txn=1, error="_TIMED_OUT", invoked=began, completed=began,
+          polled=runs_of(10), mode="assign", isolation="read_committed")  # fmt: skip
+    h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
+    h.time += 1
+    h.observe(end=10)
+
+
+def lost_with_its_host(h: History) -> None:
+    """Nobody knows when it polled what it had polled: it has no close row."""
+    h.row("t", "txn", type="info", txn=1, error="host-lost", polled=runs_of(10), mode="assign",
+          isolation="read_committed")  # fmt: skip
+    h.time += 1
+    h.observe(end=4)
+    written_again(h, 4)
+
+
+def listed_as_zero(h: History) -> None:
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=0)
+    h.observe(end=10)
+
+
+INNOCENT = [
+    listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
+    listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
+    lost_with_its_host,
+]  # fmt: skip
+
+
+@in_any_way()
+@pytest.mark.parametrize(("build", "expected"), GUILTY, ids=[c[0].__name__ for c in GUILTY])
+def test_guilty(build: Callable[[History], object], expected: Told, fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), RULES) == [expected]
+
+
+@in_any_way()
+@pytest.mark.parametrize("build", INNOCENT)
+def test_innocent(build: Callable[[History], object], fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), RULES) == []
+
+
+@in_any_way()
+def test_an_end_of_zero_is_spurious_unless_the_next_listing_bears_it_out(fed: Fed) -> None:
+    h = History()
+    listed_as_zero(h)
+    message = "the log's end was listed as 0 when offset 9 was known before"
+    subject = ("listed", micros(START) + 1_004_000)
+    expected = Told("spurious-zero-offset", subject, message, {"known": 9}, 1.004)
+    assert whole(fed(h), ("log-truncation", "spurious-zero-offset")) == [expected]
+
+
+def test_a_truncation_is_reported_once() -> None:
+    h = History()
+    truncated(h)
+    for _ in range(20):
+        h.observe(end=5)
+        h.mark(1.0)
+    assert len(whole(row_by_row(h), RULES)) == 1
+
+
+def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> None:
+    tops = known_ends.raised(Tops(), Tops(*(ints(c) for c in ([7, 7, 7, 3], [5, 6, 9, 1], [4, 4, 8, 1]))))
+    assert (tops.domain.tolist(), tops.step.tolist(), tops.top.tolist()) == ([3, 7, 7], [1, 5, 9], [1, 4, 8])
+    asked = known_ends.known_before(tops, ints([7, 7, 7, 3, 5]), ints([5, 6, 10, 2, 9]))
+    assert asked.tolist() == [-1, 4, 8, 1, -1]
+    many = ints(range(STEPS_KEPT + 1))
+    kept = known_ends.raised(Tops(), Tops(many * 0, many, many))
+    assert len(kept) <= STEPS_KEPT
+    assert kept.top[-1] == STEPS_KEPT
+
+
+def ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int64)
