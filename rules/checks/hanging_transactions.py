@@ -53,8 +53,8 @@ class Doubtful:
 @dataclass(slots=True)
 class Stability:
     """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not; `seen`:
-    the newest observation. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and operation,
-    at most `KEPT`, in the order of their ends."""
+    the newest observation. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and
+    operation, at most `KEPT`, in the order of their ends."""
 
     held: int = -1
     since: int = -1
