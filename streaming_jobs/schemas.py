@@ -43,6 +43,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "recorded": "machine time at which the row was written",
     # partition_state
     "now": "log time of the partition",
+    "checked_through": "log time through which every verdict is given; behind now by what is awaited",
     "log_start": "offset of the first record that the partition still holds",
     "log_end": "offset after the last record (high watermark)",
     "last_stable": "offset below which every transaction is decided",
@@ -55,6 +56,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "unseen": "acknowledged records that have waited longer than the delivery objective",
     "send_skips": "steps over others' records inside one operation's sends (int-send-skip, legal) since the start",
     "partial_reads": "operations that polled a part of a transaction (G1b, legal) since the start",
+    "irregular": "polled records that were corrupted, foreign or relocated since the start",
     "window_runs": "runs of records that are not settled yet",
     "processes": "processes that the partition knows",
     "readers": "the partition's readers: process, position (offset), mode",

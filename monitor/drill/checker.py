@@ -34,7 +34,7 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError
 from streaming_jobs.files import completed
-from streaming_jobs.recheck import PATIENCE, Asked, explained, of_one_partition
+from streaming_jobs.recheck import PATIENCE, Asked, explained, shares
 from streaming_jobs.replay import Replay
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
 
@@ -233,12 +233,19 @@ class Checker:
 
     def _answer(self, *, last: bool) -> None:
         """Answer the rechecks that can be answered now; `last`: no further row will come."""
-        for together in of_one_partition(dict.fromkeys(self.checks.rechecks)):
-            for asked, found in explained(Replay(self.history), together, finished=last).items():
-                self._tries[asked] = self._tries.get(asked, 0) + 1
-                if found is not None or self._tries[asked] >= PATIENCE:
-                    self.checks.rechecks = [one for one in self.checks.rechecks if one != asked]
+        waiting = {asked: asked.start for asked in self.checks.rechecks}
+        while waiting:
+            for share in shares(waiting.items()):
+                for part, found in explained(Replay(self.history), share, finished=last).items():
+                    asked = part.of
+                    waiting[asked] = part.end
                     self._tell(found or [])
+                    if found is None:
+                        self._tries[asked] = self._tries.get(asked, 0) + 1
+                    if (found is not None and part.end == asked.end) or self._tries.get(asked, 0) >= PATIENCE:
+                        self.checks.rechecks = [one for one in self.checks.rechecks if one != asked]
+                    if found is None or part.end == asked.end:
+                        del waiting[asked]
 
     def _tell(self, findings: Sequence[Finding]) -> None:
         for finding in findings:

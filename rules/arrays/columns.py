@@ -6,7 +6,7 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +14,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rules.arrays.intervals import EMPTY, Bools, Ints
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Place
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
     SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER,
 ) = range(len(FUNCTIONS))  # fmt: skip
 OK, FAIL, INFO = range(len(OUTCOMES))
+CORRUPTED, FOREIGN, RELOCATED = range(len(get_args(Irregularity)))
 
 Codes = NDArray[np.int8]
 
 _FUNCTION_SET: Final = pa.array(FUNCTIONS)
 _OUTCOME_SET: Final = pa.array(OUTCOMES)
+_IRREGULARITIES: Final = pa.array(get_args(Irregularity))
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ class Columns:
     boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
     domains: Any = None  # see `rules.settling.clocks.domains`
     marked: Any = None  # what `marks` found
+    irregular: Any = None  # what `irregulars` found
 
     def __len__(self) -> int:
         return len(self.process)
@@ -104,7 +107,7 @@ def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _codes(column: pa.ChunkedArray, names: pa.Array) -> Codes:
+def _codes(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> Codes:
     return _ints(pc.index_in(column, value_set=names)).astype(np.int8)
 
 
@@ -145,9 +148,55 @@ def listed_runs(columns: Columns, name: str) -> Runs:
     return _runs(columns.table[name])
 
 
-def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
-    """(row, record) of every irregular record; rare, hence plain values."""
-    column = columns.table["irregular"]
+@dataclass(slots=True)
+class Irregulars:
+    """Polled records that belong to no run, one entry each, in the order of the slices' lists.
+
+    `row` is the index of the slice, `index` the record's place among the poll's records, `status` one of `CORRUPTED`,
+    `FOREIGN`, `RELOCATED`. `listed` are the records themselves, for what is told of a few."""
+
+    row: Ints
+    index: Ints
+    offset: Ints
+    status: Codes
+    hash: Ints
+    listed: pa.StructArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, keep: Any) -> Irregulars:
+        """Those that a mask or an index array picks."""
+        at = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else keep
+        return Irregulars(
+            self.row[at],
+            self.index[at],
+            self.offset[at],
+            self.status[at],
+            self.hash[at],
+            self.listed.take(pa.array(at)),
+        )
+
+
+def irregulars(columns: Columns) -> Irregulars:
+    """All irregular records of these slices. There may be as many as rows: a second canary in the same topic."""
+    if columns.irregular is None:
+        columns.irregular = _irregulars(columns.table["irregular"])
+    found: Irregulars = columns.irregular
+    return found
+
+
+def _irregulars(column: pa.ChunkedArray) -> Irregulars:
+    if column.null_count == len(column):
+        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, pa.array([], column.type.value_type))
+    row, records = _list(column)
+    index, offset, digest = (_ints(records.field(name)) for name in ("index", "offset", "hash"))
+    return Irregulars(row, index, offset, _codes(records.field("status"), _IRREGULARITIES), digest, records)
+
+
+def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
+    """(row, `Altered`) of everything that came otherwise than it was sent; rare, hence plain values."""
+    column = columns.table["altered"]
     if column.null_count == len(column):
         return []
     row, records = _list(column)

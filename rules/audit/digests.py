@@ -181,15 +181,18 @@ def note_places(state: State, buckets: Buckets, chunks: Chunks, placed: Places) 
     # Both ends of each run: (bucket, chunk) as one number, writer by writer.
     low, base = int(offset.min()) // BUCKET, int(seq.min()) // SPAN
     width = int((seq + more).max()) // SPAN - base + 1
-    if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) >= 2**62:
-        return  # no log has such numbers: what is corrupt is not remembered here
-    keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
-            for end in (0, more)]  # fmt: skip
+    ends = (0, more)
+    if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) < 2**62:
+        keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
+                for end in ends]  # fmt: skip
+        rest, numbers = np.divmod(distinct(np.concatenate(keys)), width)
+        touched = rest // len(labels) + low, rest % len(labels), numbers + base
+    else:
+        columns = [np.stack(((offset + end) // BUCKET, writer, (seq + end) // SPAN)) for end in ends]
+        touched = tuple(np.unique(np.concatenate(columns, axis=1), axis=1))
     tops = _tops(writer, offset + more, low)
-    for key in distinct(np.concatenate(keys)).tolist():
-        rest, chunk = divmod(key, width)
-        number, label = divmod(rest, len(labels))
-        number, chunk, writer_id = number + low, chunk + base, int(labels[label])
+    for number, label, chunk in zip(*(column.tolist() for column in touched), strict=True):
+        writer_id = int(labels[label])
         chunks.stands(writer_id, chunk, tops.get((label, number - low), -1))
         if number not in buckets.known:
             continue
@@ -295,9 +298,8 @@ def _segments(state: State, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
 def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints) -> tuple[Ints, Words]:
     """The digest of each (segment, block) in which something was polled: sorted keys, and sums."""
     _, inverse = numbered(np.concatenate((passes.process, polled.process)))
-    ops = np.concatenate((passes.op, polled.op))
-    low = int(ops.min())
-    label = inverse * (int(ops.max()) - low + 1) + ops - low
+    ops, op = numbered(np.concatenate((passes.op, polled.op)))
+    label = inverse * len(ops) + op
     own, of = label[: len(passes)], label[len(passes) :]
     order = np.argsort(own, kind="stable")
     at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
@@ -320,7 +322,8 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
 
 
 def _keys(segment: Ints, block: Ints) -> Ints:
-    return segment * (1 << 44) + block
+    """Offsets end far below 2**50, and a step has less than 2**22 segments."""
+    return segment * (1 << 40) + block
 
 
 def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: bool = True) -> Ints:

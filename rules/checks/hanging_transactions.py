@@ -28,10 +28,13 @@ from rules.kept.state import State
 from rules.settling.frontier import TICK
 from rules.settling.transactional_ids import initialised
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import natural
 
 SLACK: Final = 15 * SECOND
 USUAL_TIMEOUT: Final = 60 * SECOND
 """Kafka's own default of transaction.timeout.ms, where no client's start row has told one."""
+_LONGEST_MS: Final = 2**31 - 1
+"""Kafka holds a timeout in 32 bits."""
 KEPT: Final = 64
 
 
@@ -67,9 +70,8 @@ def arrive(own: Stability, new: News) -> None:
     """Remember what may hold the last stable offset, and how long a transaction may last."""
     columns = new.columns
     for row in new.where(START).tolist():
-        told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms", "")
-        if told.isdigit():
-            own.longest = max(own.longest, int(told) * 1000)
+        told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms")
+        own.longest = max(own.longest, min(natural(told), _LONGEST_MS) * 1000)
     late = (columns.type == INFO) | (columns.completed - columns.invoked >= new.report.objectives.grace)
     for row in np.flatnonzero(new.fresh & columns.where(TXN) & late).tolist():
         offsets = new.sent.offset[new.sent.row == row]

@@ -23,7 +23,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import Runs
 from rules.arrays.intervals import Bools, Ints
-from rules.checks import unseen
+from rules.checks import transaction_evidence, unseen
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
@@ -249,12 +249,14 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
     """Report one lost write; `read` is how far readers had read."""
+    told = transaction_evidence.of_value(report.state, writer, seq)
     report.add(
         "lost-write",
         (writer, seq),
-        f"value {writer}/{seq} was acknowledged at offset {offset} and never polled; readers are past {read - 1}",
+        f"value {writer}/{seq} was acknowledged at offset {offset} and never polled; readers are past"
+        f" {read - 1}{told.words}",
         at=at,
-        evidence={"writer": writer, "seq": seq, "offset": offset, "read_to": read},
+        evidence={"writer": writer, "seq": seq, "offset": offset, "read_to": read, **told.evidence},
     )
 
 

@@ -3,13 +3,12 @@
 A transform writes one output record per input record, to the output partition of the same number; its rows there name
 the inputs (`sources`). An output is committed when its transaction is ok, or indefinite and one of its values was
 polled. *Twice* is seen, and is decided in the output's partition at once. *Not at all, while a later input is* rests on
-absence, and needs both partitions: stage 2 joins the input's settled records (`input`) with what was `reflected`.
-An input that an indefinite transaction may have reflected (`doubtful`) is never called missing, nor is one below the
-first that was reflected at all (a transform begins somewhere), nor one below the input's log start (`gone`).
+absence, and needs both partitions: stage 2 (`rules.across.transforms`) joins the input's settled records with what was
+reflected. Inputs that an indefinite transaction may have reflected are `doubtful` until its output turns out visible,
+or until all of it turns out absent (`rules.checks.transaction_outcomes`), so that it was aborted.
 
-Stage 1 remembers one bit per input value (chunk aspect `reflected`) and the sources of undecided transactions. Stage 2
-keeps, per transform group and partition, the inputs that nothing has reflected yet, and the reflected offsets that no
-input fact has met: both are as many as records in flight between the two topics.
+State: one bit per input value (chunk aspect `reflected`), the sources of undecided transactions, at most
+`DOUBTFUL_KEPT` runs, and the groups that were heard of within `FORGET_GROUP`.
 """
 
 from __future__ import annotations
@@ -27,6 +26,13 @@ from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
+from rules.settling.gate import Hole
+from rules.vocabulary.objectives import SECOND
+
+DOUBTFUL_KEPT: Final = 1024
+FORGET_GROUP: Final = 7 * 86_400 * SECOND
+"""How long a broker keeps the offsets of a group that is gone: one that comes back later begins anew."""
+GROUPS_KEPT: Final = 64
 
 
 @dataclass(slots=True)
@@ -46,16 +52,17 @@ class Reflections(Table):
 
 @dataclass(slots=True)
 class Transforms:
-    """`doubtful`: reflections of indefinite transactions; `groups` are numbered by their places here, and
-    `reflected_groups` are those that have reflected something. `readers`: [process, group] of living transforms;
-    `consumed_by`: the groups that read here; `told_log_start`: to stage 2, for them."""
+    """`doubtful`: reflections of indefinite transactions; `groups` are numbered by their places here. `reflected_by`:
+    the groups that have reflected something here, and when last; `consumed_by`: those that read here, and when last.
+    `readers`: [process, group] of living transforms. `told_log_start`, `told_holes`: to stage 2."""
 
     doubtful: Reflections = field(default_factory=Reflections)
     groups: list[str] = field(default_factory=list)
-    reflected_groups: list[int] = field(default_factory=list)
+    reflected_by: dict[str, int] = field(default_factory=dict)
     readers: list[list[int | str]] = field(default_factory=list)
-    consumed_by: list[str] = field(default_factory=list)
+    consumed_by: dict[str, int] = field(default_factory=dict)
     told_log_start: int = -1
+    told_holes: list[list[int]] = field(default_factory=list)
 
 
 def needs(own: Transforms, asked: Asked) -> Iterable[str]:
@@ -96,23 +103,29 @@ def arrive(own: Transforms, new: News) -> None:
 
 
 def fold(own: Transforms, passage: Passage) -> None:
-    """What turned out visible is reflected; what was settled of the input is told."""
-    grace = passage.report.objectives.grace
-    resolve_doubtful(own, passage, FOREVER if passage.finished else passage.end - 30 * grace)
+    """What turned out visible is reflected, and what turned out not to be is dropped; what was settled of the input is
+    told."""
+    _resolve_doubtful(own, passage)
     _tell_inputs(own, passage)
-    if not passage.finished:
-        _tell_horizon(own, passage)
+    if own.reflected_by and not passage.finished:
+        _tell_holes(own, passage)
+        _tell_horizon(passage, list(own.reflected_by), None)
+    _forget(own, int(passage.at[-1]))
 
 
-def resolve_doubtful(own: Transforms, passage: Passage, before: int) -> None:
-    """Indefinite operations turned out visible. Those from before log time `before` are waited for no longer."""
+def _resolve_doubtful(own: Transforms, passage: Passage) -> None:
     waiting = own.doubtful
     if not len(waiting):
         return
-    ops = zip(waiting.process.tolist(), waiting.op.tolist(), strict=True)
-    seen = np.array([op in passage.shown for op in ops], bool)
-    own.doubtful = take(waiting, ~seen & (waiting.at >= before))
+    shown, refused = passage.shown | passage.revealed, passage.refused
+    ops = list(zip(waiting.process.tolist(), waiting.op.tolist(), strict=True))
+    seen = np.array([op in shown for op in ops], bool)
+    gone = np.array([op not in shown and op in refused for op in ops], bool)
     commit(own, passage.chunks, take(waiting, seen), passage.report)
+    dropped = take(waiting, gone)
+    at = np.array([refused[op] for op, is_gone in zip(ops, gone.tolist(), strict=True) if is_gone], np.int64)
+    passage.report.facts.add("dropped", at, group=_named(own, dropped), runs=_runs(dropped))
+    own.doubtful = take(take(waiting, ~(seen | gone)), slice(-DOUBTFUL_KEPT, None))
 
 
 def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -> None:
@@ -122,7 +135,8 @@ def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -
     order = np.argsort(made.at, kind="stable")
     made = take(made, order)
     report.facts.add("reflected", made.at, group=_named(own, made), runs=_runs(made))
-    own.reflected_groups = sorted({*own.reflected_groups, *made.group.tolist()})
+    for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):  # ascending times
+        own.reflected_by[own.groups[group]] = at
     new = values(made.writer, made.seq, made.length)
     again = chunks.having("reflected", new)
     twice = _twice(made)
@@ -163,12 +177,20 @@ def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, rep
     )
 
 
-def _tell_horizon(own: Transforms, passage: Passage) -> None:
-    """How far this partition's log is complete, for each transform that writes here."""
-    if not own.reflected_groups or passage.state.holes:
-        return
-    for group in own.reflected_groups:
-        passage.report.facts.add("horizon", np.array([passage.end]), group=[own.groups[group]])
+def _tell_holes(own: Transforms, passage: Passage) -> None:
+    """What of this partition's log will never be here: transforms may have written in it."""
+    holes = [[hole.process, hole.start, hole.end] for hole in map(Hole._make, passage.state.holes) if hole.writes]
+    for process, start, end in holes:
+        if [process, start, end] not in own.told_holes:
+            groups = list(own.reflected_by)
+            passage.report.facts.add("hole", np.full(len(groups), end), group=groups)
+    own.told_holes = holes
+
+
+def _tell_horizon(passage: Passage, groups: list[str], about: str | None) -> None:
+    """How far this partition's log is complete, for these groups, and what of it will never be."""
+    facts, through = passage.report.facts, min(passage.end, passage.gate.told_through())
+    facts.add("horizon", np.full(len(groups), through), group=groups, about=[about] * len(groups))
 
 
 # Stage 1: the input's partition
@@ -186,17 +208,27 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
     """The records that were settled now and that readers polled, for each transform that reads here. A transform whose
     first poll is among the moves is told what was settled after it. Of a finished history, all there is."""
     begun = _begin_to_consume(own, passage)
-    state, report, end = passage.state, passage.report, int(passage.at[-1])
-    before, settled = (0, FOREVER) if passage.advance is None else (passage.advance.before, state.settled)
-    if own.consumed_by and state.log_start > own.told_log_start:
-        own.told_log_start = state.log_start
-        here = np.full(len(own.consumed_by), state.log_start, np.int64)
-        none = np.zeros(len(here), np.int64)
-        gone = Runs(none, none, none, here, none)
-        report.facts.add("gone", np.full(len(here), end, np.int64), group=own.consumed_by, runs=gone)
-    for group in own.consumed_by:
-        runs = _settled_inputs(passage, max(before, begun.get(group, 0)), settled)
-        report.facts.add("input", np.full(len(runs), end, np.int64), group=[group] * len(runs), runs=runs)
+    if not own.consumed_by:
+        return
+    state, facts, groups = passage.state, passage.report.facts, list(own.consumed_by)
+    if state.log_start > own.told_log_start:
+        at, own.told_log_start = _log_start_since(passage), state.log_start
+        here, none = np.full(len(groups), state.log_start, np.int64), np.zeros(len(groups), np.int64)
+        facts.add("gone", np.full(len(groups), at), group=groups, runs=Runs(none, none, none, here, none))
+    settled = _settled_inputs(passage)
+    for group in groups:
+        runs, times = settled
+        new = runs.offset >= begun.get(group, 0)
+        facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
+    if not passage.finished:
+        _tell_horizon(passage, groups, "input")
+
+
+def _log_start_since(passage: Passage) -> int:
+    """When the log start was first known to be where it is."""
+    moves = passage.moves
+    seen = np.flatnonzero(moves.low >= passage.state.log_start)
+    return int(moves.at[seen].min()) if len(seen) else int(passage.at[-1])
 
 
 def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:
@@ -213,23 +245,57 @@ def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:
     rows = np.flatnonzero(reading)
     settled = np.zeros(len(rows), np.int64) if advance is None else advance.settled_before(moves.at[rows])
     for number, low in zip(moves.process[rows].tolist(), settled.tolist(), strict=True):
-        group = transforms[number]
-        if group not in own.consumed_by:
-            own.consumed_by.append(group)
-            begun[group] = low
+        if transforms[number] not in own.consumed_by:
+            begun[transforms[number]] = low
+            own.consumed_by[transforms[number]] = -1
+    for number, at in zip(moves.process[rows].tolist(), moves.at[rows].tolist(), strict=True):
+        own.consumed_by[transforms[number]] = max(own.consumed_by[transforms[number]], at)
     return begun
 
 
-def _settled_inputs(passage: Passage, before: int, settled: int) -> Runs:
-    """What readers polled of the log between two settled frontiers."""
-    log = passage.state.log
-    low, high = np.maximum(log.offset, before), np.minimum(log.offset + log.length, settled)
-    inside = low < high
-    offset, writer, length = low[inside], log.writer[inside], (high - low)[inside]
-    seq = log.seq[inside] + offset - log.offset[inside]
-    seen = passage.chunks.having("polled", values(writer, seq, length))
-    whole = intervals.contained_grouped(*seen, writer, seq, seq + length)
-    return Runs(offset[whole], writer[whole], seq[whole], offset[whole], length[whole])
+def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
+    """What readers polled of the log between two settled frontiers, and the tick at which each part was settled."""
+    log, advance = passage.state.log, passage.advance
+    edges = np.array([0, FOREVER]) if advance is None else np.unique(np.append(advance.settled, advance.before))
+    first = np.searchsorted(edges, log.offset, side="right") - 1
+    last = np.searchsorted(edges, log.offset + log.length, side="left")
+    first, last = np.maximum(first, 0), np.minimum(last, len(edges) - 1)
+    parts = np.maximum(last - first, 0)
+    of = np.repeat(np.arange(len(log)), parts)
+    k = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(parts) - parts, parts)
+    offset = np.maximum(log.offset[of], edges[k])
+    length = np.minimum((log.offset + log.length)[of], edges[k + 1]) - offset
+    writer, seq = log.writer[of], log.seq[of] + offset - log.offset[of]
+    runs = _polled(passage.chunks, Runs(of, writer, seq, offset, length))
+    if advance is None:
+        return runs, np.full(len(runs), int(passage.at[-1]))
+    settled_at = np.searchsorted(advance.settled, runs.offset + runs.length - 1, side="right")
+    return runs, advance.at[np.minimum(settled_at, len(advance.at) - 1)]
+
+
+def _polled(chunks: Chunks, runs: Runs) -> Runs:
+    """What ok operations polled of these runs."""
+    runs = runs.take(runs.length > 0)
+    seen = chunks.having("polled", values(runs.writer, runs.seq, runs.length))
+    whole = intervals.contained_grouped(*seen, runs.writer, runs.seq, runs.seq + runs.length)
+    parts = [runs.take(whole)]
+    for i in np.flatnonzero(~whole).tolist():
+        one = slice(i, i + 1)
+        _, start, end = chunks.having("polled", values(runs.writer[one], runs.seq[one], runs.length[one]))
+        same = np.full(len(start), i)
+        parts.append(Runs(runs.row[same], runs.writer[same], start, runs.offset[i] + start - runs.seq[i], end - start))
+    return Runs.concat(*parts)
+
+
+def _forget(own: Transforms, now: int) -> None:
+    """Drop the groups that have not been heard of for long, and names that nothing needs."""
+    for heard in (own.reflected_by, own.consumed_by):
+        for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
+            del heard[group]
+    if len(own.groups) > GROUPS_KEPT:
+        used = np.unique(own.doubtful.group).tolist()
+        own.doubtful.group = np.searchsorted(used, own.doubtful.group)
+        own.groups = [own.groups[number] for number in used]
 
 
 def _groups(own: Transforms, columns: Columns, sources: Runs) -> Ints:

@@ -33,6 +33,7 @@ from rules.kept.codec import Table
 from rules.kept.outages import UNREACHABLE, Outages
 from rules.kept.report import Report
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import whole
 
 RECENT: Final = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
@@ -246,7 +247,7 @@ def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> Non
 
 
 def _numbers(listed: str) -> list[int]:
-    return sorted(int(one) for one in listed.split(",") if one.lstrip("-").isdigit())
+    return sorted(number for one in listed.split(",") if (number := whole(one)) is not None)
 
 
 CHECK: Final = Check(UNREACHABLE, Reach, arrive=arrive, fold=fold, live_only=True)

@@ -138,7 +138,9 @@ def judge_finished(out: Outstanding, state: State, at: int, report: Report) -> N
     report.condition(
         "unseen",
         True,
-        f"{state.unseen} acknowledged values were never polled",
+        "1 acknowledged value was never polled"
+        if state.unseen == 1
+        else f"{state.unseen} acknowledged values were never polled",
         at=at,
         evidence={"values": state.unseen, "first": first},
     )

@@ -16,6 +16,7 @@ from rules.kept.state import State
 from rules.settling.clocks import domains
 
 ZEROS_KEPT = 16
+"""Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
 
 
 def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
@@ -24,7 +25,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
     _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
     for i in np.flatnonzero(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])
-        if len(state.zeros) < ZEROS_KEPT and invoked[row] >= 0:
+        if invoked[row] >= 0:
             state.zeros.append(
                 (
                     names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
@@ -45,7 +46,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
             at=at,
             evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
         )
-    state.zeros = kept
+    state.zeros = kept[:ZEROS_KEPT]
     _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
 
 

@@ -20,7 +20,7 @@ from rules.checks import (
     send_order,
     zero_offsets,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -45,7 +45,6 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     sent, polled, visible, report = new.sent, new.polled, new.visible, new.report
     measure(state, columns, sent, polled)
     order.arrive(new)
-    irregular_records.judge_records(columns, fresh, report)
     if len(sent) and len(polled):
         aborted_reads.read_own(columns, sent, polled, report)
 
@@ -73,15 +72,11 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
     placed = concat(_places(seen_at), _places(known))
     duplicates.place(state, chunks, placed, when, report)
-    irregular_records.note_displaced(state, columns, fresh)
-    irregular_records.judge_displaced(state, report)
+    irregular_records.place_displaced(order.own(state, irregular_records.CHECK), new)
     digests.note_places(state, buckets, chunks, placed)
     phantom_reads.note_places(chunks, placed)
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
-    rare_rows.arrive(state, chunks, columns, fresh, sent, polled, report)
-    if not new.finished:
-        rare_rows.watch(state, columns, fresh, report)
     check.arrive(state, chunks, columns, fresh)
     seen = fresh & (columns.log_end >= 0)
     if seen.any():
@@ -110,7 +105,7 @@ def _index(state: State, polled: Runs, acknowledged: Runs) -> None:
     """The offsets that are no holes: what was polled at read_committed, and what was acknowledged."""
     start: Ints = np.concatenate((polled.offset, acknowledged.offset))
     end = np.concatenate((polled.offset + polled.length, acknowledged.offset + acknowledged.length))
-    new = end > state.settled
+    new = end > state.index_from
     state.index = Spans(
         *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
     )

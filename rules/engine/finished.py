@@ -5,17 +5,19 @@ It is the second half of a step (`rules.engine.log_time`) for a history that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
 from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
-from rules.engine import order, rare_rows, untold_offsets
+from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
@@ -24,6 +26,7 @@ from rules.kept.state import Passed, Polls, Spans, State, take
 from rules.registers import check
 from rules.settling import frontier
 from rules.settling.gate import Gate
+from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.slices import Place
 
 
@@ -61,6 +64,15 @@ def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
         state.inside = poll_order.inside(columns, found)
 
 
+def _passed(state: State, columns: Columns, fresh: Any, passes: poll_order.Passes) -> Spans:
+    """What readers passed: `passes`, unless polls did not tell all offsets. Where the first record of such a one lay
+    nobody knows, nor from where it came."""
+    committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
+    if (committed.offset < 0).any():
+        return untold_offsets.passed(columns, untold_offsets.located(committed, state.log, state.index))
+    return Spans(*intervals.merge(passes.start, passes.end))
+
+
 def _locate_sends(state: State, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
     """The same for records that were sent, of visible operations and of others."""
     sent = send_order.placed(columns, columns.sent.take(fresh[columns.sent.row]), visible)
@@ -86,10 +98,9 @@ def finish(
         report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
     order.fold(passage)
-    rare_rows.finish(state, chunks, moves, state.sends, report)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
-    state.passed = Spans(*intervals.merge(passes.start, passes.end))
+    state.passed = _passed(state, columns, fresh, passes)
     observe(state, moves)
     phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
     losses.poll(losing, chunks, polled)
@@ -106,6 +117,18 @@ def finish(
     poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
     send_order.walk(state, state.sends)
     send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)
+
+
+def telling(facts: Sequence[pa.Table]) -> pa.Table:
+    """The facts of all partitions of a finished history, without those that can prove nothing: that a transaction is
+    visible matters only where one of its values is absent, and no other fact will come."""
+    others = [one["txn"].filter(pc.not_equal(one["kind"], "visible")) for one in facts]
+    concerned = pc.unique(pa.chunked_array([chunk for column in others for chunk in column.chunks], pa.int64()))
+    kept = [
+        one.filter(pc.or_(pc.not_equal(one["kind"], "visible"), pc.is_in(one["txn"], value_set=concerned)))
+        for one in facts
+    ]
+    return pa.concat_tables(kept) if kept else FACT_SCHEMA.empty_table()
 
 
 def explain_all(columns: Columns, report: Report) -> None:

@@ -22,13 +22,13 @@ from rules.checks import (
     poll_order,
     send_order,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier
+from rules.settling import completeness, frontier, retrying_writers
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -53,7 +53,6 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     advance, end = passage.advance, passage.end
     assert advance is not None
     order.fold(passage)
-    rare_rows.fold(state, chunks, at, passage.moves, passage.sends, report)
     check.judge(state, chunks, min(end, passage.gate.known_through()), report)
     digests.fold(state, buckets, passes, passage.polls, report)
     phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)
@@ -64,8 +63,14 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     send_order.judge(state, state.settled, end, report, list_skips=False)
     keep_passes(state, passage.proven)
     _judge_unverifiable(state, passage.gate, end, report)
-    duplicates.forget_below(state, poll_order.needed_from(state))
+    needed = poll_order.needed_from(state)
+    behind = [one.position for _, one, _ in completeness.lateness(state) if one.reads and one.position >= 0]
+    still = min([needed, *behind])
+    # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
+    roomy = len(state.log) <= objectives.window_runs // 2
+    duplicates.forget_below(state, still if roomy else needed, still)
     digests.forget(state, buckets, chunks)
+    retrying_writers.forget(state)
     _overflow(state, objectives, end, report)
 
 
@@ -83,7 +88,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> tuple[Passa
     poll_order.walk_inside(state, moves, advance)
     passes = poll_order.walk(state, moves, advance)
     listings = Listings.of(state, moves)
-    poll_order.note_log_start(state, listings)
+    poll_order.note_log_start(state, listings, end)
     proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
     observe(state, moves)
     passage = Passage(
@@ -107,7 +112,7 @@ def place_shown(state: State, chunks: Chunks, shown: Places, at: int, report: Re
     if not len(shown):
         return
     duplicates.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
-    irregular_records.judge_displaced(state, report)
+    irregular_records.judge_displaced(order.own(state, irregular_records.CHECK), state, report)
     state.index = Spans(
         *intervals.merge(
             np.append(state.index.start, shown.offset), np.append(state.index.end, shown.offset + shown.length)
@@ -152,7 +157,7 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
         # Steps that end below it can be judged no more: what they went over is being forgotten.
         gone = np.maximum(state.transitions.first, state.transitions.previous) < state.settled
         state.transitions = take(state.transitions, ~gone)
-        duplicates.forget_below(state, state.settled)
+        duplicates.forget_below(state, state.settled, state.settled)
     losing = order.own(state, losses.CHECK)
     if len(losing.outstanding) > objectives.window_runs:
         losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))

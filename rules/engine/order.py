@@ -13,8 +13,11 @@ from rules.arrays.columns import Columns, Runs
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    altered_records,
+    committed_offsets,
     fences,
     hanging_transactions,
+    irregular_records,
     late_evidence,
     log_ends,
     losses,
@@ -24,35 +27,40 @@ from rules.checks import (
     stuck_closes,
     stuck_consumers,
     stuck_producers,
-    told_offsets,
     transaction_outcomes,
     transforms,
     unreachable_brokers,
+    unsafe_settings,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
 from rules.registers import check as registers
-from rules.settling import transactional_ids
+from rules.settling import listed_ends, transactional_ids
 
 CHECKS: Final[tuple[Check[Any], ...]] = (
     sequence_loss.CHECK,
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    altered_records.CHECK,
+    irregular_records.CHECK,
+    committed_offsets.CHECK,
+    log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
     stuck_closes.CHECK,
     hanging_transactions.CHECK,
     late_evidence.CHECK,
-    log_ends.CHECK,
+    unsafe_settings.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
 SETTLED: Final[tuple[Check[Any], ...]] = (
-    transforms.CHECK,
+    listed_ends.CHECK,
     transaction_outcomes.CHECK,
+    transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
     transactional_ids.CHECK,  # last: the others ask it for lives that it is about to forget
 )
 """Those that are told of log time once it is settled: what was polled is in the chunks, the frontier has moved, and
@@ -107,7 +115,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
         names |= chunk_names(kept.writer, kept.seq, kept.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
     names |= digests.dropping_needs(state)
-    names |= phantom_reads.chunks_needed(state, columns) | told_offsets.chunks_needed(state, columns)
+    names |= phantom_reads.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
 

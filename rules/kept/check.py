@@ -109,6 +109,10 @@ class Passage:
     finished: bool = False
     shown: set[tuple[int, int]] = field(default_factory=set)
     shown_places: Places | None = None
+    revealed: set[tuple[int, int]] = field(default_factory=set)
+    """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    refused: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 
 
 def _no_chunks(own: Any, asked: Asked) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -47,8 +47,9 @@ class Report:
         key = (anomaly, event, subject, 0 if event == "raised" else at)
         if key in self._findings:
             return
-        self._counts[anomaly] += 1
-        if self._counts[anomaly] > self.objectives.findings_per_step:
+        counted = _counted(anomaly, context)
+        self._counts[counted] += 1
+        if self._counts[counted] > self.objectives.findings_per_step:
             return
         self._findings[key] = Finding(
             anomaly=anomaly,
@@ -87,6 +88,12 @@ class Report:
     def room(self, anomaly: str) -> int:
         """How many more findings of this anomaly are reported one by one; callers need not build the rest."""
         return max(0, self.objectives.findings_per_step - self._counts[anomaly])
+
+    def each(self, anomaly: str, start: int, end: int) -> Iterator[int]:
+        """Of start .. end-1, each of which is a finding to add, those to build; the others are counted."""
+        stop = min(end, start + self.room(anomaly) + 1)
+        yield from range(start, stop)
+        self.skip(anomaly, end - stop)
 
     def skip(self, anomaly: str, number: int) -> None:
         """Count findings that were not built because there was no room."""
@@ -133,7 +140,15 @@ class Report:
         """All, in the order reported; the last of a flood says how many more there were."""
         found = list(self._findings.values())
         for i in range(len(found) - 1, -1, -1):
-            more = self._counts.pop(found[i].anomaly, 0) - self.objectives.findings_per_step
+            more = self._counts.pop(_counted(found[i].anomaly, found[i].context), 0) - self.objectives.findings_per_step
             if more > 0:
+                more += found[i].evidence.get("more_of_the_same", 0)
                 found[i] = replace(found[i], evidence={**found[i].evidence, "more_of_the_same": more})
         return found
+
+
+def _counted(anomaly: str, context: Mapping[str, str] | None) -> str:
+    """What a finding counts as in a flood. Readers in assign mode are judged apart from those that subscribed: a flood
+    of the one must not hide the other."""
+    mode = (context or {}).get("mode", "")
+    return f"{anomaly} by {mode}" if mode else anomaly

@@ -322,6 +322,7 @@ class State:
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
+    not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
     lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
@@ -342,7 +343,8 @@ class State:
     holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
     checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
     log: Places = field(default_factory=Places)
-    index: Spans = field(default_factory=Spans)
+    index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
+    index_from: int = 0
     passed: Spans = field(default_factory=Spans)  # by readers in assign mode, while above the log start
     unclear: Spans = field(default_factory=Spans)
     moved: Moved = field(default_factory=Moved)

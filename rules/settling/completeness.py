@@ -27,6 +27,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
 from rules.arrays.intervals import Bools, Ints, distinct
 from rules.kept.state import NEVER, Host, Process, State
+from rules.settling import retrying_writers
 from rules.vocabulary.objectives import SECOND
 
 LATE: Final = 30 * SECOND
@@ -140,13 +141,10 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
         return
     told = dict(settings)
     process = state.processes[int(columns.process[row])]
-    if told.get("writer", "").isdigit():
-        process.writer = int(told["writer"])
-    if told.get("idempotent") == "false" and told.get("writer", "").lstrip("-").isdigit():
-        writer = int(told["writer"])
-        if writer not in state.not_idempotent:
-            state.not_idempotent.append(writer)
-            state.not_idempotent_processes.append(int(columns.process[row]))
+    writer = retrying_writers.writer_told(told)
+    if writer >= 0:
+        process.writer = writer
+    retrying_writers.note(state, int(columns.process[row]), told)
 
 
 def _note_marks(state: State, columns: Columns) -> None:

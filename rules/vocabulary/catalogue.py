@@ -89,12 +89,18 @@ _ENTRIES: Final = (
     Anomaly(
         "relocated-write", "violation", "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
-        "the value, where it was meant to be, where it was",
+        "the value, where it was meant to be, where it was; of a flood, how many, from where to where, some examples",
     ),
     Anomaly(
         "corrupted-record", "violation", "at once",
         "The checksum or the form of a record's tag is broken.",
-        "the offset and the hash of the bytes",
+        "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
+    ),
+    Anomaly(
+        "altered-record", "violation", "at once",
+        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent.",
+        "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
+        " reader, the leader's epoch where the client knows it",
     ),
     Anomaly(
         "spurious-zero-offset", "violation", "at once",
@@ -113,8 +119,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "phantom-read", "violation", "on settlement",
-        "A polled value was never sent: it is beyond its writer's highest invocation, and that writer's log is there.",
-        "the value, its offset, the highest sequence number that its writer sent",
+        "A polled value was never sent, and the log of whoever could have sent it is there.",
+        "the value, its offset, who polled it, the highest sequence number that its writer sent",
     ),
     Anomaly(
         "torn-transaction", "violation", "on resolution",
@@ -130,6 +136,17 @@ _ENTRIES: Final = (
         "offset-regression", "violation", "on settlement",
         "A group's committed offset went down, and no commit of the lower offset was ever invoked.",
         "the group, both offsets and when they were read",
+    ),
+    Anomaly(
+        "lost-commit", "violation", "on settlement",
+        "A group's committed offset is told lower than one that was acknowledged before, or as none, and no commit "
+        "explains it.",
+        "the group, the offset acknowledged and to whom, the offset told and to whom, how long after",
+    ),
+    Anomaly(
+        "foreign-commit", "violation", "on settlement",
+        "A group's committed offset is told as one that no commit and no transaction of the group ever asked for.",
+        "the group, the offset told and to whom, what had been told or committed before",
     ),
     Anomaly(
         "log-truncation", "violation", "on settlement",
@@ -264,8 +281,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "foreign-record", "classified", "at once",
-        "A well-formed record of a run that this log does not know: two canaries may share a topic.",
-        "the offset and the run",
+        "Well-formed records of a run that this log does not know: two canaries may share a topic. Told once a run.",
+        "the run, and the first of its records: offset, hash, who polled it",
     ),
     Anomaly(
         "abort-position", "classified", "at once",

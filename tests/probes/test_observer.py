@@ -149,6 +149,7 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stag
     has = {
         "replicas": "1", "min_insync": "1", "created_by": "offsetwatch", "unclean_leader_election": "false",
         "transaction_max_timeout_ms": "900000", "retention_ms": "7200000", "cleanup_policy": "delete",
+        "timestamp_type": "CreateTime",
     }  # fmt: skip
     assert told(observer, topic) == [asked | has]
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)

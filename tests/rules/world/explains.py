@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-_ORDER = frozenset(
+ORDER = frozenset(
     {
         "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll",
         "nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip",
     }
 )  # fmt: skip
-_LOST = frozenset({"lost-write", "poll-skip", "int-poll-skip"})
+LOST = frozenset({"lost-write", "poll-skip", "int-poll-skip"})
 
 EXPLAINS: dict[str, frozenset[str]] = {
-    "lost": _LOST,
-    "duplicate": frozenset({"duplicate"}) | _ORDER,
+    "lost": LOST,
+    "duplicate": frozenset({"duplicate"}) | ORDER,
     "exposed": frozenset({"G1a", "torn-transaction", "zombie-write"}),
-    "torn": _LOST | {"torn-transaction"},
-    "only": _LOST | {"vanished-record", "late-record"},
-    "vanished": frozenset({"vanished-record"}) | _LOST | _ORDER,
-    "late": frozenset({"late-record", "vanished-record"}) | _LOST | _ORDER,
+    "torn": LOST | {"torn-transaction"},
+    "only": LOST | {"vanished-record", "late-record"},
+    "vanished": frozenset({"vanished-record"}) | LOST | ORDER,
+    "late": frozenset({"late-record", "vanished-record"}) | LOST | ORDER,
     "phantom": frozenset({"phantom-read"}),
     "cut": frozenset(
         {
@@ -29,8 +29,8 @@ EXPLAINS: dict[str, frozenset[str]] = {
             "torn-transaction",
         }
     )
-    | _LOST
-    | _ORDER,
+    | LOST
+    | ORDER,
     "zombie": frozenset({"zombie-write", "G1a"}),
     "stale": frozenset(),
     "dropped-commit": frozenset({"lost-commit"}),

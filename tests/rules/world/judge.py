@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from tests.rules.world import delivery
 from tests.rules.world.delivery import Step
 from tests.rules.world.engine import Checker, Key
-from tests.rules.world.explains import ALWAYS
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.oracle import Oracle
 from tests.rules.world.world import World
@@ -77,7 +76,7 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
             told = min(when[step] for step in met)
             if told > must.by + every:
                 verdict.differences.append(f"{name}: late {must}, told at {told // SECOND}s")
-    return {s.key for s in said if s.finding.anomaly not in ALWAYS}
+    return {s.key for s in said if verdict.oracle.lasting(s.finding)}
 
 
 def _compare(verdict: Verdict, name: str, live: set[Key], other: set[Key]) -> None:

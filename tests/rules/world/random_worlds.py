@@ -30,8 +30,12 @@ def random_plan(seed: int) -> Plan:
     length = dice.choice([150, 200, 300]) * SECOND
     partitions = dice.choice([1, 1, 2, 3])
     hosts = [_host(dice, i, length) for i in range(dice.choice([1, 2, 2, 3]))]
-    for name, habits in _probes(dice):
-        dice.choice(hosts).probes[name] = habits
+    full = dice.one_in(2)
+    for name, habits in _probes(dice) + (_each(hosts[1:]) if full else []):
+        host = dice.choice(hosts)
+        if full:
+            host = hosts[int(name[1:])] if name[:1] in ("m", "n") else hosts[0] if name in ("w1", "r1") else host
+        host.probes[name] = habits
         if name != "observer":
             _trouble(dice, habits, length)
         elif dice.one_in(6):
@@ -58,6 +62,12 @@ def _witness(dice: Dice, plan: Plan) -> None:
             plan.events.append(faults.only_for(dice.time(20, plan.length - READ_AGAIN), readers[0]))
             if plan.rejects is None:
                 plan.rejects = reject_row(readers[0], 0)
+
+
+def _each(hosts: list[HostPlan]) -> list[tuple[str, Habits]]:
+    """A writer and a reader for each further host, so that all clocks can be compared."""
+    numbers = range(1, len(hosts) + 1)
+    return [(f"m{i}", Habits("writer")) for i in numbers] + [(f"n{i}", Habits("reader")) for i in numbers]
 
 
 def _probes(dice: Dice) -> list[tuple[str, Habits]]:

@@ -1,0 +1,243 @@
+"""The verdicts on one committed offset that was told: see `rules.checks.committed_offsets` for what they mean."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rules.arrays.intervals import Bools, Ints
+from rules.checks import invoked_commits
+from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Reads
+from rules.checks.invoked_commits import ANY, Invoked
+from rules.checks.kept_commits import Committed
+from rules.kept.check import Passage
+from rules.settling.gate import Evidence, Who
+from rules.vocabulary.objectives import SECOND
+
+SKEW: Final = 300 * SECOND
+"""Log time within which the order of two hosts' operations is not known."""
+MINUTE: Final = 60 * SECOND
+
+
+class Told(NamedTuple):
+    """A read, as in `Reads`."""
+
+    group: int
+    domain: int
+    completed: int
+    invoked: int
+    since: int
+    at: int
+    offset: int
+    process: int
+    stable: int
+
+
+def concerned(own: Committed, group: int) -> Who:
+    """Who may commit for the group, or tells of it."""
+    known = _started(own)
+    of_it = own.members.group == group
+    asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
+    return Who(lambda number, process: number in asks or number not in known)
+
+
+def committing(own: Committed, group: int) -> Who:
+    """Who may commit for the group: its members, and those of which it is not known yet what they are."""
+    known = _started(own)
+    mine = set(own.members.process[(own.members.group == group) & (own.members.reads == 0)].tolist())
+    return Who(lambda number, process: number in mine or number not in known)
+
+
+def _started(own: Committed) -> set[int]:
+    """Who has told what it is."""
+    return set(own.members.process[(own.members.reads == 0) | (own.members.group == ANY)].tolist())
+
+
+def familiar(commits: Commits, reads: Reads) -> Bools:
+    """Which reads tell what one of these commits of their group asked for."""
+    same = (reads.group[:, None] == commits.group) & (reads.offset[:, None] == commits.offset)
+    return np.asarray(same.any(axis=1), dtype=bool)
+
+
+class Case:
+    """One read, what was known before it, and what may be concluded."""
+
+    def __init__(self, own: Committed, read: Told, passage: Passage) -> None:
+        self.own, self.read, self.passage = own, read, passage
+        self.name = own.names[read.group]
+        mine = (own.commits.group == read.group) & (own.commits.offset == read.offset)
+        self._familiar = bool(mine.any())
+        self._never: bool | None = None
+
+    # What was known
+
+    def _earlier(self, table: Commits | Reads) -> Ints:
+        """The entries that had completed when the read was invoked, in the order of their times."""
+        read = self.read
+        before = (table.group == read.group) & (table.domain == read.domain) & (table.completed <= read.invoked)
+        if isinstance(table, Reads):
+            before &= (table.completed < read.completed) | (table.process != read.process)
+        rows = np.flatnonzero(before)
+        found: Ints = rows[np.lexsort((table.offset[rows], table.completed[rows]))]
+        return found
+
+    def _acknowledged(self) -> Ints:
+        """The commits that the reader could not but be told of, if it was asked after them."""
+        commits = self.own.commits
+        rows = self._earlier(commits)
+        kind = commits.kind[rows]
+        found: Ints = rows[(kind == DONE) | ((kind == IN_TRANSACTION) & (self.read.stable == 1))]
+        return found
+
+    def never_committed(self) -> bool:
+        """Is it known that nobody was ever asked to commit what was told?"""
+        if self._never is None:
+            read = self.read
+            self._never = (
+                read.offset >= 0
+                and not self._familiar
+                and invoked_commits.certainly_never(
+                    self.own.invoked, self.passage.chunks, read.group, read.offset, self.own.names
+                )
+            )
+        return self._never
+
+    def _complete(self, since: int) -> bool:
+        """Is nothing missing of what may have been committed from `since` to the read?"""
+        who = committing(self.own, self.read.group)
+        return self.passage.gate.ask(since, self.read.at, who) is Evidence.COMPLETE
+
+    def _shared(self, since: int) -> bool:
+        """May the group have had members that are not of this log, from `since` to the read?"""
+        holds, read = self.own.holds, self.read
+        if not (holds.group == read.group).any():
+            return read.group in self.own.subscribed
+        rows = np.flatnonzero(((holds.group == read.group) | (holds.group == ANY)) & (holds.at <= read.at))
+        rows = rows[np.lexsort((holds.holds[rows], holds.at[rows]))]
+        holding: set[int] = set()
+        for process, at, held in zip(*(c[rows].tolist() for c in (holds.process, holds.at, holds.holds)), strict=True):
+            if at > since and not holding:
+                return True
+            holding = holding | {process} if held else holding - {process}
+        return not holding
+
+    # Verdicts
+
+    def judge_regression(self) -> None:
+        """Does it tell less than was told before, which nobody asked for?"""
+        own, read = self.own, self.read
+        rows = self._earlier(own.told)
+        rows = rows[own.told.offset[rows] > 0]
+        if not len(rows) or not 0 < read.offset < own.told.offset[rows[-1]] or not self.never_committed():
+            return
+        before = int(own.told.offset[rows[-1]])
+        if not self._complete(int(own.told.since[rows[-1]])):
+            return
+        evidence = {"group": self.name, "before": before, "after": read.offset, "read_by": read.process}
+        message = f"group {self.name} had committed {before}, then {read.offset}, which nobody asked for"
+        self._found("offset-regression", (self.name, before, read.offset), message, evidence)
+
+    def judge_loss(self) -> None:
+        """Does it tell less than was acknowledged before, or nothing?"""
+        own, read, commits = self.own, self.read, self.own.commits
+        if read.offset == 0 and self.never_committed():
+            return  # `spurious-zero-offset`
+        rows = self._acknowledged()
+        if read.offset >= 0:
+            rows = rows[(commits.offset[rows] > read.offset) & (commits.spoiled[rows] > read.completed)]
+        rows = rows[self._known_to_the_reader(rows)]
+        if not len(rows):
+            return
+        best = int(rows[-1])
+        since, committed = int(commits.since[best]), int(commits.offset[best])
+        age = read.completed - int(commits.invoked[best])
+        retention = own.retention[1] * MINUTE
+        if read.offset < 0:
+            if age >= retention:
+                return
+        elif self._may_have_landed_late(since) or not self._complete(since):
+            return
+        seconds = round((read.invoked - int(commits.completed[best])) / SECOND, 3)
+        told = "none" if read.offset < 0 else str(read.offset)
+        evidence: dict[str, Any] = {
+            "group": self.name, "committed": committed, "committed_by": int(commits.process[best]),
+            "told": None if read.offset < 0 else read.offset, "told_to": read.process, "after_s": seconds,
+        }  # fmt: skip
+        if read.offset < 0:
+            evidence["retention_minutes"] = own.retention[1]
+        message = (
+            f"group {self.name} committed {committed}, and was told {told} {seconds:.1f} s after that was acknowledged"
+        )
+        self._found("lost-commit", (self.name, committed, read.offset), message, evidence, wait=True)
+
+    def _known_to_the_reader(self, rows: Ints) -> Bools:
+        """Which of the commits the process that reads made itself, or had read as much since they were invoked."""
+        own, read, commits = self.own, self.read, self.own.commits
+        heard = self._earlier(own.told)
+        heard = heard[own.told.process[heard] == read.process]
+        offset, completed = own.told.offset[heard], own.told.completed[heard]
+        told = (offset >= commits.offset[rows][:, None]) & (completed >= commits.invoked[rows][:, None])
+        return np.asarray((commits.process[rows] == read.process) | told.any(axis=1), dtype=bool)
+
+    def _may_have_landed_late(self, since: int) -> bool:
+        """May what was told have been committed after a commit that was invoked at `since`?"""
+        own, read = self.own, self.read
+        if self.never_committed():
+            return self._shared(since)
+        unsure = (own.unsure.offset == read.offset) & np.isin(own.unsure.group, (read.group, ANY))
+        if unsure.any() or read.offset <= own.unsure_to:
+            return True
+        elsewhere = (own.commits.group == read.group) & (own.commits.domain != read.domain)
+        return bool((elsewhere & (own.commits.at >= since - SKEW)).any())
+
+    def judge_foreign(self) -> None:
+        """Does it tell what nobody of the group ever committed?"""
+        own, read = self.own, self.read
+        if read.offset <= 0 or not self.never_committed():
+            return
+        known = []
+        for table, rows in ((own.commits, self._acknowledged()), (own.told, self._earlier(own.told))):
+            if len(rows):
+                last = rows[-1]
+                known.append((int(table.completed[last]), int(table.since[last]), int(table.offset[last])))
+        if not known:
+            if not self._told_elsewhere():
+                # It may be from before the log began.
+                group, offset = np.array([[read.group], [read.offset]], np.int64)
+                invoked_commits.add(own.invoked, Invoked(group, offset))
+            return
+        _, since, before = max(known)
+        if before == read.offset or self._shared(since) or not self._complete(since):
+            return
+        evidence = {
+            "group": self.name, "told": read.offset, "told_to": read.process, "before": None if before < 0 else before
+        }  # fmt: skip
+        was = "none" if before < 0 else str(before)
+        message = f"group {self.name} was told {read.offset}, which nobody ever committed, where {was} had been before"
+        self._found("foreign-commit", (self.name, read.offset), message, evidence, wait=True)
+
+    def _told_elsewhere(self) -> bool:
+        """Is anything known of the group before the read, by another clock?"""
+        tables = (self.own.commits, self.own.told)
+        return any(((t.group == self.read.group) & (t.at < self.read.since)).any() for t in tables)
+
+    def _found(
+        self,
+        anomaly: str,
+        subject: tuple[str | int, ...],
+        message: str,
+        evidence: dict[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        own, at = self.own, self.read.at
+        key = [anomaly, *subject]
+        if key in own.reported:
+            return
+        own.reported.append(key)
+        if wait:
+            when = at + self.passage.report.objectives.grace
+            own.pending.append([when, anomaly, list(subject), message, evidence, at])
+        else:
+            self.passage.report.add(anomaly, subject, message, at=at, evidence=evidence)

@@ -1,0 +1,222 @@
+"""`offset-regression`, `lost-commit`, `foreign-commit`: a group's committed offset is told, and it cannot be.
+
+- `offset-regression`: a read, invoked after another one had completed, tells a lower offset, which no commit ever asked
+  for.
+- `lost-commit`: a read, invoked after an acknowledged commit had completed, tells a lower offset, and no lower commit
+  was invoked since that commit was. Or it tells none, although the commit is younger than the offsets' retention.
+- `foreign-commit`: a read tells an offset that nobody of the group ever committed, after a commit or a read that told
+  otherwise. What had been committed when the log began is not known: the first that is told of a group proves nothing.
+
+**Who asked for it.** A commit counts as invoked whatever became of it, since a delayed one may land late; so does where
+an indefinite transaction that names no commit had polled to. An absent offset has expired, unless a younger commit says
+otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
+
+**Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another
+host counts as possibly later if it is not five minutes older.
+
+**Old is not lost.** A coordinator that has been deposed, and cut off so that it does not know it yet, tells what it
+last knew. So a lost commit is concluded only from what is told to a process that must have been told of it: the one
+whose commit was acknowledged, or one that had read that offset, or a higher one, since the commit was invoked. (What
+nobody ever committed an old coordinator does not know either.) A transaction's offsets are told once its marker has
+reached the coordinator: a reader at read_committed gets an error until then, and to others they prove nothing.
+
+**Members that are not of this log** commit what it never asked for. They are known by what they take away: of a group
+that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the
+while. A group that is only used in mode `assign` has no members; its name is this log's own.
+
+Decided once the log of whoever may commit for the group, or tells of it, is complete up to the read, and where no hole
+in the log of one that may commit touches the time between the two that contradict each other. A lost or foreign commit
+is told when the partition has been observed for the grace time after it: a topic that was made anew has other offsets.
+
+What is kept, and what bounds it: `rules.checks.kept_commits`. How a read is judged: `rules.checks.commit_verdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from rules.arrays.columns import CLOSE, OFFSETS, OK, START, Columns
+from rules.arrays.intervals import Bools, distinct
+from rules.checks import commit_rows, invoked_commits, kept_commits
+from rules.checks.commit_rows import NEVER, Reads
+from rules.checks.commit_verdicts import Case, Told, concerned, familiar
+from rules.checks.invoked_commits import ANY
+from rules.checks.kept_commits import Committed, number_of_group
+from rules.kept.check import Asked, Check, News, Passage
+from rules.kept.codec import concat, take
+from rules.settling.gate import Evidence
+
+RETENTION: Final = "offsets_retention_minutes"
+"""The setting by which the observer tells how long what groups have committed is kept."""
+
+
+# New rows
+
+
+def needs(own: Committed, asked: Asked) -> Iterable[str]:
+    """The bitmaps of commits that are about to be written, and those of offsets that nobody is known to have
+    committed lately."""
+    columns = asked.columns
+    groups = list(own.groups)
+    number = partial(number_of_group, groups)
+    found: set[str] = set()
+    new, _ = commit_rows.invoked(columns, number)
+    if len(new) and invoked_commits.is_full(own.invoked, len(new)):
+        both = concat(own.invoked.pending, new)
+        for group in distinct(both.group).tolist():
+            found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
+    reads = concat(own.waiting, commit_rows.reads(columns, np.ones(len(columns), bool), number))
+    if len(reads):
+        known = concat(own.commits, commit_rows.commits(columns, _certainly_new(asked), number))
+        reads = take(reads, (reads.offset >= 0) & ~familiar(known, reads))
+        for group in distinct(reads.group).tolist():
+            found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
+    return found
+
+
+def _certainly_new(asked: Asked) -> Bools:
+    """The rows that will be counted in for the first time, as far as that is plain: no other may be counted on."""
+    columns, living = asked.columns, asked.state.processes
+    fresh = np.zeros(len(columns), bool)
+    for number in distinct(columns.process).tolist():
+        process = living.get(number)
+        if process is None or not process.ahead:
+            own = columns.process == number
+            fresh |= own & (columns.slice >= (process.next if process is not None else 0))
+    return fresh
+
+
+def arrive(own: Committed, new: News) -> None:
+    """What the new rows committed, and were told."""
+    columns, fresh = new.columns, new.fresh
+    seen = fresh & columns.where(OFFSETS) & (columns.type == OK)
+    if seen.any():
+        own.observed = max(own.observed, int(columns.invoked[seen].max()))
+        _note_retention(own, columns, seen)
+    number = partial(number_of_group, own.groups)
+    if columns.table["group"].null_count < len(columns) or (fresh & columns.where(START, CLOSE)).any():
+        own.members = kept_commits.with_members(own.members, commit_rows.members(columns, fresh, number))
+        holds = commit_rows.holds(columns, fresh, number)
+        own.holds = concat(own.holds, holds)
+        own.subscribed = sorted({*own.subscribed, *holds.group.tolist()} - {ANY})
+        own.commits = concat(own.commits, commit_rows.commits(columns, fresh, number))
+        own.waiting = concat(own.waiting, commit_rows.reads(columns, fresh, number))
+    # As `needs` counted them: all rows, also those that were here before.
+    asked, unsure = commit_rows.invoked(columns, number)
+    if len(asked):
+        full = invoked_commits.is_full(own.invoked, len(asked))
+        invoked_commits.add(own.invoked, asked)
+        if full:
+            invoked_commits.write(own.invoked, new.chunks, own.names)
+    if len(unsure):
+        kept_commits.note_unsure(own, unsure)
+
+
+def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
+    settings = columns.table["settings"]
+    if settings.null_count == len(columns):
+        return
+    for row in np.flatnonzero(among & settings.is_valid().to_numpy()).tolist():
+        told = dict(settings[row].as_py()).get(RETENTION, "")
+        if told.isdigit():
+            own.retention = max(own.retention, [int(columns.completed[row]), int(told)])
+
+
+# Log time
+
+
+def fold(own: Committed, passage: Passage) -> None:
+    """Judge the reads up to which the log is complete, in the order of their times."""
+    if not (len(own.waiting) or len(own.commits) or own.pending or len(own.holds)):
+        return
+    whole = passage.gate.ask(passage.end, passage.end) is not Evidence.NOT_YET
+    late = set() if whole else _late(own, passage)
+    ripe = own.waiting.at <= passage.end
+    if ripe.any():
+        reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
+        if late:
+            ready = _ready(own, reads, late, passage)
+            reads, rest = take(reads, ready), concat(rest, take(reads, ~ready))
+        own.waiting = rest
+        _judge(own, reads, passage)
+    _tell(own, passage)
+    processes = passage.state.processes
+    kept_commits.forget(own, late, passage.end, np.fromiter(processes, np.int64, len(processes)))
+    if whole:
+        kept_commits.forget_holds(own, passage.end, set(processes))
+    kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
+
+
+def _late(own: Committed, passage: Passage) -> set[int]:
+    """The groups whose log is not here up to the end."""
+    groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
+    return {
+        group
+        for group in groups
+        if passage.gate.ask(passage.end, passage.end, concerned(own, group)) is Evidence.NOT_YET
+    }
+
+
+def _ready(own: Committed, reads: Reads, late: set[int], passage: Passage) -> Bools:
+    """Which of the reads lie before what is still awaited of their group's log."""
+    ready = ~np.isin(reads.group, np.array(sorted(late), np.int64))
+    for group in late:
+        mine = np.flatnonzero(reads.group == group)
+        times = distinct(reads.at[mine]).tolist()
+        who, low, high = concerned(own, group), 0, len(times)
+        while low < high:  # what is awaited at one time is awaited at all later ones
+            middle = (low + high) // 2
+            if passage.gate.ask(times[middle], times[middle], who) is Evidence.NOT_YET:
+                high = middle
+            else:
+                low = middle + 1
+        ready[mine] = reads.at[mine] < (times[low] if low < len(times) else NEVER)
+    return ready
+
+
+def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
+    """Judge these reads, which come in no order; all that was told before them has been judged."""
+    reads = take(reads, np.lexsort((reads.process, reads.offset, reads.completed, reads.domain, reads.at)))
+    kept_commits.spoil(own)
+    own.told = concat(own.told, reads)
+    columns = [getattr(reads, name).tolist() for name in Told._fields]
+    for start in range(0, len(reads), 512):
+        part = take(reads, slice(start, start + 512))
+        for i in np.flatnonzero(_suspicious(own, part)).tolist():
+            read = Told(*(column[start + i] for column in columns))
+            if read.at >= passage.state.begins:
+                case = Case(own, read, passage)
+                case.judge_regression()
+                case.judge_loss()
+                case.judge_foreign()
+
+
+def _suspicious(own: Committed, reads: Reads) -> Bools:
+    """Which reads tell less than was known, or what nobody is known to have committed lately."""
+    less: Bools = np.zeros(len(reads), bool)
+    for earlier in (own.commits, own.told):
+        before = (earlier.group == reads.group[:, None]) & (earlier.domain == reads.domain[:, None])
+        before &= (earlier.completed <= reads.invoked[:, None]) & (earlier.offset > reads.offset[:, None])
+        less |= before.any(axis=1)
+    unknown: Bools = (reads.offset > 0) & ~familiar(own.commits, reads)
+    return less | unknown
+
+
+def _tell(own: Committed, passage: Passage) -> None:
+    """Report what waited for the partition to be observed."""
+    waiting = []
+    for verdict in own.pending:
+        when, anomaly, subject, message, evidence, at = verdict
+        if own.observed < when and not passage.finished:
+            waiting.append(verdict)
+            continue
+        decidable = at if passage.finished else when
+        passage.report.add(anomaly, tuple(subject), message, at=at, decidable=decidable, evidence=evidence)
+    own.pending = waiting
+
+
+CHECK: Final = Check("committed-offsets", Committed, needs=needs, arrive=arrive, fold=fold)

@@ -1,0 +1,238 @@
+"""What is kept of groups, commits and reads between steps for `rules.checks.committed_offsets`, and what bounds it.
+
+The groups' names, at most `GROUPS` (others are not followed). Of each group the newest `COMMITS_KEPT` commits that may
+yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain, of the newest `DOMAINS`; beside
+them all since the group's log was last complete, at most `WAITING_KEPT`. Commits of unknown outcome, at most
+`UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of living processes, and
+which of them hold the partition, at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.checks import invoked_commits
+from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
+from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
+from rules.kept.chunks import Chunks
+from rules.kept.codec import Table, concat, take
+
+GROUPS: Final = 64
+COMMITS_KEPT: Final = 4
+READS_KEPT: Final = 2
+DOMAINS: Final = 16
+WAITING_KEPT: Final = 16_384
+HOLDS_KEPT: Final = 1024
+UNSURE_KEPT: Final = 256
+TOLD_KEPT: Final = 64
+WEEK: Final = 7 * 24 * 60
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(slots=True)
+class Floors(Table):
+    """When the last one of the commits of a group and domain that are not kept any more had completed."""
+
+    group: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+    completed: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Committed:
+    """`groups`: their names by number, None where one is free; `subscribed`: those that were subscribed to. `commits`,
+    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet. `unsure`:
+    commits of which nobody knows whether they took place, or when; of offsets up to `unsure_to` any may be one.
+    `retention`: [as of when, minutes] of what groups have committed; `observed`: the newest time at which the partition
+    was. `pending`: [when, anomaly, subject, message, evidence, at] of verdicts that wait for it to be observed after
+    `when`; `reported`: [anomaly, *subject] of all."""
+
+    groups: list[str | None] = field(default_factory=lambda: [""])
+    commits: Commits = field(default_factory=Commits)
+    floors: Floors = field(default_factory=Floors)
+    waiting: Reads = field(default_factory=Reads)
+    told: Reads = field(default_factory=Reads)
+    invoked: InvokedCommits = field(default_factory=InvokedCommits)
+    unsure: Invoked = field(default_factory=Invoked)
+    unsure_to: int = -1
+    members: Members = field(default_factory=Members)
+    holds: Holds = field(default_factory=Holds)
+    subscribed: list[int] = field(default_factory=list)
+    retention: list[int] = field(default_factory=lambda: [-1, WEEK])
+    observed: int = -1
+    pending: list[list[Any]] = field(default_factory=list)
+    reported: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        return [name or "" for name in self.groups]
+
+
+def _number(groups: list[str | None], name: str) -> int:
+    """The group's number, a new one where it has none yet; -1 where there is none left."""
+    if name in groups:
+        return groups.index(name)
+    if None in groups:
+        groups[groups.index(None)] = name
+        return groups.index(name)
+    if len(groups) > GROUPS:
+        return -1
+    groups.append(name)
+    return len(groups) - 1
+
+
+def number_of_group(groups: list[str | None], name: str) -> int:
+    """The group's number, a new one where it has none yet; -1 where there is none left."""
+    if name in groups:
+        return groups.index(name)
+    if None in groups:
+        groups[groups.index(None)] = name
+        return groups.index(name)
+    if len(groups) > GROUPS:
+        return -1
+    groups.append(name)
+    return len(groups) - 1
+
+
+def with_members(known: Members, new: Members) -> Members:
+    """Both, each entry once."""
+    if not len(new):
+        return known
+    both = concat(known, new)
+    return Members(*np.unique(np.stack((both.process, both.group, both.reads), axis=1), axis=0).T)
+
+
+def note_unsure(own: Committed, new: Invoked) -> None:
+    """Note commits of which nobody knows whether they took place."""
+    both = np.unique(
+        np.stack((np.append(own.unsure.offset, new.offset), np.append(own.unsure.group, new.group))), axis=1
+    )
+    more = both.shape[1] - UNSURE_KEPT
+    if more > 0:
+        own.unsure_to = max(own.unsure_to, int(both[0, more - 1]))
+    offset, group = both[:, both[0] > own.unsure_to]
+    own.unsure = Invoked(group, offset)
+
+
+def spoil(own: Committed) -> None:
+    """Note since when a lower commit may have taken the place of each: since one was invoked that completed after it
+    had been invoked. Where such a one may have been dropped, nothing is known: since ever."""
+    commits = own.commits
+    for group, domain in {*zip(commits.group.tolist(), commits.domain.tolist(), strict=True)}:
+        rows = np.flatnonzero((commits.group == group) & (commits.domain == domain))
+        floor = own.floors.completed[(own.floors.group == group) & (own.floors.domain == domain)].max(initial=-1)
+        one = take(commits, rows)
+        for part in np.array_split(np.arange(len(rows)), -(-len(rows) // 512)):
+            lower = one.offset < one.offset[part][:, None]
+            later = lower & (one.completed >= one.invoked[part][:, None])
+            since = np.where(later, one.invoked, NEVER).min(axis=1)
+            since[one.invoked[part] <= floor] = -1
+            commits.spoiled[rows[part]] = np.minimum(commits.spoiled[rows[part]], since)
+
+
+def forget(own: Committed, late: set[int], end: int, living: Ints) -> None:
+    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`."""
+    own.members = take(own.members, np.isin(own.members.process, living))
+    _forget_commits(own, late, end)
+    told = own.told
+    own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
+    _bound_waiting(own)
+    _forget_domains(own)
+    own.holds = take(own.holds, slice(-HOLDS_KEPT, None))
+    used = {
+        number
+        for table in (own.commits, own.waiting, own.told, own.unsure, own.members, own.holds, own.invoked.pending,
+                      own.invoked.written)
+        for number in distinct(table.group).tolist()
+    }  # fmt: skip
+    own.subscribed = [number for number in own.subscribed if number in used]
+    own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
+    del own.pending[:-TOLD_KEPT], own.reported[:-TOLD_KEPT]
+
+
+def _newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints:
+    """Of the entries with the same keys the last `number`, as indices in order."""
+    if not len(table):
+        return EMPTY
+    order = np.lexsort((by, *keys))
+    changes = np.zeros(len(order), bool)
+    changes[-1] = True
+    for key in keys:
+        changes[:-1] |= np.diff(key[order]) != 0
+    ends = np.flatnonzero(changes)
+    end = ends[np.searchsorted(ends, np.arange(len(order)))]
+    return np.sort(order[end - np.arange(len(order)) < number])
+
+
+def _forget_commits(own: Committed, late: set[int], end: int) -> None:
+    commits = own.commits
+    if not len(commits):
+        return
+    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late), np.int64))
+    pair = (commits.domain, commits.group)
+    keep[_newest(commits, pair, commits.completed, 1)] = True
+    good = np.flatnonzero((commits.kind >= DONE) & (commits.spoiled == NEVER))
+    one = take(commits, good)
+    keep[good[_newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
+    told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
+    keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
+    if np.count_nonzero(keep) > WAITING_KEPT:
+        keep[np.argsort(commits.completed, kind="stable")[:-WAITING_KEPT]] = False
+    gone = take(commits, ~keep)
+    if len(gone):
+        floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed))
+        own.floors = take(floors, _newest(floors, (floors.domain, floors.group), floors.completed, 1))
+    own.commits = take(commits, keep)
+
+
+def _bound_waiting(own: Committed) -> None:
+    """Too many wait: those go that tell what the same process was told before and after."""
+    waiting = own.waiting
+    if len(waiting) <= WAITING_KEPT:
+        return
+    waiting = take(waiting, np.lexsort((waiting.completed, waiting.process, waiting.domain, waiting.group)))
+    same = np.ones(len(waiting) - 1, bool)
+    for name in ("group", "domain", "process", "offset"):
+        same &= np.diff(getattr(waiting, name)) == 0
+    between = np.zeros(len(waiting), bool)
+    between[1:-1] = same[:-1] & same[1:]
+    waiting = take(waiting, ~between)
+    own.waiting = take(waiting, np.argsort(waiting.at, kind="stable")[-WAITING_KEPT:])
+
+
+def _forget_domains(own: Committed) -> None:
+    """Drop what the clocks of boots that are long over told."""
+    domain = np.concatenate((own.commits.domain, own.told.domain))
+    at = np.concatenate((own.commits.at, own.told.at))
+    known = distinct(domain)
+    if len(known) <= DOMAINS:
+        return
+    newest = sorted(known.tolist(), key=lambda number: int(at[domain == number].max()))[-DOMAINS:]
+    own.commits = take(own.commits, np.isin(own.commits.domain, newest))
+    own.told = take(own.told, np.isin(own.told.domain, newest))
+    own.floors = take(own.floors, np.isin(own.floors.domain, newest))
+
+
+def forget_holds(own: Committed, end: int, living: set[int]) -> None:
+    """Of each process the first of the entries that say what the last one says; who is gone held nothing of late."""
+    holds = own.holds
+    if not len(holds):
+        return
+    holds = take(holds, np.lexsort((holds.holds, holds.at, holds.process)))
+    keep = np.ones(len(holds), bool)
+    for process in distinct(holds.process).tolist():
+        rows = np.flatnonzero((holds.process == process) & (holds.at <= end))
+        changed = np.flatnonzero(np.diff(holds.holds[rows], prepend=-1))
+        keep[rows] = False
+        if len(rows) and (holds.holds[rows[-1]] or process in living):
+            keep[rows[changed[-1]]] = True
+    own.holds = take(holds, keep)
+
+
+def forget_below(own: Committed, log_start: int, chunks: Chunks) -> None:
+    """Drop the bitmaps that lie below the log start."""
+    invoked_commits.forget_below(own.invoked, log_start, chunks, own.names)
