@@ -9,7 +9,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, events, kinds, row_by_row, shuffled
+from tests.rules.liveness_of import at_once, delayed, events, kinds, row_by_row, shuffled
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 
@@ -134,7 +134,7 @@ def test_recovery_in_any_order_of_arrival() -> None:
     for name in ("unrecovered-transaction", "hanging-transaction"):
         expected = events(row_by_row(h), name)
         for seed in range(5):
-            assert events(shuffled(h, seed), name) == expected
+            assert events(delayed(h, seed), name) == expected
 
 
 # Writers
