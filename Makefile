@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 
-.PHONY: setup demo test drills lint format bench clean
+.PHONY: setup demo test search drills lint format bench clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -25,6 +25,12 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# Random worlds of hosts, for hours; WORLDS and SEED may be set. A seed that fails becomes a test.
+WORLDS ?= 10000
+SEED ?= $(shell date +%s)
+search: $(READY)
+	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)"
 
 drills: $(READY)
 	$(BIN)/offsetwatch drill run --all --report .offsetwatch/drills

@@ -67,6 +67,15 @@ class _Partitions(Collector):
                 if value is not None:
                     family.add_metric(labels, value.timestamp() if isinstance(value, datetime) else float(value))
             yield family
+        behind = GaugeMetricFamily(
+            "offsetwatch_partition_checked_behind_seconds",
+            "Log time between the newest evidence and that through which every verdict is given.",
+            labels=PARTITION_LABELS,
+        )
+        for labels, row in self._rows.items():
+            if row.get("now") is not None and row.get("checked_through") is not None:
+                behind.add_metric(labels, max(0.0, (row["now"] - row["checked_through"]).total_seconds()))
+        yield behind
         lag = GaugeMetricFamily(
             "offsetwatch_partition_readers_lag_records",
             "How far the furthest-behind reader is behind the last stable offset, by how it reached the partition "

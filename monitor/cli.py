@@ -102,9 +102,16 @@ def root(
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN, also gzip; - is standard input."),
+    ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="NAME", help="Allow this anomaly, whatever the policy says (repeatable)."),
+    ] = None,
     ww: Annotated[bool, typer.Option("--ww", help="Infer write-write edges for the search of cycles.")] = False,
     cycles: Annotated[bool, typer.Option(help="Search for dependency cycles.")] = True,
     pictures: Annotated[
@@ -112,10 +119,12 @@ def check(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Check finished histories. Exit code 0: valid; 1: violations; 2: a file cannot be read."""
+    """Check finished histories. Exit code 0: valid; 1: violations, or values never polled; 2: a file cannot be read."""
     from monitor.check import Options, run
 
-    options = Options(json_output=json, strict=strict, ww=ww, cycles=cycles, pictures=pictures)
+    options = Options(
+        json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures
+    )  # fmt: skip
     raise typer.Exit(run(files, options))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import KafkaError, Producer
 
+from probes.envelope import queue
 from probes.errors import ClientError, classify, translate
 from probes.layout import Partition
 from probes.tag import Encoder, Numbers, fold, sequence_numbers
@@ -73,29 +74,24 @@ def hand_over(
         reports.append(message)
 
     for where, (first, count) in batch.expected.items():
-        topic, partition = where
-        messages: list[dict[str, Any]] = [
-            {"value": value}
-            for value in encoders[where].encode(
-                first,
-                count,
-                sent=sent,
-                txn=txn,
-                sources=batch.sources.get(where, ()),
-                payloads=batch.payloads.get(where, ()),
-            )
-        ]
+        values = encoders[where].encode(
+            first,
+            count,
+            sent=sent,
+            txn=txn,
+            sources=batch.sources.get(where, ()),
+            payloads=batch.payloads.get(where, ()),
+            enveloped=True,
+        )
         try:
-            queued = producer.produce_batch(topic, messages, partition=partition, on_delivery=report)
+            queued = queue(producer, where, values, sent, report)
         except Exception as error:
             # How many of them were queued is not known: those without a report will be indefinite.
             batch.fatal = translate(error)
             continue
         batch.queued += queued
         if queued < count:
-            refused = [(i, message["_error"]) for i, message in enumerate(messages) if "_error" in message]
-            seqs = np.array([first + i for i, _ in refused], dtype=np.int64)
-            batch.refused[where] = (seqs, translate(refused[0][1]).code if refused else "_FAIL")
+            batch.refused[where] = (np.arange(first + queued, first + count, dtype=np.int64), "_QUEUE_FULL")
 
 
 def collect(producer: Producer, batch: Batch, *, polls: int, beat: Callable[[], None]) -> None:

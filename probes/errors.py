@@ -6,8 +6,9 @@ context is claimed for two kinds of codes only:
 
 - the client refused before anything left it (`enqueue`: what `produce` itself raises; invalid arguments and states);
 - the broker refuses the request for a property of the request itself, which an earlier attempt of the same request
-  had too (too large, malformed, of an unsupported format). An authorization or a fencing error is not such a property:
-  librdkafka retries by itself, and the first attempt may have been accepted before the right was withdrawn.
+  had too (malformed, of an unsupported format). An authorization or a fencing error is not such a property, and neither
+  is being too large: librdkafka retries by itself, and the first attempt may have been accepted before the right was
+  withdrawn, or the topic's limit lowered.
 
 So a record that timed out or was purged, in flight or queued, is `info`: it may have been sent before it was queued
 again. A transaction whose commit was invoked is never `fail`, whatever it returned and even if a later abort succeeds;
@@ -229,8 +230,6 @@ CERTAIN_FAILURES: Final[Mapping[Context, frozenset[str]]] = {
     "enqueue": CODES - {"NO_ERROR", "UNKNOWN"},
     "send": frozenset(
         [
-            "MSG_SIZE_TOO_LARGE",
-            "RECORD_LIST_TOO_LARGE",
             "INVALID_REQUIRED_ACKS",
             "UNSUPPORTED_COMPRESSION_TYPE",
             "UNSUPPORTED_FOR_MESSAGE_FORMAT",

@@ -3,7 +3,9 @@
 One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
 whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
-time there is a row all the same, `info` with the error.
+time there is a row all the same, `info` with the error; its `settings` name the `leader`, as it was known last. While
+somebody does not answer, the rows of all partitions name those that lead what is not answered (`silent`), and all that
+hold replicas (`brokers`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -81,6 +83,10 @@ class Observer(Probe):
         self._consumers: dict[str, Consumer] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._leaders: dict[Partition, int | None] = {}
+        self._led_by: dict[Partition, int] = {}
+        """The same, and the last leader where there is none."""
+        self._replicas: dict[Partition, list[int]] = {}
+        self._unanswered: set[Partition] = set()
         self._descriptions: dict[str, Future[Any]] = {}
         self._pending: dict[int | str | None, Question] = {}
         """By leader, or by group."""
@@ -226,14 +232,29 @@ class Observer(Probe):
                 if question.opened and not rows:
                     rows = self._rows(question, now, whole=True)
                 if question.group is None:
-                    for row in rows:
-                        row.settings = self._settings.to_tell((row.topic, row.partition), now.mono)
+                    self._tell_of(rows, now.mono)
                 self.log.append(rows)
                 for error in {row.error for row in rows if row.error is not None}:
                     self.counters.errors += 1
                     self.counters.last_error = error
         if alive:
             self.log.alive()
+
+    def _tell_of(self, rows: Sequence[Slice], now: int) -> None:
+        """Add what is to be told of the partitions: their topics' settings, and who does not answer."""
+        for row in rows:
+            nothing = all(getattr(row, name) is None for name in FIELDS)
+            (self._unanswered.add if nothing else self._unanswered.discard)((row.topic, row.partition))
+        silent = {self._led_by[where] for where in self._unanswered if where in self._led_by}
+        brokers = {broker for replicas in self._replicas.values() for broker in replicas}
+        for row in rows:
+            where = (row.topic, row.partition)
+            told = self._settings.to_tell(where, now)
+            if silent:
+                told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
+            if where in self._unanswered and where in self._led_by:
+                told = (told or {}) | {"leader": str(self._led_by[where])}
+            row.settings = told
 
     def _rows(self, question: Question, completed: Instant, *, whole: bool = False) -> list[Slice]:
         if question.group is None:
@@ -300,9 +321,15 @@ class Observer(Probe):
                 continue
             topic = future.result()
             self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
+            self._led_by |= {(name, p.id): p.leader.id for p in topic.partitions if p.leader is not None}
+            self._replicas |= {(name, p.id): [broker.id for broker in p.replicas] for p in topic.partitions}
             self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
             if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
                 self.world.places_changed()
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(str(broker) for broker in sorted(brokers))
 
 
 def _code(error: Any) -> str | None:

@@ -8,19 +8,23 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from probes.envelope import alterations
 from probes.errors import ClientError, translate
 from probes.layout import Partition
 from probes.tag import Decoded, decode
+from rules.vocabulary.slices import Altered
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The records of one partition, in the order they came. `next` is the offset after the last."""
+    """The records of one partition, in the order they came. `next` is the offset after the last; `altered` are those of
+    the runs that differ from what was sent beside their values."""
 
     decoded: Decoded
     count: int
     first: int
     next: int
+    altered: Sequence[Altered] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,10 @@ def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partiti
     polled: dict[Partition, Polled] = {}
     for (topic, partition), records in by_partition.items():
         offsets = [record.offset() for record in records]
-        decoded = decode([record.value() for record in records], offsets, topic=topic, partition=partition, runs=runs)
-        polled[topic, partition] = Polled(decoded, len(records), offsets[0], offsets[-1] + 1)
+        values = [record.value() for record in records]
+        decoded = decode(values, offsets, topic=topic, partition=partition, runs=runs)
+        altered = alterations(records, values, decoded.irregular)
+        polled[topic, partition] = Polled(decoded, len(records), offsets[0], offsets[-1] + 1, altered)
     return polled, problems
 
 

@@ -147,7 +147,7 @@ class Reader(Probe):
         rows = [
             self.log.row(
                 where, "poll", "ok", op, invoked, completed,
-                polled=part.decoded.runs, irregular=part.decoded.irregular,
+                polled=part.decoded.runs, irregular=part.decoded.irregular, altered=part.altered,
                 position_before=self.position.get(where), position_after=after.get(where, part.next),
                 isolation=self.isolation, mode=self._mode, rebalanced=where in self._rebalanced,
             )

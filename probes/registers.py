@@ -245,7 +245,7 @@ class Registers(Probe):
         rows = [
             self.log.row(
                 where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
-                irregular=part.decoded.irregular, position_before=self.copy.next.get(where),
+                irregular=part.decoded.irregular, altered=part.altered, position_before=self.copy.next.get(where),
                 position_after=after.get(where, part.next), isolation=self.isolation, mode="assign",
             )
             for where, part in polled.items()

@@ -6,7 +6,8 @@ Layout, little-endian, format version 1:
     0-2     magic          b"OWT"
     3       version        1
     4       flags          bit 0: the record belongs to a transaction; bit 1: it reflects an input record;
-                           bit 2: it carries a payload
+                           bit 2: it carries a payload; bit 3: its key and timestamp are made of the tag, and
+                           bit 4: so is its header (probes/envelope.py)
     5       run length     bytes of the probe run's id
     6       topic length   bytes of the topic's name
     7       reserved       0
@@ -48,9 +49,11 @@ MAX_RUN_BYTES: Final = 64
 TRANSACTIONAL: Final = 1
 SOURCED: Final = 2
 LADEN: Final = 4
+ENVELOPED: Final = 8
+HEADED: Final = 16
 
 _HEAD: Final = struct.Struct("<3sBBBBBiqqqq")
-_COLUMNS: Final = np.dtype(
+COLUMNS: Final = np.dtype(
     [
         ("magic", "<u4"),
         ("flags", "u1"),
@@ -66,10 +69,13 @@ _COLUMNS: Final = np.dtype(
 )
 _SOURCE: Final = struct.Struct("<qqq")
 _SEQ_AT: Final = 20
-_CHECKSUM: Final = 4
+_FLAGS_AT: Final = 4
+KEY: Final = slice(12, 28)
+"""Where writer and seq stand."""
+CHECKSUM: Final = 4
 _LENGTH: Final = 2
 _MAGIC_AND_VERSION: Final = int.from_bytes(MAGIC + bytes([VERSION]), "little")
-_RESIDUE: Final = crc32c(crc32c(b"").to_bytes(_CHECKSUM, "little"))
+_RESIDUE: Final = crc32c(crc32c(b"").to_bytes(CHECKSUM, "little"))
 """The CRC32C of any value that ends in its own CRC32C."""
 
 Numbers = npt.NDArray[np.int64]
@@ -110,7 +116,7 @@ def smallest(run: str, topic: str, *, source: bool = False, payload: int | None 
     """The least record size in bytes that holds a tag of this run and topic, with or without a source, and with a
     payload of so many bytes if any."""
     more = (_SOURCE.size if source else 0) + (0 if payload is None else _LENGTH + payload)
-    return _HEAD.size + len(run.encode()) + len(topic.encode()) + more + _CHECKSUM
+    return _HEAD.size + len(run.encode()) + len(topic.encode()) + more + CHECKSUM
 
 
 class Encoder:
@@ -136,14 +142,16 @@ class Encoder:
         txn: int | None = None,
         sources: Sequence[Run] = (),
         payloads: Sequence[bytes] = (),
+        enveloped: bool = False,
     ) -> list[bytes]:
         """The values of `count` records with seq first, first+1, ...; `sent` in microseconds since the epoch.
 
         `sources`: the runs of the input records that they reflect, in that order and as many; none if not given.
-        `payloads`: one for each record; none if not given. Raises ValueError where either are not as many as the
-        records, or the records too small for them."""
+        `payloads`: one for each record; none if not given. `enveloped`: they promise what `probes.envelope` sends with
+        them. Raises ValueError where sources or payloads are not as many as the records, or the records too small."""
         size = self._size
         flags = (0 if txn is None else TRANSACTIONAL) | (SOURCED if sources else 0) | (LADEN if payloads else 0)
+        flags |= ENVELOPED if enveloped else 0
         head = _HEAD.pack(
             MAGIC, VERSION, flags, len(self._run), len(self._topic), 0,
             self._partition, self._writer, 0, sent, txn or 0,
@@ -151,27 +159,29 @@ class Encoder:
         template = (head + self._run + self._topic).ljust(size, b"\0")
         block = np.empty((count, size), dtype=np.uint8)
         block[:] = np.frombuffer(template, dtype=np.uint8)
+        if enveloped and count:
+            block[0, _FLAGS_AT] |= HEADED
         seqs = np.arange(first, first + count, dtype="<i8")
         block[:, _SEQ_AT : _SEQ_AT + 8] = seqs.view(np.uint8).reshape(count, 8)
         at = len(head) + len(self._run) + len(self._topic)
         if sources:
-            if at + _SOURCE.size + _CHECKSUM > size:
+            if at + _SOURCE.size + CHECKSUM > size:
                 raise ValueError(f"records of {size} bytes are too small to name their source")
             block[:, at : at + _SOURCE.size] = _unfolded(sources, count).view(np.uint8).reshape(count, _SOURCE.size)
             at += _SOURCE.size
         if payloads:
-            _load(block, at, size - _CHECKSUM, payloads)
+            _load(block, at, size - CHECKSUM, payloads)
         flat = block.reshape(-1).data
         starts = range(0, count * size, size)
-        sums = np.array([crc32c(flat[at : at + size - _CHECKSUM]) for at in starts], dtype="<u4")
-        block[:, size - _CHECKSUM :] = sums.view(np.uint8).reshape(count, _CHECKSUM)
+        sums = np.array([crc32c(flat[at : at + size - CHECKSUM]) for at in starts], dtype="<u4")
+        block[:, size - CHECKSUM :] = sums.view(np.uint8).reshape(count, CHECKSUM)
         raw = block.tobytes()
         return [raw[at : at + size] for at in starts]
 
 
 def intact(value: bytes) -> bool:
     """Whether the value ends in its own checksum, and begins like a tag."""
-    return len(value) >= _HEAD.size + _CHECKSUM and value.startswith(MAGIC) and crc32c(value) == _RESIDUE
+    return len(value) >= _HEAD.size + CHECKSUM and value.startswith(MAGIC) and crc32c(value) == _RESIDUE
 
 
 def read(value: bytes | None) -> Tag | None:
@@ -180,7 +190,7 @@ def read(value: bytes | None) -> Tag | None:
         return None
     _, version, flags, run_length, topic_length, _, partition, writer, seq, sent, txn = _HEAD.unpack_from(value)
     end = _HEAD.size + run_length + topic_length
-    limit = len(value) - _CHECKSUM
+    limit = len(value) - CHECKSUM
     then = end + (_SOURCE.size if flags & SOURCED else 0)
     if version != VERSION or then + (_LENGTH if flags & LADEN else 0) > limit:
         return None
@@ -262,7 +272,7 @@ def _load(block: npt.NDArray[np.uint8], at: int, end: int, payloads: Sequence[by
 
 def _roomy(block: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], end: int) -> npt.NDArray[np.bool_]:
     """Whether each record has room for the source and the payload that its flags promise after `end`."""
-    limit = block.shape[1] - _CHECKSUM
+    limit = block.shape[1] - CHECKSUM
     if not (flags & (SOURCED | LADEN)).any():
         return np.full(len(flags), end <= limit)
     need = end + np.where(flags & SOURCED, _SOURCE.size, 0)
@@ -295,11 +305,11 @@ def _columns_of_size(
     values: Sequence[bytes | None], size: int, topic: bytes, partition: int, known: Sequence[bytes]
 ) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
     count = len(values)
-    if size < _HEAD.size + _CHECKSUM:
+    if size < _HEAD.size + CHECKSUM:
         none = np.zeros(count, dtype=np.int64)
         return np.zeros(count, dtype=bool), none, none
     block = np.frombuffer(b"".join(values), dtype=np.uint8).reshape(count, size)  # type: ignore[arg-type]
-    head = np.ascontiguousarray(block[:, : _HEAD.size]).view(_COLUMNS).reshape(-1)
+    head = np.ascontiguousarray(block[:, : _HEAD.size]).view(COLUMNS).reshape(-1)
     whole = np.fromiter(map(crc32c, values), dtype=np.uint32, count=count) == _RESIDUE
     whole &= (head["magic"] == _MAGIC_AND_VERSION) & (head["partition"] == partition)
     whole &= head["topic_length"] == len(topic)
@@ -307,7 +317,7 @@ def _columns_of_size(
     for run in known:
         text = np.frombuffer(run + topic, dtype=np.uint8)
         end = _HEAD.size + len(text)
-        if end + _CHECKSUM <= size:
+        if end + CHECKSUM <= size:
             roomy = _roomy(block, head["flags"], end)
             ours |= (head["run_length"] == len(run)) & (block[:, _HEAD.size : end] == text).all(axis=1) & roomy
     return whole & ours, head["writer"].astype(np.int64), head["seq"].astype(np.int64)

@@ -5,6 +5,7 @@
     created_by                         offsetwatch, auto or unknown: see `creator`
     unclean_leader_election            true or false, as it holds for the topic, wherever it is set
     cleanup_policy, retention_ms       the same
+    timestamp_type                     the same: CreateTime or LogAppendTime
     transaction_max_timeout_ms         of the broker that was asked
 
 What the cluster does not tell, or not to us, is absent. All values are strings.
@@ -33,6 +34,7 @@ _TOPIC: Final = {
     "unclean_leader_election": "unclean.leader.election.enable",
     "retention_ms": "retention.ms",
     "cleanup_policy": "cleanup.policy",
+    "timestamp_type": "message.timestamp.type",
 }
 _BROKER: Final = {"transaction_max_timeout_ms": "transaction.max.timeout.ms"}
 Entries = Mapping[str, Any]

@@ -266,6 +266,7 @@ class Transactions(Probe):
                     error=course.error.code if course.error else None,
                     txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
                     polled=[run for part in parts for run in part.decoded.runs], irregular=renumbered(parts),
+                    altered=[one for part in parts for one in part.altered],
                     position_before=course.before.get(where), position_after=course.after.get(where),
                     committed=course.after.get(where) if course.offsets_sent else None,
                     group=self.group if course.offsets_sent and where in course.after else None,

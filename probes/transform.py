@@ -359,6 +359,7 @@ class Transform(Probe):
                 parts = course.polled[where]
                 own = {
                     "polled": [run for part in parts for run in part.decoded.runs], "irregular": renumbered(parts),
+                    "altered": [one for part in parts for one in part.altered],
                     "position_before": course.before.get(where), "position_after": course.after.get(where),
                     "committed": course.after.get(where) if course.offsets_sent else None,
                     "group": self.group if course.offsets_sent else None, "rebalanced": course.rebalanced,

@@ -25,12 +25,14 @@ import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
 from rules.audit import digests
+from rules.checks import irregular_records, phantom_reads, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat, dump, load
-from rules.settling import completeness, frontier
+from rules.settling import clocks, completeness, frontier
+from rules.settling.gate import Gate
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, from_micros
@@ -78,6 +80,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("now", pa.timestamp("us", tz="UTC")),
+        pa.field("checked_through", pa.timestamp("us", tz="UTC")),
         pa.field("log_start", pa.int64()),
         pa.field("log_end", pa.int64()),
         pa.field("last_stable", pa.int64()),
@@ -90,6 +93,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("unseen", pa.int64()),
         pa.field("send_skips", pa.int64()),
         pa.field("partial_reads", pa.int64()),
+        pa.field("irregular", pa.int64()),
         pa.field("window_runs", pa.int64()),
         pa.field("processes", pa.int64()),
         pa.field(
@@ -99,10 +103,11 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("state_bytes", pa.int64()),
     ]
 )
-"""`now` is log time. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
+"""`now` is log time; through `checked_through` every verdict is given, also what needs the log of the process that is
+furthest behind. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
 `frontier` is the offset below which everything is settled; `unseen` counts the values past the delivery objective;
-`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start; `state_bytes` is the size
-of the hot value."""
+`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start, `irregular` the records
+that were corrupted, foreign or relocated; `state_bytes` is the size of the hot value."""
 
 
 @dataclass(slots=True)
@@ -148,8 +153,10 @@ def step(
     if finished:
         columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
         visible = finished_history.visible_operations(columns)
-        whole = {place: Prepared(place, own, State(), []) for place, own in columns.items()}
-        return {place: _stepped(one, Chunks({}, None), objectives, visible) for place, one in whole.items()}
+        return {  # one after the other, so that one state is in memory at a time
+            place: _stepped(Prepared(place, own, State(), []), Chunks({}, None), objectives, visible)
+            for place, own in columns.items()
+        }
     made = {}
     for place, rows in by_place(slices).items():
         kept = stored.get(place) or Stored()
@@ -165,16 +172,20 @@ def _stepped(
     state.topic = columns.table["topic"][0].as_py()
     buckets = digests.Buckets(chunks, order.buckets_needed(state, columns))
     report = Report(place, state, objectives)
+    clocks.set_times(state, columns)
+    lost_writers = list(state.lost_writers)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
     news = arrival.news(state, chunks, columns, fresh, visible, report)
+    phantom_reads.note_lost(state, chunks, lost_writers)
     arrival.arrive(news, buckets)
     if visible is not None:
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
     else:
-        log_time.fold(state, chunks, buckets, objectives, report)
+        late = bool((columns.completed[fresh] <= state.tick).any())
+        log_time.fold(state, chunks, buckets, report, late=late)
     buckets.flush()
     hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
@@ -185,12 +196,14 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
     def known(value: int) -> int | None:
         return None if value < 0 else value
 
+    checked = min(state.tick, Gate(state).known_through())
     return {
         "cluster": place.cluster,
         "topic_id": place.topic_id,
         "topic": state.topic,
         "partition": place.partition,
         "now": from_micros(state.now) if state.now >= 0 else None,
+        "checked_through": from_micros(checked) if checked >= 0 else None,
         "log_start": known(state.log_start),
         "log_end": known(state.log_end),
         "last_stable": known(state.last_stable),
@@ -202,7 +215,8 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "highest_polled": known(state.highest_polled),
         "unseen": state.unseen,
         "send_skips": state.send_skips,
-        "partial_reads": state.partial_reads,
+        "partial_reads": order.own(state, transaction_outcomes.CHECK).partial_reads,
+        "irregular": order.own(state, irregular_records.CHECK).records,
         "window_runs": len(state.log),
         "processes": len(state.processes),
         "readers": [

@@ -28,7 +28,7 @@ from rules.arrays.columns import integers
 from rules.cycles.components import strongly_connected
 from rules.cycles.picture import picture
 from rules.cycles.search import NAMES, Components, Found, Limits, search
-from rules.settling.completeness import COMPLETION_LIMIT
+from rules.settling.completeness import GIVEN_UP
 from rules.vocabulary.finding import FINDING_SCHEMA, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import SECOND
@@ -164,7 +164,7 @@ class CycleJob:
         marks = self._windows.read(newest - _MARKED, newest, ["mark"]) if newest > last else rows.slice(0, 0)
         end = complete_through(pa.concat_tables([rows, marks]), newest)
         if end is None or end <= through:
-            if newest - last <= COMPLETION_LIMIT:
+            if newest - last <= GIVEN_UP:
                 return None
             end = last  # what has not come by now is not waited for: it can hide a cycle, and make none
         end = min(end, last)

@@ -2,7 +2,8 @@
 (`rules.audit.explain`).
 
 Asked by a batch and answered on a thread of its own, since the rows may lie days back. The table `rechecks` holds both,
-so that a question outlives the process. What is found is reported by the id of its finding, once.
+so that a question outlives the process. What is found is reported by the id of its finding, once. Partitions take
+turns, and so do the questions about one: none waits for all of a wide one.
 
 The log is read from its newest day backwards, and for one partition only, up to the day before which the range did not
 exist: on that day nobody had observed a log end beyond its first offset.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,9 @@ PATIENCE: Final = 300
 may take retention for a loss, so there is none then."""
 TOGETHER: Final = 64
 """Questions about one partition that are answered with one reading of its rows."""
+AT_ONCE: Final = 1 << 20
+"""Offsets of one partition that are explained with one reading of its rows. Of a wider question the rest is answered
+when all others have had their turn."""
 _ROWS: Final = 1 << 16
 
 
@@ -48,6 +52,23 @@ class Asked:
     place: Place
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a question is answered at once: offsets [start, end)."""
+
+    of: Asked
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a question is answered, and how many times the log start was missing."""
+
+    through: int
+    tried: int = 0
 
 
 class Rechecks:
@@ -66,46 +87,63 @@ class Rechecks:
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
-        # What is to be answered, and how many times that was tried.
-        self._waiting: dict[Asked, int] = dict.fromkeys(unanswered(read_table(tables, "rechecks")), 0)
+        self._waiting: dict[Asked, _Progress] = {}  # whose turn is next comes first
+        self.ask(unanswered(read_table(tables, "rechecks")))
 
     def ask(self, questions: Iterable[Asked]) -> None:
         """These are in the table, and to be answered."""
         with self._lock:
             for asked in questions:
-                self._waiting.setdefault(asked, 0)
+                self._waiting.setdefault(asked, _Progress(asked.start))
 
     def answer(self, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Answer what can be answered now. What fails is told in the log and tried again."""
-        with self._lock:
-            waiting = list(self._waiting)
-        for together in of_one_partition(waiting):
-            if stopping():
+        """Answer what can be answered now, also what is asked meanwhile. What fails is told in the log and tried again
+        by the next call."""
+        held: set[Asked] = set()
+        while True:
+            with self._lock:
+                waiting = [(asked, known.through) for asked, known in self._waiting.items() if asked not in held]
+            if not waiting:
                 return
-            try:
-                self._settle(together, explained(Replay(self._history), together))
-            except (JobError, OSError, pa.ArrowException) as error:
-                place = together[0].place
-                log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(together), place, error)
+            for share in shares(waiting):
+                if stopping():
+                    return
+                try:
+                    held |= self._settle(explained(Replay(self._history), share))
+                except (JobError, OSError, pa.ArrowException) as error:
+                    held |= {part.of for part in share}
+                    place = share[0].of.place
+                    log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(share), place, error)
 
-    def _settle(self, together: Sequence[Asked], found: Mapping[Asked, list[Finding] | None]) -> None:
-        """Tell what was found, and write down which questions are answered: those found, and those given up."""
-        over = []
+    def _settle(self, found: Mapping[Part, list[Finding] | None]) -> set[Asked]:
+        """Tell what was found, and write down which questions are answered: those found to their end, and those given
+        up. Which ones must wait?"""
+        over, held = [], set()
         with self._lock:
-            for asked in together:
-                self._waiting[asked] += 1
-                if found[asked] is None and self._waiting[asked] >= PATIENCE:
-                    log.warning("offsets %s to %s of %s were given up unexplained", asked.start, asked.end, asked.place)
+            for part, findings in found.items():
+                asked, known = part.of, self._waiting[part.of]
+                if findings is not None:
+                    known.through = part.end
+                    if part.end == asked.end:
+                        over.append(asked)
+                    else:  # the others first
+                        self._waiting[asked] = self._waiting.pop(asked)
+                    continue
+                known.tried += 1
+                if known.tried >= PATIENCE:
+                    log.warning("offsets %s to %s of %s were given up unexplained", part.start, asked.end, asked.place)
                     over.append(asked)
-        answered = [asked for asked in together if found[asked] is not None] + over
-        self._tell([finding for asked in answered for finding in found[asked] or ()])
-        if answered:
+                else:
+                    held.add(asked)
+        self._tell([finding for findings in found.values() for finding in findings or ()])
+        if over:
             told = {"answered": True, "batch": None, "recorded": self._clock()}
-            rows = pa.Table.from_pylist([asked_row(asked) | told for asked in answered], schema=RECHECKS)
+            rows = pa.Table.from_pylist([asked_row(asked) | told for asked in over], schema=RECHECKS)
             open_table(self._tables, "rechecks").write(rows, mode="append")
         with self._lock:
-            for asked in answered:
+            for asked in over:
                 del self._waiting[asked]
+        return held
 
     def _tell(self, found: list[Finding]) -> None:
         if not found:
@@ -116,26 +154,30 @@ class Rechecks:
             self._report(list(fresh.values()))
 
 
-def of_one_partition(waiting: Iterable[Asked]) -> Iterator[list[Asked]]:
-    """The questions in groups of one partition each, at most `TOGETHER` in one: those that lie near each other."""
-    by_place: dict[Place, list[Asked]] = {}
-    for asked in waiting:
-        by_place.setdefault(asked.place, []).append(asked)
-    for group in by_place.values():
-        group.sort(key=lambda asked: (asked.start, asked.end))
-        for first in range(0, len(group), TOGETHER):
-            yield group[first : first + TOGETHER]
+def shares(waiting: Iterable[tuple[Asked, int]]) -> list[list[Part]]:
+    """What is answered of each partition's questions at once, each with the offset through which it is answered: the
+    first of them, at most `TOGETHER` and `AT_ONCE` offsets in all, in the order of their offsets."""
+    by_place: dict[Place, list[Part]] = {}
+    left: dict[Place, int] = {}
+    for asked, through in waiting:
+        parts, room = by_place.setdefault(asked.place, []), left.setdefault(asked.place, AT_ONCE)
+        if room and len(parts) < TOGETHER:
+            end = min(asked.end, through + room)
+            parts.append(Part(asked, through, end))
+            left[asked.place] = room - (end - through)
+    return [sorted(parts, key=lambda part: (part.start, part.end)) for parts in by_place.values()]
 
 
 def explained(
-    replay: Replay, together: Sequence[Asked], *, finished: bool = False
-) -> dict[Asked, list[Finding] | None]:  # fmt: skip
+    replay: Replay, share: Sequence[Part], *, finished: bool = False
+) -> dict[Part, list[Finding] | None]:  # fmt: skip
     """What the rows of the log say of these ranges of one partition: see `rules.audit.explain.explain`."""
-    rows = _rows_of(replay, together[0].place, [(asked.start, asked.end) for asked in together])
+    place = share[0].of.place
+    rows = _rows_of(replay, place, [(part.start, part.end) for part in share])
     if not rows.num_rows:
-        return {asked: [] for asked in together}
+        return {part: [] for part in share}
     readings = Readings(rows)
-    return {asked: explain(readings, asked.place, asked.start, asked.end, finished=finished) for asked in together}
+    return {part: explain(readings, place, part.start, part.end, finished=finished) for part in share}
 
 
 def _rows_of(replay: Replay, place: Place, ranges: Sequence[tuple[int, int]]) -> pa.Table:

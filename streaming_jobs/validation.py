@@ -1,13 +1,17 @@
 """Which rows of the probe log can be understood. Whole batches at once: healthy rows cost microseconds.
 
 A row is *rejected* when it breaks what `SLICE_SCHEMA` promises: a required column is absent, a function, outcome or
-other name is unknown, a number that counts or places something is negative, a run has no records. What a row says
-about the cluster is never a reason: that is for the rules to judge. A rejected row stops nothing; its slice is missing
-from then on, so that its process ends as unverifiable and not as guilty.
+other name is unknown, a number that counts or places something is negative or more than any log can hold, a run has no
+records, a time is none of this or the next century. What a row says about the cluster is never a reason: that is for
+the rules to judge. A rejected row stops nothing; its slice is missing from then on, so that its process ends as
+unverifiable and not as guilty.
+
+The bounds are what the rules are safe within: whatever passes here makes no rule raise.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -31,13 +35,23 @@ _NAMES: Final = {
     "mode": get_args(Mode),
     "txn_intent": ("commit", "abort"),
 }
-_NATURAL: Final = (
-    "partition", "op", "slice", "position_before", "position_after", "log_start", "log_end", "last_stable", "committed",
-    "reached",
+_OFFSETS: Final = (
+    "position_before", "position_after", "log_start", "log_end", "last_stable", "committed", "reached", "offset",
 )  # fmt: skip
-_LISTS: Final = ("sent", "polled", "irregular", "marks", "txn_partitions", "sources", "registers")
-_MAX_LENGTH: Final = 2**40
-"""No run is longer, and no sequence number higher than 2**62: sums of them stay within int64."""
+_COUNTERS: Final = ("op", "slice", "seq", "index", "slices")
+_IDS: Final = ("partition", "process", "txn", "writer", "mono_invoked", "mono_completed", "mono_end_invoked")
+_TIMES: Final = ("invoked", "completed", "end_invoked", "through", "ended")
+_LISTS: Final = ("sent", "polled", "irregular", "altered", "marks", "txn_partitions", "sources", "registers")
+
+MAX_OFFSET: Final = 2**48
+"""A partition that is given a million records a second comes here after nine years."""
+MAX_COUNT: Final = 2**40
+"""What one life of a client counts: at ten thousand operations or records a second it comes here after three years."""
+MAX_LENGTH: Final = 2**20
+"""Records of one run. No operation moves a million at once, and checking a run costs work for each thousand of them."""
+FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Clocks that were never set begin here."""
+LAST_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -51,13 +65,27 @@ def _true(mask: Any) -> Bools:
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _outside(values: pa.Array, low: int, high: int = 2**62) -> Bools | None:
-    """Which values lie outside low .. high, or None where none does (the common case, without a mask)."""
+def _outside(name: str, values: pa.Array) -> tuple[Bools | None, str]:
+    """Which values are none that a column of this name can have, or None where all can (the common case, without a
+    mask); and the reason in words."""
+    if name == "length":
+        return _beyond(values, 1, MAX_LENGTH), "is not a number of records"
+    if name in _TIMES:
+        return _beyond(values, FIRST_TIME, LAST_TIME), "is no time of these centuries"
+    for names, high in ((_OFFSETS, MAX_OFFSET), (_COUNTERS, MAX_COUNT), (_IDS, None)):
+        if name in names:
+            return _beyond(values, 0, high), "is negative or out of range" if high else "is negative"
+    return None, ""
+
+
+def _beyond(values: pa.Array, low: Any, high: Any) -> Bools | None:
+    """Which values are not low .. high; a `high` of None is no bound."""
     if len(values) == values.null_count:
         return None
     found = pc.min_max(values).as_py()
-    if found["min"] >= low and found["max"] <= high:
+    if found["min"] >= low and (high is None or found["max"] <= high):
         return None
+    low, high = pa.scalar(low, values.type), pa.scalar(found["max"] if high is None else high, values.type)
     return _true(pc.or_(pc.less(values, low), pc.greater(values, high)))
 
 
@@ -86,11 +114,9 @@ def _check_elements(name: str, records: pa.StructArray, owner: NDArray[np.int64]
         values = records.field(inner.name)
         if values.null_count and not inner.nullable:
             reasons.add(_true(values.is_null()), f"{name}.{inner.name} is absent", owner)
-        if inner.name in ("seq", "offset", "index", "slices", "partition"):
-            reasons.add(_outside(values, 0), f"{name}.{inner.name} is negative or out of range", owner)
-        elif inner.name == "length":
-            reasons.add(_outside(values, 1, _MAX_LENGTH), f"{name}.length is not a number of records", owner)
-        elif inner.name == "status":
+        mask, words = _outside(inner.name, values)
+        reasons.add(mask, f"{name}.{inner.name} {words}", owner)
+        if inner.name == "status":
             known = pc.is_in(values, value_set=pa.array(get_args(Irregularity)))
             if not pc.all(known).as_py():
                 reasons.add(~_true(known), f"{name}.status is unknown", owner)
@@ -98,6 +124,14 @@ def _check_elements(name: str, records: pa.StructArray, owner: NDArray[np.int64]
             known = pc.is_in(values, value_set=pa.array(get_args(RegisterAction)))
             if not pc.all(known).as_py():
                 reasons.add(~_true(known), f"{name}.action is unknown", owner)
+
+
+def _check_settings(column: pa.MapArray, reasons: _Reasons) -> None:
+    if column.items.null_count:
+        bounds = column.offsets.to_numpy()
+        owner = np.repeat(np.arange(len(column)), np.diff(bounds))
+        values = column.items.slice(bounds[0], bounds[-1] - bounds[0])
+        reasons.add(_true(values.is_null()), "settings holds an empty value", owner)
 
 
 def reasons_to_reject(slices: pa.Table) -> dict[int, str]:
@@ -117,8 +151,11 @@ def reasons_to_reject(slices: pa.Table) -> dict[int, str]:
         wrong = pc.and_(pc.invert(member), column.is_valid())
         if pc.any(wrong).as_py():
             reasons.add(_true(_flat(wrong)), f"{name} is unknown")
-    for name in _NATURAL:
-        reasons.add(_outside(_flat(slices[name]), 0), f"{name} is negative or out of range")
+    for name in (*_OFFSETS[:-1], "op", "slice", *_IDS, *_TIMES):
+        if name in CHECKED_SCHEMA.names:
+            mask, words = _outside(name, _flat(slices[name]))
+            reasons.add(mask, f"{name} {words}")
+    _check_settings(_flat(slices["settings"]), reasons)
     for name in _LISTS:
         column = slices[name]
         if column.null_count == len(column):

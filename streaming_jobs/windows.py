@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from rules.arrays.columns import integers
-from rules.settling.completeness import COMPLETION_LIMIT
+from rules.settling.completeness import GIVEN_UP
 from rules.vocabulary.slices import from_micros
 from streaming_jobs.errors import TableError
 
@@ -111,7 +111,7 @@ def complete_through(rows: pa.Table, newest: int) -> int | None:
     closed = set(integers(rows.filter(pc.equal(kind, "close"))["process"]).tolist())
     for number, first in zip(known, earliest, strict=True):
         vouched.setdefault(number, -first)
-    held = [t for number, t in vouched.items() if number not in closed and newest - t <= COMPLETION_LIMIT]
+    held = [t for number, t in vouched.items() if number not in closed and newest - t <= GIVEN_UP]
     through = int(integers(rows.filter(pc.equal(kind, "mark"))["completed"]).max())
     return min([through, *held])
 

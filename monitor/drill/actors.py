@@ -63,6 +63,9 @@ class CarelessAborts(Aborts):
             self.position |= course.after
 
 
+Ending = Literal["commit", "abort"]
+HeldEnding = Literal["commit", "abort", "crash"]
+"""`crash`: its client is abandoned."""
 Script = Callable[[int, Sequence[Partition]], Outline]
 """The outline of transaction number n (from 0), given the partitions that there are."""
 
@@ -124,7 +127,16 @@ def scripted(script: Script, name: str = "transactions-scripted", timeout: float
     return Spec(name, ScriptedTransactions, tuple({**usual, **options}.items()))
 
 
-def alternating(first: Literal["commit", "abort"], second: Literal["commit", "abort"]) -> Script:
+def held_transactions(name: str, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending) -> Spec:
+    """A probe of transactions that `hold` keeps open. `sends`: how many records go to which partition."""
+    options = {
+        "timeout": 120.0, "stable": True, "group": f"drill-{name}", "hold": hold, "sends": sends, "held": held,
+        "then": then,
+    }  # fmt: skip
+    return Spec(name, HeldTransactions, tuple(options.items()))
+
+
+def alternating(first: Ending, second: Ending) -> Script:
     """Transactions that end in turn so and so. Each writes to one partition, then to another: two records each."""
 
     def script(number: int, targets: Sequence[Partition]) -> Outline:
@@ -153,6 +165,59 @@ def held_reader(number: int, held: threading.Event) -> Spec:
 def careless_aborts(name: str = "aborts-careless") -> Spec:
     """A probe that aborts and never seeks back."""
     return Spec(name, CarelessAborts, (("group", f"drill-{name}"),))
+
+
+class Hold:
+    """Keeps transactions open: those that begin while it is set stay open with all their records acknowledged, until it
+    is released. Used by a drill's thread and the probes'."""
+
+    def __init__(self) -> None:
+        self.set = threading.Event()
+        self._open: set[str] = set()
+
+    def begun(self, name: str) -> None:
+        """The probe of that name holds a transaction open now."""
+        self._open = self._open | {name}
+
+    def ended(self, name: str) -> None:
+        self._open = self._open - {name}
+
+    def holds(self, *names: str) -> bool:
+        """Do all of these hold one open?"""
+        return self._open >= set(names)
+
+
+class HeldTransactions(ScriptedTransactions):
+    """Transactions of one and the same batch of records. Those that begin while `hold` is set are kept open, and end as
+    `held` says; the one after it ends as `then` says, all others commit."""
+
+    def __init__(
+        self, *args: Any, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, script=self._outline, polls=False, **kwargs)
+        self._hold, self._sends, self._crashes = hold, dict(sends), held == "crash"
+        self._ends: tuple[Ending, Ending] = ("commit" if held == "crash" else held, then)
+        self._left: list[Ending] = []
+        self._holding = False
+
+    def _outline(self, _: int, targets: Sequence[Partition]) -> Outline:
+        self._holding = self._hold.set.is_set() and not self._left
+        if self._holding:
+            self._left = list(self._ends)
+        batch = {targets[partition]: count for partition, count in self._sends.items()}
+        return Outline((batch,), self._left.pop(0) if self._left else "commit")
+
+    def _poll(self, course: Course) -> None:
+        super()._poll(course)
+        if not self._holding:
+            return
+        self._hold.begun(self.name)
+        while self._hold.set.is_set():
+            self.pause(0.1)
+            self.log.alive()
+        self._hold.ended(self.name)
+        if self._crashes:
+            raise Crash("the client is abandoned with a transaction open")
 
 
 class ClosingReader(Reader):

@@ -41,6 +41,18 @@ DEFECTS: Final = (
             and found.finding.topic.endswith(("-transactions", "-transform-out"))
         ),
     ),
+    Defect(
+        name="KAFKA-20734",
+        what="a transaction that ends while one of its partitions has no leader gets no marker there, and the next"
+        " marker of the same producer decides over its records (Kafka 4.3.1)",
+        explains=lambda found: (
+            found.finding.topic.endswith(("-transactions", "-transform-out"))
+            and (
+                (found.name in ("G1a", "lost-write") and found.finding.evidence.get("offsets_between") == 0)
+                or found.name in ("torn-transaction", "poll-skip", "int-poll-skip")
+            )
+        ),
+    ),
 )  # fmt: skip
 
 

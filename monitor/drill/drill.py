@@ -52,12 +52,13 @@ SHORT: Final = Objectives(grace=3 * SECOND, delivery=3 * SECOND, liveness=8 * SE
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Must:
     """One finding that has to come: any of `names`, with this severity, event and these entries in its evidence, where
-    they are given. Without an event, `raised` or `opened`."""
+    they are given. Without an event, `raised` or `opened`. `times`: exactly so often, where it is given."""
 
     names: tuple[str, ...]
     severity: str | None = None
     event: Event | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    times: int | None = None
 
     def matches(self, finding: Finding, severity: str) -> bool:
         """Is this the finding?"""
@@ -71,13 +72,16 @@ class Must:
     def __str__(self) -> str:
         told = [self.severity or "", self.event if self.event == "closed" else ""]
         told += [f"{key} {value}" for key, value in self.evidence.items()]
+        told += ["once" if self.times == 1 else f"{self.times} times"] if self.times is not None else []
         more = ", ".join(part for part in told if part)
         return " or ".join(self.names) + (f" ({more})" if more else "")
 
 
-def found(*names: str, severity: str | None = None, event: Event | None = None, **evidence: Any) -> Must:
+def found(
+    *names: str, severity: str | None = None, event: Event | None = None, times: int | None = None, **evidence: Any
+) -> Must:
     """Any of these anomalies must be found."""
-    return Must(names=names, severity=severity, event=event, evidence=evidence)
+    return Must(names=names, severity=severity, event=event, evidence=evidence, times=times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,7 @@ class Drill:
     must: ClassVar[tuple[Must, ...]] = ()
     may: ClassVar[frozenset[str]] = NOTHING
     never: ClassVar[frozenset[str]] = NOTHING
-    """Conditions and classified findings that fail this drill."""
+    """Conditions and classified findings that fail this drill, unless another finding explains them."""
     closes: ClassVar[bool] = False
     """Every condition has to be closed in the end."""
     cluster: ClassVar[ClusterKind] = ONE

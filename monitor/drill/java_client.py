@@ -15,7 +15,7 @@ The objects are Java's: their methods have Java's names, and what they throw arr
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -55,9 +55,23 @@ class JavaClients:
             self._properties({"key.deserializer": deserializer, "value.deserializer": deserializer, **settings})
         )
 
-    def send(self, producer: Any, topic: str, partition: int, value: bytes, key: bytes | None = None) -> Any:
-        """Send, and return Java's future of the record's metadata (`.get().offset()`)."""
-        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, partition, key, value)
+    def send(
+        self,
+        producer: Any,
+        topic: str,
+        partition: int,
+        value: bytes,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> Any:
+        """Send, and return Java's future of the record's metadata (`.get().offset()`). `timestamp`: milliseconds; the
+        client's own if none is given."""
+        kafka = self._jvm.org.apache.kafka
+        at = None if timestamp is None else self._jvm.java.lang.Long.valueOf(str(timestamp))
+        record = kafka.clients.producer.ProducerRecord(topic, partition, at, key, value)
+        for name, held in headers:
+            record.headers().add(name, held)
         return producer.send(record)
 
     def poll(self, consumer: Any, seconds: float) -> list[tuple[int, int, bytes]]:

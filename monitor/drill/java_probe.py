@@ -63,19 +63,20 @@ class JavaProducer:
     def abort_transaction(self, timeout: float) -> None:
         self._producer.abortTransaction()
 
-    def produce_batch(
+    def produce(
         self,
         topic: str,
-        messages: Sequence[Mapping[str, Any]],
-        *,
+        value: bytes,
+        key: bytes,
         partition: int,
         on_delivery: Callable[[None, Sent], None],
-    ) -> int:
-        """Send them all; how many there are."""
-        for message in messages:
-            future = self._java.send(self._producer, topic, partition, message["value"])
-            self._waiting.append(((topic, partition), message["value"], future, on_delivery))
-        return len(messages)
+        *,
+        timestamp: int,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> None:
+        """Send it."""
+        future = self._java.send(self._producer, topic, partition, value, key, timestamp, headers or ())
+        self._waiting.append(((topic, partition), value, future, on_delivery))
 
     def poll(self, timeout: float) -> int:
         """Wait for what was sent, and report it."""

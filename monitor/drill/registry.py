@@ -27,6 +27,8 @@ TABLE: Final = (
     "reused-sequence", "zombie", "hanging-transaction", "killed-in-transaction", "retention-overtakes-reader",
     "erased-segment", "offset-rollback", "corrupted-record", "phantom-record", "stale-register", "double-transform",
     "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
+    "dropped-commit", "foreign-commit", "vanished-commit", "stale-end", "rewritten-timestamps", "too-large-retry",
+    "held-behind-aborted", "single-broker-away", "leaderless-transaction",
 )  # fmt: skip
 
 

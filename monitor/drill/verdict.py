@@ -42,7 +42,7 @@ class Found:
         return {
             "anomaly": f.anomaly, "severity": self.severity, "event": f.event, "topic": f.topic,
             "partition": f.partition, "message": f.message, "evidence": dict(f.evidence), "context": dict(f.context),
-            "at": f.at, "seen": self.seen, "id": f.id,
+            "at": f.at, "seen": self.seen, "id": f.id, "implied_by": f.implied_by,
         }  # fmt: skip
 
 
@@ -100,13 +100,13 @@ def judge(
         if one.finding.event != "closed"
         and (
             one.name == CHECK_FAILED
-            or one.name in drill.never
+            or (one.name in drill.never and one.finding.implied_by is None)
             or (one.violation and one.name not in drill.may and not _expected(drill, one, asked))
         )
     ]
     times = [max(0.0, one.seen - acted) for _, one in firsts if one is not None and acted is not None]
     return Verdict(
-        missing=tuple(str(must) for must, one in firsts if one is None),
+        missing=tuple(str(must) for must, one in firsts if one is None or not _as_often(must, found)),
         alarms=tuple(alarms),
         open=tuple(still_open(found)) if drill.closes else (),
         counts=Counter(one.name for one in found if one.finding.event != "closed"),
@@ -129,6 +129,11 @@ def still_open(found: Sequence[Found]) -> list[Found]:
         if one.finding.event in ("opened", "closed"):
             last[one.finding.id] = one
     return [one for one in last.values() if one.finding.event == "opened"]
+
+
+def _as_often(must: Must, found: Sequence[Found]) -> bool:
+    """Was it found as often as it has to be?"""
+    return must.times is None or sum(must.matches(one.finding, one.severity) for one in found) == must.times
 
 
 def _first(must: Must, found: Sequence[Found]) -> Found | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from monitor.errors import UserError
+from monitor.history_files.source import called
 
 
 class Malformed(Exception):
@@ -20,7 +21,8 @@ class UnreadableHistory(UserError):
     """The file cannot be read as a history."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
-        super().__init__(f"{path}: {reason}" if line is None else f"{path}, line {line}: {reason}")
+        where = called(path) if line is None else f"{called(path)}, line {line}"
+        super().__init__(f"{where}: {reason}")
         self.path = path
         self.reason = reason
         self.line = line

@@ -6,9 +6,10 @@ needs the whole file in memory.
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -16,6 +17,7 @@ import orjson
 
 from monitor.history_files import edn
 from monitor.history_files.errors import Malformed
+from monitor.history_files.source import beginning, opened
 
 CHUNK: Final = 2**20
 _HEAD: Final = 2**16
@@ -24,39 +26,35 @@ _BETWEEN: Final = frozenset(" \t\r\n,")
 
 
 def events(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line, event) of everything that the file lists; the line is 1-based, and tells where the event begins.
+    """(line, event) of everything that a history lists; the line is 1-based, and tells where the event begins.
 
     What is yielded need not be a map: the caller refuses what is not an event. Raises `Malformed` with the line where
-    the text is neither JSON nor EDN, and `OSError` where it cannot be read."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
-    json_start = _JSON.match(head)
-    try:
+    the text is neither JSON nor EDN, and what `source.opened` says where it cannot be read."""
+    with opened(path) as stream:
+        head, stream = beginning(stream, _HEAD)
+        json_start = _JSON.match(head.removeprefix(b"\xef\xbb\xbf"))
         if json_start and not json_start.group(1):
-            yield from _json_lines(path)
+            yield from _json_lines(stream)
             return
-        with path.open(encoding="utf-8-sig", newline="\n") as text:
-            if json_start:
-                yield from _json_array(text)
-            else:
-                yield from edn.read(_whole_lines(text))
-    except UnicodeDecodeError as e:
-        raise Malformed("this is not text in UTF-8", _undecodable_line(path)) from e
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
+        try:
+            yield from _json_array(text) if json_start else edn.read(_whole_lines(text))
+        except UnicodeDecodeError as e:
+            raise Malformed("this is not text in UTF-8", stream.line_of(e)) from e
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+def _json_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
     loads = orjson.loads
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield number, loads(line)
-            except orjson.JSONDecodeError as e:
-                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                if line.strip():
-                    try:
-                        yield number, loads(line)
-                    except orjson.JSONDecodeError:
-                        raise Malformed(f"this is not JSON: {_without_place(e)}", number) from e
+    for number, line in enumerate(lines, 1):
+        try:
+            yield number, loads(line)
+        except orjson.JSONDecodeError as e:
+            line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if line.strip():
+                try:
+                    yield number, loads(line)
+                except orjson.JSONDecodeError:
+                    raise Malformed(f"this is not JSON: {_without_place(e)}", number) from e
 
 
 def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
@@ -94,16 +92,6 @@ def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
 def _whole_lines(text: TextIO) -> Iterator[str]:
     while chunk := text.read(CHUNK):
         yield chunk + text.readline()
-
-
-def _undecodable_line(path: Path) -> int | None:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return None
 
 
 def _without_place(error: orjson.JSONDecodeError) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +28,16 @@ class History:
 
 
 def read(path: Path) -> History:
-    """Read a history. Raises `UnreadableHistory`, which names the file and the line."""
+    """Read a history from a file, or from standard input where the path is `-`. Raises `UnreadableHistory`, which names
+    the file and the line."""
     try:
         operations = gather(events(path))
     except Malformed as e:
         raise UnreadableHistory(path, e.reason, e.line) from e
+    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+        raise UnreadableHistory(path, f"cannot be decompressed: {e}") from e
     except OSError as e:
         raise UnreadableHistory(path, f"cannot be read: {e.strerror or e}") from e
+    operations.names.topic = path.name
     count = len(operations.ordinal)
     return History(path, slices(operations, path.name), operations.names, count)

@@ -92,6 +92,8 @@ class Names:
     interned: list[Any]
     indices: NDArray[np.int64] | None
     """`:index` by event ordinal, where that differs from the ordinal."""
+    topic: str = ""
+    """What the rules take for the name of a topic: the history's. Its keys are the partitions."""
 
     def value(self, writer: int, seq: int) -> Any:
         """The file's value of (writer, seq)."""

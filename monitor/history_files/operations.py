@@ -1,8 +1,10 @@
 """From events to operations: who did what, when, with which records, as flat numpy columns.
 
 An invocation and the completion that follows it in the same process are one operation; it takes its place in the order
-of completions. An invocation that is never completed is indefinite (`info`), and ends when the process invokes its next
-operation or the history ends. A completion without invocation stands for both.
+of completions. A process has one operation open at a time: one that invokes another before it is refused. An invocation
+that is never completed is indefinite (`info`), and ends with the history. A completion without invocation stands for
+both, and nobody knows when it was invoked: no earlier than its process had completed the one before, or than the
+history begins. That is when it *began*, wherever it matters what had completed before.
 
 A process that crashes (`:f :crash`) is another process afterwards, should its id be used again. Assign and subscribe
 forget what they do not keep, hence they concern every partition that the process had touched.
@@ -24,6 +26,8 @@ from monitor.history_files.names import PLAIN_VALUES, Interned, Names, Numbering
 from rules.arrays.columns import ASSIGN, FAIL, INFO, OK, POLL, SEND, SUBSCRIBE, TXN
 
 Ints = NDArray[np.int64]
+Times = tuple[int, int, int]
+"""When an operation began at the earliest, was invoked, and completed."""
 
 LARGEST: Final = 2**62
 PARTITIONS: Final = 2**31
@@ -37,6 +41,7 @@ _TYPES: Final = {"invoke": _INVOKE, "ok": OK, "fail": FAIL, "info": INFO}
 _TYPES.update({f":{name}": code for name, code in list(_TYPES.items())})
 _SEND, _POLL = 0, 1
 _MICRO: Final = {"send": _SEND, ":send": _SEND, "poll": _POLL, ":poll": _POLL}
+_NAMES: Final = {code: name for name, code in _FUNCTIONS.items() if name[0] != ":"}
 _NOBODY: Final = frozenset({"nemesis", ":nemesis"})
 
 BLOCK: Final = 2**18
@@ -101,13 +106,14 @@ class Operations:
 
     `ordinal` is the place in the file of the event that completed it, from 0; `process` and the `key`s are codes, whose
     final numbers are `processes` and `partitions`; `f` and `type` are codes of `rules.arrays.columns`; times are
-    nanoseconds, from 0 on. `subscribed`: 1 if the process reads by subscription. `rebalanced`: 1 if rebalances named no
-    partition, so that they concern all."""
+    nanoseconds, from 0 on; `begun` is no later than the true invocation. `subscribed`: 1 if the process reads by
+    subscription. `rebalanced`: 1 if rebalances named no partition, so that they concern all."""
 
     ordinal: Ints
     process: Ints
     f: Ints
     type: Ints
+    begun: Ints
     invoked: Ints
     completed: Ints
     subscribed: Ints
@@ -128,7 +134,7 @@ class Recorder:
         self._keys = Numbering(PARTITIONS)
         self._processes = Numbering(PROCESSES)
         self._interned = Interned()
-        self._operations = Table(8)
+        self._operations = Table(9)
         self._records = Table(4)
         self._rows = Table(3)
         self._taken = Table(2)
@@ -142,6 +148,8 @@ class Recorder:
         self._count = 0
         self._clock: int | None = None
         self._earliest = self._latest = 0
+        self._first: int | None = None  # when the history begins
+        self._ended: dict[int, int] = {}  # when each process last completed an operation
         self._read_or_wrote = False
 
     def add(self, line: int, event: Any) -> None:
@@ -174,6 +182,8 @@ class Recorder:
         else:
             time = ordinal if self._clock is None else self._clock
         self._earliest, self._latest = min(self._earliest, time), max(self._latest, time)
+        if self._first is None:
+            self._first = time
         if process in _NOBODY or f not in _FUNCTIONS:
             return
         if process is None:
@@ -188,19 +198,24 @@ class Recorder:
         opened = self._open.pop(own, None)
         if outcome == _INVOKE:
             if opened is not None:
-                self._abandon(own, opened, time)
-                while own in self._crashed:
-                    own = self._next_life(own, process)
+                raise Malformed(
+                    f"process {shown(process)} invokes {_NAMES[function]} before its {_NAMES[opened[2]]} of line"
+                    f" {opened[1]} has completed: a process has one operation open at a time"
+                )
             self._open[own] = (ordinal, line, function, time, value)
             return
-        invoked = time
+        invoked, begun = time, min(time, self._ended.get(own, self._first))
+        self._ended[own] = time
         if opened is not None:
             if opened[2] != function:
-                raise Malformed(f"process {shown(process)} completes a {f}, and had invoked another operation")
-            invoked = opened[3]
+                raise Malformed(
+                    f"process {shown(process)} completes {_NAMES[function]}, and had invoked {_NAMES[opened[2]]} in"
+                    f" line {opened[1]}"
+                )
+            invoked = begun = opened[3]
             if value is None:
                 value = opened[4]
-        self._record(ordinal, own, function, outcome, invoked, time, value, event)
+        self._record(ordinal, own, function, outcome, (begun, invoked, time), value, event)
         if error is not None and outcome != OK:
             self._errors[self._count - 1] = shown(jsonable(error))
 
@@ -216,15 +231,14 @@ class Recorder:
         """Nothing ever completed this invocation."""
         ordinal, line, function, invoked, value = opened
         try:
-            self._record(ordinal, own, function, INFO, invoked, time, value, {})
+            self._record(ordinal, own, function, INFO, (invoked, invoked, time), value, {})
         except Malformed as e:
             e.line = line
             raise
 
     def _record(
-        self, ordinal: int, own: int, f: int, outcome: int, invoked: int, completed: int, value: Any,
-        event: dict[str, Any],
-    ) -> None:  # fmt: skip
+        self, ordinal: int, own: int, f: int, outcome: int, times: Times, value: Any, event: dict[str, Any]
+    ) -> None:
         """`event` is the completion, {} where there was none."""
         if f == _CRASH:
             self._crashed[own] = -1
@@ -232,20 +246,18 @@ class Recorder:
             return
         if f in (ASSIGN, SUBSCRIBE):
             rewound = event.get("seek-to-beginning?") or event.get(":seek-to-beginning?")
-            self._reassign(ordinal, own, f, outcome, invoked, completed, value, bool(rewound))
+            self._reassign(ordinal, own, f, outcome, times, value, bool(rewound))
             return
         self._read_or_wrote = True
         if value:
             self._micro(own, value)
         rebalances = event.get("rebalance-log") or event.get(":rebalance-log")
         everything = self._rebalance(rebalances) if rebalances else 0
-        self._operation(ordinal, own, f, outcome, invoked, completed, everything)
+        self._operation(ordinal, own, f, outcome, times, everything)
 
-    def _operation(
-        self, ordinal: int, own: int, f: int, outcome: int, invoked: int, completed: int, rebalanced: int = 0
-    ) -> None:
+    def _operation(self, ordinal: int, own: int, f: int, outcome: int, times: Times, rebalanced: int = 0) -> None:
         subscribed = own in self._subscribed
-        self._operations.fresh.extend((ordinal, own, f, outcome, invoked, completed, subscribed, rebalanced))
+        self._operations.fresh.extend((ordinal, own, f, outcome, *times, subscribed, rebalanced))
         self._count += 1
         for table in (self._operations, self._records):
             if len(table.fresh) > BLOCK:
@@ -293,30 +305,26 @@ class Recorder:
                     " [poll, {key: [[offset, value], ...]}]"
                 ) from e
 
-    def _reassign(
-        self, ordinal: int, own: int, f: int, outcome: int, invoked: int, completed: int, value: Any, rewound: bool
-    ) -> None:
+    def _reassign(self, ordinal: int, own: int, f: int, outcome: int, times: Times, value: Any, rewound: bool) -> None:
         if not isinstance(value, list | tuple | frozenset):
             raise Malformed(f"{shown(jsonable(value))} is not the list of keys that an assign or subscribe must have")
         named = {self._keys.code(key) for key in value}
         touched = self._touched[own]
         if outcome == FAIL:
-            self._explicit(ordinal, own, f, outcome, invoked, completed, dict.fromkeys(named, -1))
+            self._explicit(ordinal, own, f, outcome, times, dict.fromkeys(named, -1))
             return
         (self._subscribed.add if f == SUBSCRIBE else self._subscribed.discard)(own)
         if rewound and touched & named:
             # Who seeks to the beginning gives up where it stood, and takes the partition anew.
-            self._explicit(ordinal, own, f, outcome, invoked, completed, dict.fromkeys(touched & named, 0))
+            self._explicit(ordinal, own, f, outcome, times, dict.fromkeys(touched & named, 0))
         rows = dict.fromkeys(touched - named, 0) | dict.fromkeys(named, 1)
-        self._explicit(ordinal, own, f, outcome, invoked, completed, rows)
+        self._explicit(ordinal, own, f, outcome, times, rows)
         self._touched[own] = named if outcome == OK else touched | named
 
-    def _explicit(
-        self, ordinal: int, own: int, f: int, outcome: int, invoked: int, completed: int, rows: dict[int, int]
-    ) -> None:
+    def _explicit(self, ordinal: int, own: int, f: int, outcome: int, times: Times, rows: dict[int, int]) -> None:
         for code, assigned in rows.items():
             self._rows.fresh.extend((self._count, code, assigned))
-        self._operation(ordinal, own, f, outcome, invoked, completed)
+        self._operation(ordinal, own, f, outcome, times)
 
     def _rebalance(self, log: list[dict[str, Any]]) -> int:
         """Note the partitions that the operation's rebalances name; 1 if none of them names any."""
@@ -332,11 +340,11 @@ class Recorder:
         self._open.clear()
         if not self._read_or_wrote:
             raise Malformed("there is no send, poll or txn in it: nothing that could be checked")
-        ordinal, process, f, kind, invoked, completed, subscribed, rebalanced = self._operations.columns()
+        ordinal, process, f, kind, begun, invoked, completed, subscribed, rebalanced = self._operations.columns()
         base = min(self._earliest, 0)
         # Less than a microsecond an event is no time in nanoseconds, but a counter or microseconds: only order counts.
         unit = 1000 if self._latest - base < 1000 * len(self._indices) else 1
-        invoked, completed = (invoked - base) * unit, (completed - base) * unit
+        begun, invoked, completed = ((times - base) * unit for times in (begun, invoked, completed))
         partitions, processes = self._keys.numbers(), self._processes.numbers()
         indices = np.frombuffer(self._indices, np.int64)
         given = indices >= 0
@@ -347,7 +355,7 @@ class Recorder:
             indices=None if np.array_equal(indices[given], np.flatnonzero(given)) else indices,
         )
         return Operations(
-            ordinal, process, f, kind, invoked, np.maximum(invoked, completed), subscribed, rebalanced,
+            ordinal, process, f, kind, begun, invoked, np.maximum(invoked, completed), subscribed, rebalanced,
             Records(*self._records.columns()), Rows(*self._rows.columns()), Taken(*self._taken.columns()),
             self._errors, partitions, processes, names,
         )  # fmt: skip

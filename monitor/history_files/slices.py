@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from monitor.history_files.operations import Ints, Operations
 from rules.arrays.columns import ASSIGN, SUBSCRIBE, TXN
+from rules.arrays.intervals import Bools
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA
 
 _DAY: Final = 86_400 * 10**6
@@ -43,6 +44,9 @@ def slices(operations: Operations, name: str) -> pa.Table:
         columns[column] = _runs(
             places, records[mask], o.records.offset[mask], o.records.value[mask], join_unknown=column == "sent"
         )
+    wrote = np.isin(places, records[(o.records.key & 1) == 0])
+    if (touched := _touched(op, partition, wrote & (o.f[op] == TXN), name)) is not None:
+        columns["txn_partitions"] = touched
     if len(explicit):
         assigned = np.full(len(places), -1, np.int8)
         assigned[np.searchsorted(places, explicit)] = o.rows.assigned
@@ -73,7 +77,7 @@ def _of_operations(o: Operations, op: Ints) -> dict[str, Any]:
         "type": _named(o.type[op], OUTCOMES),
         "txn": pa.array(ordinal, mask=f != TXN),
         "mode": _named(mode, _MODES),
-        "mono_invoked": pa.array(o.invoked[op]),
+        "mono_invoked": pa.array(o.begun[op]),
         "mono_completed": pa.array(o.completed[op]),
         "invoked": pa.array(o.invoked[op] // 1000),
         "completed": pa.array(o.completed[op] // 1000),
@@ -82,6 +86,27 @@ def _of_operations(o: Operations, op: Ints) -> dict[str, Any]:
     if o.errors:
         columns["error"] = pa.array([o.errors.get(i) for i in op.tolist()], pa.string())
     return columns
+
+
+def _touched(op: Ints, partition: Ints, wrote: Bools, name: str) -> pa.Array | None:
+    """The column of the partitions that each row's transaction wrote to, where those are several and the row's is one
+    of them: of others it says nothing. `wrote` are the rows in which transactions sent. None where nothing is to be
+    said."""
+    rows = np.flatnonzero(wrote)
+    rows = rows[np.argsort(op[rows], kind="stable")]
+    _, first, count = np.unique(op[rows], return_index=True, return_counts=True)
+    several = np.repeat(count, count) > 1
+    if not several.any():
+        return None
+    # Row by row, in the table's order, the stretch of `rows` that its transaction has.
+    start, length = np.zeros(len(op), np.int64), np.zeros(len(op), np.int64)
+    start[rows], length[rows] = np.repeat(first, count), np.where(several, np.repeat(count, count), 0)
+    ends = np.concatenate(([0], np.cumsum(length)))
+    listed = partition[rows[np.arange(ends[-1]) + np.repeat(start - ends[:-1], length)]]
+    kind = SLICE_SCHEMA.field("txn_partitions").type
+    topic = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(listed), np.int8)), [name]).cast(pa.string())
+    touched = pa.StructArray.from_arrays([topic, pa.array(listed.astype(np.int32))], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), touched, type=kind, mask=pa.array(length == 0))
 
 
 def _named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:

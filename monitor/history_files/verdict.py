@@ -4,37 +4,53 @@ Findings name a record as writer and seq, an operation as a number and a partiti
 them as the file does: its `key`, its `value`s, its processes, and operations by their `:index`.
 
 A history is valid if it has no violation, that is: nothing of the kind violation that the policy calls critical or
-a warning. What the policy allows is listed apart, and so are conditions and what is only classified.
+a warning, and no acknowledged value that nobody polled (`unseen`), for nobody will any more. What the policy or the
+user allows is listed apart, and so are conditions and what is only classified.
+
+Not everything is listed one by one: a rule builds so many findings of a name and counts the others, and the search for
+cycles ends after so many of a name (`Verdict.left_out`, `Verdict.unsearched`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from monitor.history_files.names import Names, jsonable
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.policy import severity
+from rules.vocabulary.policy import FAILURES_OF_A_FINISHED_HISTORY, severity
 
 Evidence = dict[str, Any]
+
+_MORE: Final = "more_of_the_same"
+"""How many findings its rule has counted and not built, in the evidence of the last one that it built."""
+
+MEANINGS: Final = {"unseen": "Values that an ok operation acknowledged, and none polled: lost, or not read to the end."}
+"""What an anomaly means in a finished history, where that is not what it means while one goes on."""
+
+LISTED: Final = 10
+"""Values that the evidence of `unseen` lists of a key."""
 
 _VALUE: Final = re.compile(r"\b([01])/(\d+)\b")
 _PROCESS: Final = re.compile(r"\bprocess (\d+)\b")
 _TRANSACTION: Final = re.compile(r"\btransaction (\d+)\b")
 _OPERATION: Final = re.compile(r"\boperation (\d+)\b")
-_PARTITION: Final = re.compile(r"\bpartition (\d+)\b")
 
 
 @dataclass(slots=True)
 class Verdict:
-    """Evidence by anomaly, in the order found."""
+    """Evidence by anomaly, in the order found. `left_out`: how many more there are of a name than are listed, where
+    there are any. `unsearched`: the names of cycles of which there may be any number beside those listed."""
 
     anomalies: dict[str, list[Evidence]] = field(default_factory=dict)
     allowed: dict[str, list[Evidence]] = field(default_factory=dict)
     conditions: dict[str, list[Evidence]] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    unsearched: list[str] = field(default_factory=list)
 
     @property
     def valid(self) -> bool:
@@ -42,20 +58,30 @@ class Verdict:
         return not self.anomalies
 
 
-def verdict(findings: Iterable[Finding], names: Names, *, strict: bool = False) -> Verdict:
-    """Judge the findings of one history; `strict` allows nothing."""
+def verdict(findings: Iterable[Finding], names: Names, *, strict: bool = False, allow: Collection[str] = ()) -> Verdict:
+    """Judge the findings of one history. `strict` allows nothing that the policy would; `allow` names anomalies that
+    are allowed whatever the policy says."""
     judged = Verdict()
     for finding in findings:
-        grade = severity(finding.anomaly, finding.context, strict=strict)
-        known = CATALOGUE.get(finding.anomaly)
+        name = finding.anomaly
+        grade = severity(name, finding.context, strict=strict)
         if grade == "allowed":
             group = judged.allowed
-        elif grade == "info" or (known is not None and known.kind != "violation"):
+        elif grade == "info" or not _fails(name):
             group = judged.conditions
         else:
-            group = judged.anomalies
-        group.setdefault(finding.anomaly, []).append(_told(finding, names))
+            group = judged.allowed if name in allow else judged.anomalies
+        told = _told(finding, names)
+        if more := told.pop(_MORE, 0):
+            judged.left_out[name] = judged.left_out.get(name, 0) + more
+        group.setdefault(name, []).append(told)
     return judged
+
+
+def _fails(name: str) -> bool:
+    """Is a finished history that has it not valid, unless it is allowed?"""
+    known = CATALOGUE.get(name)
+    return known is None or known.kind == "violation" or name in FAILURES_OF_A_FINISHED_HISTORY
 
 
 def _told(finding: Finding, names: Names) -> Evidence:
@@ -63,9 +89,17 @@ def _told(finding: Finding, names: Names) -> Evidence:
     own = finding.partition
     evidence: Evidence = {"key": names.keys.get(own, own) if own >= 0 else None}
     evidence.update(_translated(finding.evidence, names))
+    if finding.anomaly == "unseen":
+        evidence["first"] = _values(finding.evidence["first"], names)
     evidence.update((name, value) for name, value in finding.context.items() if name == "mode")
     evidence["message"] = worded(finding.message, names)
     return evidence
+
+
+def _values(runs: list[dict[str, int]], names: Names) -> list[Evidence]:
+    """The first few values of these runs, one by one."""
+    each = ((run["writer"], run["seq"] + i) for run in runs for i in range(min(run["values"], LISTED)))
+    return [{"value": jsonable(names.value(*value))} for value in islice(each, LISTED)]
 
 
 def _translated(evidence: Any, names: Names) -> Any:
@@ -84,6 +118,8 @@ def _translated(evidence: Any, names: Names) -> Any:
                 told[name] = names.processes.get(value, value)
             elif name == "partition":
                 told["key"] = names.keys.get(value, value)
+            elif name == "topic" and value == names.topic:
+                continue
             elif name == "why":
                 told[name] = [worded(sentence, names) for sentence in value]
             else:
@@ -115,4 +151,5 @@ def worded(message: str, names: Names) -> str:
         return f"key {names.keys.get(number, number)}"
 
     message = _TRANSACTION.sub(transaction, message)
-    return _PARTITION.sub(key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))
+    partition = rf"\bpartition (\d+)\b(?: of {re.escape(names.topic)}(?!\w))?"
+    return re.sub(partition, key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules.vocabulary.slices import EPOCH, SLICE_SCHEMA, Irregular, Mark, RegisterOp, Run, Slice, from_micros
+from rules.vocabulary.slices import EPOCH, SLICE_SCHEMA, Altered, Irregular, Mark, RegisterOp, Run, Slice, from_micros
 
 Row = list[Any]
 """One packed slice: the values of `FIELDS` in order, cut after the last that is there."""
@@ -26,7 +26,7 @@ FIELDS: Final = (
     "mono_completed", "sent", "polled", "position_before", "position_after", "error", "transactional_id", "txn",
     "txn_intent", "txn_partitions", "isolation", "mode", "log_start", "log_end", "last_stable", "committed", "group",
     "assigned", "rebalanced", "irregular", "kind", "settings", "marks", "boot",
-    "end_invoked", "mono_end_invoked", "sources", "registers", "reached",
+    "end_invoked", "mono_end_invoked", "sources", "registers", "reached", "altered",
 )  # fmt: skip
 """Those that most rows have come first."""
 
@@ -36,6 +36,7 @@ _INVOKED, _COMPLETED, _BOOT, _SLICE = AT["invoked"], AT["completed"], AT["boot"]
 _SENT, _POLLED, _IRREGULAR, _MARKS = AT["sent"], AT["polled"], AT["irregular"], AT["marks"]
 _TOUCHED, _SETTINGS = AT["txn_partitions"], AT["settings"]
 _SOURCES, _REGISTERS, _END_INVOKED = AT["sources"], AT["registers"], AT["end_invoked"]
+_ALTERED: Final = AT["altered"]
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -62,6 +63,7 @@ def pack(row: Slice, shared: Shared, number: int) -> Row:
     packed[_REGISTERS] = [tuple(one) for one in row.registers] or None
     packed[_END_INVOKED] = (row.end_invoked - EPOCH) // _MICROSECOND if row.end_invoked else None
     packed[_IRREGULAR] = [tuple(one) for one in row.irregular] or None
+    packed[_ALTERED] = [tuple(one) for one in row.altered] or None
     packed[_MARKS] = [
         (m.process, m.slices, (m.through - EPOCH) // _MICROSECOND,
          (m.ended - EPOCH) // _MICROSECOND if m.ended else None, m.lost)
@@ -89,6 +91,7 @@ def unpack(row: Row, shared: Shared) -> Slice:
     if values.get("end_invoked") is not None:
         values["end_invoked"] = from_micros(values["end_invoked"])
     values["irregular"] = tuple(Irregular(*one) for one in values.get("irregular") or ())
+    values["altered"] = tuple(Altered(*one) for one in values.get("altered") or ())
     values["marks"] = tuple(
         Mark(process, slices, from_micros(through), None if ended is None else from_micros(ended), bool(lost))
         for process, slices, through, ended, lost in values.get("marks") or ()

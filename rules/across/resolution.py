@@ -1,24 +1,30 @@
 """Stage 2: what one partition cannot decide alone. Facts of many partitions in, findings out; nothing flows back.
 
-Whether an indefinite transaction is visible may be proven in another partition than the one where its absence matters.
-So partitions emit *facts* (`rules.vocabulary.finding.FACT_SCHEMA`): of this transaction a value was polled here
-(`visible`), a value is absent although a reader passed its acknowledged offset (`absent`), this finding holds if the
-transaction is visible (`guarded`). Joined by transaction they give
+Whether a transaction is torn, or an indefinite one visible, may be proven in another partition than the one where a
+value of it is missed. So partitions emit *facts* (`rules.vocabulary.finding.FACT_SCHEMA`): of this transaction a value
+was polled here (`visible`), a value is absent although a reader passed its acknowledged offset (`absent`), this finding
+holds if the transaction is visible (`guarded`). Joined by transaction they give
 
 - `torn-transaction`: one value visible, another absent, whatever the outcome;
 - `lost-write` for the absent values of an indefinite transaction that is visible;
 - the guarded findings of visible transactions.
 
-What a transform reflected of its input is joined by `rules.across.transforms`.
+Most transactions are ok and healthy, and nothing at all is told of them. When a value of an ok transaction is absent,
+its other values are *looked up*: `Resolved.questions` names the transaction, and the rows of the probe log tell whether
+a value of it was polled anywhere (`rules.across.lookups`). What a transform reflected of its input is joined by
+`rules.across.transforms`, conditions that many partitions see by `rules.across.shared_conditions`.
 
-The state is the facts that still wait for their counterpart, bounded by `KEPT` of log time. Facts come once and in any
-order; what is found is found as soon as both sides are here.
+**State** is a mapping of names to bytes, of which a batch changes few: an entry for each indefinite transaction, and
+for each aborted one of which something was seen, for `OPEN_KEPT` of log time; what is absent of aborted transactions,
+as it should be, in one piece a batch, for `ABORTED_KEPT`, since a torn one shows its other side soon; and what waits
+for the transforms; and the shared conditions that are open. Facts come once and in any order; what is found is found as
+soon as both sides are here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -26,15 +32,19 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across import transforms
-from rules.arrays.intervals import Bools, Ints
-from rules.kept.state import UnknownFormat
+from rules.across import shared_conditions, transforms
+from rules.across.lookups import EVIDENCE, Question, order_of, torn
+from rules.arrays.intervals import EMPTY, Ints
+from rules.kept import codec
+from rules.kept.codec import Table, UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import SECOND, Objectives
 
-RESOLUTION_VERSION: Final = 1
-KEPT: Final = 900 * SECOND
-"""How long a fact waits for its counterpart: longer than the longest wait for somebody's log."""
+FORMAT: Final = b"3"
+FORMAT_KEY: Final = "format"
+CONDITIONS_KEY: Final = "conditions"
+ABORTED_KEPT: Final = 900 * SECOND
+OPEN_KEPT: Final = 86_400 * SECOND
 
 TRANSACTION_SCHEMA: Final = pa.schema(
     [
@@ -55,129 +65,236 @@ a reader passed without seeing it. `at` is log time."""
 
 @dataclass(slots=True)
 class Resolved:
-    """The state after these facts, what they proved, and what became of indefinite transactions (a table of
-    `TRANSACTION_SCHEMA`; the same transaction may come again from another partition)."""
+    """What these facts change of the state (None deletes), what they prove, what is to be looked up, and what became of
+    indefinite transactions (a table of `TRANSACTION_SCHEMA`; the same one may come again from another partition)."""
 
-    stored: bytes
+    changes: dict[str, bytes | None]
     findings: list[Finding]
+    questions: list[Question]
     transactions: pa.Table
 
 
+@dataclass(slots=True)
+class Absences(Table):
+    """Values of aborted transactions that are absent; `place` is a number of `Aborted.places`."""
+
+    place: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    txn: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Aborted:
+    """Those of one batch. `places`: [cluster, topic id, topic, partition]."""
+
+    places: list[list[Any]] = field(default_factory=list)
+    absent: Absences = field(default_factory=Absences)
+
+
+def check_format(stored: Mapping[str, bytes]) -> None:
+    """Raises `UnknownFormat` for a state of another version."""
+    if stored and stored.get(FORMAT_KEY) != FORMAT:
+        raise UnknownFormat(
+            f"the state of stage 2 has format {stored.get(FORMAT_KEY)!r}, this version reads {FORMAT!r}"
+        )
+
+
 def resolve(
-    stored: bytes | None, facts: pa.Table, objectives: Objectives, *, now: int = -1, finished: bool = False
+    stored: Mapping[str, bytes], facts: pa.Table, objectives: Objectives, *, finished: bool = False
 ) -> Resolved:
-    """Take facts in. `now` is the newest log time that is known (microseconds), -1 for that of the facts.
-
-    Raises `UnknownFormat` for a state of another version."""
-    waiting, reflected = _load(stored)
-    new = facts.filter(pc.is_valid(facts["txn"]))
+    """Take facts in. Raises `UnknownFormat` for a state of another version."""
+    check_format(stored)
+    changes: dict[str, bytes | None] = {}
     findings: list[Finding] = []
-    if new.num_rows:
-        joined = pa.concat_tables([waiting, new]).combine_chunks()
-        age = np.concatenate((np.zeros(waiting.num_rows, bool), np.ones(new.num_rows, bool)))
-        findings.extend(_joined(joined, age, finished))
-        waiting = joined
-    if facts.num_rows:
-        now = max(now, int(pc.max(facts["at"]).as_py()))
-    if waiting.num_rows and now >= 0:
-        oldest = int(pc.min(waiting["at"]).as_py())
-        if oldest < now - KEPT - KEPT // 8:  # seldom, and not a little at each step
-            waiting = waiting.filter(pc.greater_equal(waiting["at"], now - KEPT))
-    reflections = facts.filter(pc.is_null(facts["txn"]))
-    reflected, found = transforms.join(reflected, reflections, objectives, finished=finished)
-    return Resolved(_dump(waiting, reflected), findings + found, _transactions(new))
+    questions: list[Question] = []
+    told = facts.filter(pc.is_valid(facts["txn"]))
+    if told.num_rows and finished:
+        findings.extend(_joined_all(told))
+    elif told.num_rows:
+        certain = pc.equal(told["outcome"], "ok")
+        questions = _questions(told.filter(pc.and_(certain, pc.equal(told["kind"], "absent"))).to_pylist())
+        _join(stored, told.filter(pc.invert(certain)), changes, findings)
+    findings.extend(_conditions(stored, facts, changes))
+    changed, missing = transforms.join(stored, facts.filter(pc.is_valid(facts["group"])), objectives, finished=finished)
+    changes |= changed
+    if changes and FORMAT_KEY not in stored:
+        changes[FORMAT_KEY] = FORMAT
+    return Resolved(changes, findings + missing, questions, _transactions(told))
 
 
-def _joined(facts: pa.Table, new: Bools, finished: bool) -> Iterator[Finding]:
-    """What these facts prove of the transactions that a new one is about."""
-    kind = facts["kind"].to_numpy(zero_copy_only=False)
-    txn: Ints = facts["txn"].to_numpy()
-    visible, other = kind == "visible", kind != "visible"
-    if not visible.any() or not other.any():
+def _conditions(stored: Mapping[str, bytes], facts: pa.Table, changes: dict[str, bytes | None]) -> list[Finding]:
+    """Open and close what many partitions see."""
+    if CONDITIONS_KEY not in stored and not shared_conditions.of(facts).num_rows:
+        return []
+    before = stored.get(CONDITIONS_KEY, b"{}")
+    now = int(pc.max(facts["at"]).as_py()) if facts.num_rows else -1
+    known, events = shared_conditions.join(orjson.loads(before), facts, now)
+    after = orjson.dumps(known) if known else None
+    if after != stored.get(CONDITIONS_KEY):
+        changes[CONDITIONS_KEY] = after
+    return events
+
+
+def expired(stored: Mapping[str, bytes], now: int) -> list[str]:
+    """The names of what is older, at log time `now`, than anything is kept for. It may stay for any time longer."""
+    gone = []
+    for key, value in stored.items():
+        if key.startswith("aborted|"):
+            if int(key.split("|")[1], 16) < now - ABORTED_KEPT:
+                gone.append(key)
+        elif key.startswith("txn|") and max(f["at"] for f in orjson.loads(value)["facts"]) < now - OPEN_KEPT:
+            gone.append(key)
+    return gone + list(transforms.forgotten(stored, now))
+
+
+def _key(fact: Mapping[str, Any]) -> str:
+    return f"txn|{fact['txn']:x}|{fact['cluster']}"
+
+
+def _join(
+    stored: Mapping[str, bytes], told: pa.Table, changes: dict[str, bytes | None], findings: list[Finding]
+) -> None:
+    """Facts of indefinite and aborted transactions."""
+    if not told.num_rows:
         return
-    both = np.intersect1d(txn[visible], txn[other])
-    both = np.intersect1d(both, txn[new])
+    absent = pc.and_(pc.equal(told["outcome"], "fail"), pc.equal(told["kind"], "absent")).to_numpy()
+    new: dict[str, list[dict[str, Any]]] = {}
+    for fact in told.filter(pa.array(~absent)).to_pylist():
+        new.setdefault(_key(fact), []).append(fact)
+    aborted = told.filter(pa.array(absent))
+    if aborted.num_rows:
+        for fact in _wanted(aborted, set(new), stored).to_pylist():
+            new.setdefault(_key(fact), []).append(fact)
+    fresh = {key for key in new if key not in stored and any(f["outcome"] == "fail" for f in new[key])}
+    earlier = _earlier(stored, fresh) if fresh else {}
+    for key in sorted(new):
+        known: dict[str, Any] = {"facts": earlier.get(key, []), "torn": False}
+        if key in stored:
+            known = orjson.loads(stored[key])
+        facts = [(f, False) for f in known["facts"]] + [(f, True) for f in new[key]]
+        found, is_torn = _of_transaction(facts, known["torn"])
+        findings.extend(found)
+        changes[key] = orjson.dumps({"facts": [f for f, _ in facts], "torn": is_torn})
+    if aborted.num_rows:
+        piece = _piece(aborted)
+        newest, number = int(piece.absent.at.max()), 0
+        while (name := f"aborted|{newest:x}|{number:x}") in stored:
+            number += 1
+        changes[name] = codec.dump(piece, {}, {})
+
+
+def _wanted(aborted: pa.Table, new: set[str], stored: Mapping[str, bytes]) -> pa.Table:
+    """The absences of aborted transactions of which something was seen."""
+    pairs = zip(aborted["txn"].to_pylist(), aborted["cluster"].to_pylist(), strict=True)
+    keys = [f"txn|{txn:x}|{cluster}" for txn, cluster in pairs]
+    return aborted.filter(pa.array([key in new or key in stored for key in keys]))
+
+
+def _piece(aborted: pa.Table) -> Aborted:
+    rows = aborted.select(["cluster", "topic_id", "topic", "partition"]).to_pylist()
+    places = [list(row.values()) for row in rows]
+    numbered = [list(place) for place in dict.fromkeys(map(tuple, places))]
+    columns = {name: aborted[name].to_numpy() for name in ("at", "txn", "writer", "seq", "offset", "length")}
+    return Aborted(numbered, Absences(np.array([numbered.index(place) for place in places]), **columns))
+
+
+def _earlier(stored: Mapping[str, bytes], keys: set[str]) -> dict[str, list[dict[str, Any]]]:
+    """What was absent of these aborted transactions before anything of them was seen."""
+    wanted = np.array([int(key.split("|")[1], 16) for key in keys], np.int64)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in sorted(stored):
+        if not name.startswith("aborted|"):
+            continue
+        piece, _ = codec.load(stored[name], Aborted, {})
+        for i in np.flatnonzero(np.isin(piece.absent.txn, wanted)).tolist():
+            cluster, topic_id, topic, partition = piece.places[int(piece.absent.place[i])]
+            fact: dict[str, Any] = dict.fromkeys(FACT_SCHEMA.names) | {
+                "cluster": cluster, "topic_id": topic_id, "topic": topic, "partition": partition, "kind": "absent",
+                "outcome": "fail",
+            }  # fmt: skip
+            for column in ("at", "txn", "writer", "seq", "offset", "length"):
+                fact[column] = int(getattr(piece.absent, column)[i])
+            found.setdefault(_key(fact), []).append(fact)
+    return found
+
+
+def _questions(facts: list[dict[str, Any]]) -> list[Question]:
+    """What is to be looked up of ok transactions."""
+    by_transaction: dict[str, list[dict[str, Any]]] = {}
+    for fact in facts:
+        by_transaction.setdefault(_key(fact), []).append(fact)
+    return [Question.of(own) for _, own in sorted(by_transaction.items())]
+
+
+def _joined_all(told: pa.Table) -> Iterator[Finding]:
+    """A finished history: every fact is here, and stage 1 has told the losses."""
+    kind, txn = told["kind"].to_numpy(zero_copy_only=False), told["txn"].to_numpy()
+    both = np.intersect1d(txn[kind == "visible"], txn[kind == "absent"])
     if not len(both):
         return
-    concerned = facts.filter(pc.is_in(facts["txn"], value_set=pa.array(both)))
-    fresh = new[np.isin(txn, both)]
-    by_transaction: dict[tuple[str, int], list[tuple[dict[str, Any], bool]]] = {}
-    for fact, is_new in zip(concerned.to_pylist(), fresh.tolist(), strict=True):
-        by_transaction.setdefault((fact["cluster"], fact["txn"]), []).append((fact, is_new))
-    for (cluster, number), own in sorted(by_transaction.items()):
-        yield from _of_transaction(cluster, number, own, finished)
+    by_transaction: dict[str, list[dict[str, Any]]] = {}
+    for fact in told.filter(pc.is_in(told["txn"], value_set=pa.array(both))).to_pylist():
+        by_transaction.setdefault(_key(fact), []).append(fact)
+    for _, own in sorted(by_transaction.items()):
+        seen, absent = ([f for f in own if f["kind"] == name] for name in ("visible", "absent"))
+        if seen and absent:
+            yield torn(min(seen, key=order_of), min(absent, key=order_of))
 
 
-def _of_transaction(
-    cluster: str, txn: int, facts: list[tuple[dict[str, Any], bool]], finished: bool
-) -> Iterator[Finding]:
+def _of_transaction(facts: list[tuple[dict[str, Any], bool]], told: bool) -> tuple[list[Finding], bool]:
+    """What the facts (each with: is it new?) prove of their transaction; and whether it has been called torn, as it
+    has been before where it is `told`."""
     seen = [f for f, _ in facts if f["kind"] == "visible"]
     if not seen:
-        return
+        return [], told
+    found: list[Finding] = []
     absent = [f for f, _ in facts if f["kind"] == "absent"]
-    proof = min(seen, key=_order)
+    proof = min(seen, key=order_of)
     first_proof = not any(f["kind"] == "visible" and not new for f, new in facts)
-    if absent:
-        torn_before = not first_proof and any(f["kind"] == "absent" and not new for f, new in facts)
-        if not torn_before:
-            yield _torn(cluster, txn, proof, min(absent, key=_order))
-    if finished:  # stage 1 knew which transactions are visible, and has told the rest
-        return
+    if absent and not told:
+        found.append(torn(proof, min(absent, key=order_of)))
     for fact, new in facts:
         if not (new or first_proof):
             continue  # told when it came
-        at = max(fact["at"], proof["at"])
         if fact["kind"] == "guarded":
-            told = orjson.loads(fact["about"])
-            yield Finding(
-                **{**told, "subject": tuple(told["subject"])},
-                cluster=cluster, topic_id=fact["topic_id"], topic=fact["topic"], partition=fact["partition"],
-                at=at, decidable=at,
-            )  # fmt: skip
+            found.append(_guarded(fact, proof))
         elif fact["kind"] == "absent" and fact["outcome"] == "info":
-            for seq in range(fact["seq"], fact["seq"] + fact["length"]):
-                offset = fact["offset"] + seq - fact["seq"]
-                yield Finding(
-                    anomaly="lost-write", cluster=cluster, topic_id=fact["topic_id"], topic=fact["topic"],
-                    partition=fact["partition"], subject=(fact["writer"], seq),
-                    message=f"value {fact['writer']}/{seq} was acknowledged at offset {offset} and never polled; its"
-                    f" transaction {txn} is visible in {_where(proof)}",
-                    evidence={
-                        "writer": fact["writer"], "seq": seq, "offset": offset, "txn": txn, "seen": _value(proof),
-                    },
-                    at=at, decidable=at,
-                )  # fmt: skip
+            found.extend(_lost(fact, proof))
+    return found, told or bool(absent)
 
 
-def _torn(cluster: str, txn: int, seen: dict[str, Any], absent: dict[str, Any]) -> Finding:
-    at = max(seen["at"], absent["at"])
-    outcome = absent["outcome"]
+def _guarded(fact: dict[str, Any], proof: dict[str, Any]) -> Finding:
+    told = orjson.loads(fact["about"])
+    at = max(fact["at"], proof["at"])
     return Finding(
-        anomaly="torn-transaction",
-        cluster=cluster,
-        topic_id="",  # it is about no single partition
-        topic=absent["topic"],
-        partition=-1,
-        subject=(txn,),
-        message=f"of transaction {txn} ({outcome}), value {seen['writer']}/{seen['seq']} was polled in {_where(seen)},"
-        f" and value {absent['writer']}/{absent['seq']} is absent from offset {absent['offset']} of {_where(absent)},"
-        " which a reader passed",
-        evidence={"txn": txn, "outcome": outcome, "seen": _value(seen), "absent": _value(absent)},
-        at=at,
+        **{**told, "subject": tuple(told["subject"])},
+        cluster=fact["cluster"], topic_id=fact["topic_id"], topic=fact["topic"], partition=fact["partition"], at=at,
         decidable=at,
-    )
+    )  # fmt: skip
 
 
-def _where(fact: dict[str, Any]) -> str:
-    return f"partition {fact['partition']} of {fact['topic']}"
-
-
-def _value(fact: dict[str, Any]) -> dict[str, Any]:
-    return {name: fact[name] for name in ("topic", "partition", "writer", "seq", "offset")}
-
-
-def _order(fact: dict[str, Any]) -> tuple[str, int, int, int]:
-    return fact["topic_id"], fact["partition"], fact["writer"], fact["seq"]
+def _lost(fact: dict[str, Any], proof: dict[str, Any]) -> Iterator[Finding]:
+    """The absent values of an indefinite transaction that is visible elsewhere."""
+    at = max(fact["at"], proof["at"])
+    about = orjson.loads(fact["about"] or "{}")
+    own = {name: told for name, told in about.items() if name in EVIDENCE}
+    for seq in range(fact["seq"], fact["seq"] + fact["length"]):
+        offset = fact["offset"] + seq - fact["seq"]
+        yield Finding(
+            anomaly="lost-write", cluster=fact["cluster"], topic_id=fact["topic_id"], topic=fact["topic"],
+            partition=fact["partition"], subject=(fact["writer"], seq),
+            message=f"value {fact['writer']}/{seq} was acknowledged at offset {offset} and never polled; its"
+            f" transaction {fact['txn']} is visible in partition {proof['partition']} of {proof['topic']}",
+            evidence={
+                "writer": fact["writer"], "seq": seq, "offset": offset, "txn": fact["txn"],
+                "seen": {name: proof[name] for name in ("topic", "partition", "writer", "seq", "offset")},
+            } | own,
+            at=at, decidable=at,
+        )  # fmt: skip
 
 
 def _transactions(facts: pa.Table) -> pa.Table:
@@ -189,26 +306,3 @@ def _transactions(facts: pa.Table) -> pa.Table:
         of["partition"], of["writer"], of["seq"], of["offset"],
     ]  # fmt: skip
     return pa.table(columns, schema=TRANSACTION_SCHEMA)
-
-
-def _dump(waiting: pa.Table, transforms: dict[str, Any]) -> bytes:
-    described = {b"version": str(RESOLUTION_VERSION).encode(), b"transforms": orjson.dumps(transforms)}
-    table = waiting.replace_schema_metadata(described)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _load(stored: bytes | None) -> tuple[pa.Table, dict[str, Any]]:
-    if stored is None:
-        return FACT_SCHEMA.empty_table(), {}
-    try:
-        table = pa.ipc.open_stream(stored).read_all()
-        described = table.schema.metadata or {}
-        version = described.get(b"version")
-    except pa.ArrowInvalid as error:
-        raise UnknownFormat("the state of stage 2 cannot be read") from error
-    if version != str(RESOLUTION_VERSION).encode():
-        raise UnknownFormat(f"the state of stage 2 has format {version!r}, this version reads {RESOLUTION_VERSION}")
-    return table.replace_schema_metadata(None).cast(FACT_SCHEMA), orjson.loads(described[b"transforms"])

@@ -6,7 +6,7 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +14,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rules.arrays.intervals import EMPTY, Bools, Ints
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Place
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
     SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER,
 ) = range(len(FUNCTIONS))  # fmt: skip
 OK, FAIL, INFO = range(len(OUTCOMES))
+CORRUPTED, FOREIGN, RELOCATED = range(len(get_args(Irregularity)))
 
 Codes = NDArray[np.int8]
 
 _FUNCTION_SET: Final = pa.array(FUNCTIONS)
 _OUTCOME_SET: Final = pa.array(OUTCOMES)
+_IRREGULARITIES: Final = pa.array(get_args(Irregularity))
 
 
 @dataclass(slots=True)
@@ -79,8 +81,10 @@ class Columns:
     sent: Runs
     polled: Runs
     table: pa.Table  # the rows themselves, for what is rare
-    domains: Any = None  # see `rules.checks.zero_offsets.domains`
+    boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
+    domains: Any = None  # see `rules.settling.clocks.domains`
     marked: Any = None  # what `marks` found
+    irregular: Any = None  # what `irregulars` found
 
     def __len__(self) -> int:
         return len(self.process)
@@ -103,13 +107,13 @@ def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _codes(column: pa.ChunkedArray, names: pa.Array) -> Codes:
+def _codes(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> Codes:
     return _ints(pc.index_in(column, value_set=names)).astype(np.int8)
 
 
-def _flags(column: pa.ChunkedArray, absent: bool) -> Bools:
+def _flags(column: pa.ChunkedArray | pa.Array, absent: bool) -> Bools:
     filled = pc.fill_null(column, absent)
-    return np.asarray(filled.to_numpy(), dtype=bool)
+    return np.asarray(filled.to_numpy() if isinstance(filled, pa.ChunkedArray) else filled.to_numpy(False), dtype=bool)
 
 
 def _is(column: pa.ChunkedArray, name: str) -> Bools:
@@ -144,37 +148,110 @@ def listed_runs(columns: Columns, name: str) -> Runs:
     return _runs(columns.table[name])
 
 
-def irregulars(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
-    """(row, record) of every irregular record; rare, hence plain values."""
-    column = columns.table["irregular"]
+@dataclass(slots=True)
+class Irregulars:
+    """Polled records that belong to no run, one entry each, in the order of the slices' lists.
+
+    `row` is the index of the slice, `index` the record's place among the poll's records, `status` one of `CORRUPTED`,
+    `FOREIGN`, `RELOCATED`. `listed` are the records themselves, for what is told of a few."""
+
+    row: Ints
+    index: Ints
+    offset: Ints
+    status: Codes
+    hash: Ints
+    listed: pa.StructArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, keep: Any) -> Irregulars:
+        """Those that a mask or an index array picks."""
+        at = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else keep
+        return Irregulars(
+            self.row[at],
+            self.index[at],
+            self.offset[at],
+            self.status[at],
+            self.hash[at],
+            self.listed.take(pa.array(at)),
+        )
+
+
+def irregulars(columns: Columns) -> Irregulars:
+    """All irregular records of these slices. There may be as many as rows: a second canary in the same topic."""
+    if columns.irregular is None:
+        columns.irregular = _irregulars(columns.table["irregular"])
+    found: Irregulars = columns.irregular
+    return found
+
+
+def _irregulars(column: pa.ChunkedArray) -> Irregulars:
+    if column.null_count == len(column):
+        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, pa.array([], column.type.value_type))
+    row, records = _list(column)
+    index, offset, digest = (_ints(records.field(name)) for name in ("index", "offset", "hash"))
+    return Irregulars(row, index, offset, _codes(records.field("status"), _IRREGULARITIES), digest, records)
+
+
+def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
+    """(row, `Altered`) of everything that came otherwise than it was sent; rare, hence plain values."""
+    column = columns.table["altered"]
     if column.null_count == len(column):
         return []
     row, records = _list(column)
     return list(zip(row.tolist(), records.to_pylist(), strict=True))
 
 
+class Marks(NamedTuple):
+    """Every mark, as arrays: the `row` and time of its mark row, who wrote it (`host`), and what it says; `ended` is -1
+    where the process lives. Times are log time."""
+
+    row: Ints
+    at: Ints
+    host: Ints
+    process: Ints
+    slices: Ints
+    through: Ints
+    ended: Ints
+    lost: Bools
+
+
+STEADY: Final = 1_000_000
+"""Microseconds by which a mark's wall clock may stray before what it says of other times counts as doubtful."""
+
+
 def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
     """(time of the mark row, process, slices, through) of every mark, as arrays."""
+    told = all_marks(columns)
+    return told.at, told.process, told.slices, told.through
+
+
+def all_marks(columns: Columns) -> Marks:
+    """Every mark with all that it says."""
     if columns.marked is None:
         columns.marked = _marks(columns)
-    found: tuple[Ints, Ints, Ints, Ints] = columns.marked
+    found: Marks = columns.marked
     return found
 
 
-def _marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+def _marks(columns: Columns) -> Marks:
     rows = np.flatnonzero(columns.f == MARK)
-    if not len(rows):
-        return EMPTY, EMPTY, EMPTY, EMPTY
     column = columns.table["marks"].take(pa.array(rows))
-    if column.null_count == len(column):
-        return EMPTY, EMPTY, EMPTY, EMPTY
+    if not len(rows) or column.null_count == len(column):
+        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
     row, listed = _list(column)
-    return (
-        columns.completed[rows][row],
-        _ints(listed.field("process")),
-        _ints(listed.field("slices")),
-        _ints(listed.field("through")),
-    )
+    at = columns.completed[rows][row]
+    # The marks' own times are by the wall clock of their row; log time is by the boot's monotonic clock.
+    shift = at - _ints(columns.table["completed"].take(pa.array(rows)))[row]
+    through, ended = _ints(listed.field("through")), _ints(listed.field("ended"))
+    moved = through + shift
+    through = np.minimum(np.where(np.abs(shift) > STEADY, np.minimum(through, moved), moved), at)
+    ended = np.where(ended < 0, -1, np.maximum(ended, ended + shift))
+    return Marks(
+        rows[row], at, columns.process[rows][row], _ints(listed.field("process")), _ints(listed.field("slices")),
+        through, ended, _flags(listed.field("lost"), False),
+    )  # fmt: skip
 
 
 def from_table(table: pa.Table) -> Columns:
@@ -204,6 +281,7 @@ def from_table(table: pa.Table) -> Columns:
         sent=_runs(table["sent"]),
         polled=_runs(table["polled"]),
         table=table,
+        boot=np.full(table.num_rows, -1, np.int64),
     )
 
 

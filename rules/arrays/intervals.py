@@ -6,6 +6,7 @@ members alone can touch each other. *Merged* means sorted by (group, start), dis
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,9 @@ Bools = NDArray[np.bool_]
 
 SMALL: Final = 256
 """Fewer entries than this are sorted rather than hashed."""
+
+_LINE: Final = 2**62
+"""What numbers on a line stay below."""
 
 EMPTY: Final[Ints] = np.empty(0, np.int64)
 
@@ -43,16 +47,41 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
     return np.asarray(labels[order], np.int64), rank[codes]
 
 
-def _lifted(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The intervals shifted so that those of different groups lie apart, and order by group comes first.
+@dataclass(slots=True)
+class _Line:
+    """One line of numbers on which each group's intervals have a stretch of their own, in the order of the groups.
 
-    `group` must hold small numbers 0 .. n-1, as np.unique's inverse gives them."""
-    low = start.min()
-    width = int(end.max() - low) + 2
-    if (int(group.max()) + 1) * width >= 2**62:
-        raise OverflowError("intervals span too much to be handled in one piece")
-    base = group * width - low
-    return start + base, end + base
+    Stretches are as wide as all intervals together. Where there are too many such stretches for 64 bits, a number
+    stands there by its rank among all bounds (`points`): order and touch of intervals are the same."""
+
+    low: int
+    width: int
+    points: Ints | None
+
+    @classmethod
+    def of(cls, groups: int, *bounds: Ints) -> _Line:
+        """A line for this many groups, and intervals with these bounds: start and end by turns, none of them empty."""
+        low, high = int(bounds[0].min()), int(bounds[1].max())
+        if len(bounds) > 2:
+            low, high = min(low, int(bounds[2].min())), max(high, int(bounds[3].max()))
+        if groups * (high - low + 2) < _LINE:
+            return cls(low, high - low + 2, None)
+        points = np.unique(np.concatenate(bounds))
+        return cls(0, len(points) + 1, points)
+
+    def place(self, number: Ints, *bounds: Ints) -> list[Ints]:
+        """Where these bounds stand. `number` are those of their groups, 0 .. groups-1."""
+        base = number * self.width - self.low
+        if self.points is not None:
+            return [np.searchsorted(self.points, bound) + base for bound in bounds]
+        return [bound + base for bound in bounds]
+
+    def back(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+        """(number of the group, start, end) of intervals on the line."""
+        number = start // self.width
+        base = number * self.width - self.low
+        start, end = start - base, end - base
+        return (number, start, end) if self.points is None else (number, self.points[start], self.points[end])
 
 
 def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -76,12 +105,9 @@ def merge_grouped(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints
     if len(labels) == 1:
         s, e = merge(start, end)
         return np.full(len(s), labels[0], np.int64), s, e
-    low = start.min()
-    width = int(end.max() - low) + 2
-    s, e = merge(*_lifted(numbers, start, end))
-    number = (s) // width
-    base = number * width - low
-    return labels[number], s - base, e - base
+    line = _Line.of(len(labels), start, end)
+    number, start, end = line.back(*merge(*line.place(numbers, start, end)))
+    return labels[number], start, end
 
 
 def deeper(start: Ints, end: Ints, depth: int = 2) -> tuple[Ints, Ints]:
@@ -119,13 +145,10 @@ def subtract_grouped(of: tuple[Ints, Ints, Ints], without: tuple[Ints, Ints, Int
         return of
     labels, numbers = numbered(np.concatenate((of[0], without[0])))
     n = len(of[0])
-    s, e = _lifted(numbers, np.concatenate((of[1], without[1])), np.concatenate((of[2], without[2])))
-    left, right = subtract(s[:n], e[:n], s[n:], e[n:])
-    low = min(int(of[1].min()), int(without[1].min()))
-    width = max(int(of[2].max()), int(without[2].max())) - low + 2
-    number = left // width
-    base = number * width - low
-    return labels[number], left - base, right - base
+    line = _Line.of(len(labels), *of[1:], *without[1:])
+    left = subtract(*line.place(numbers[:n], *of[1:]), *line.place(numbers[n:], *without[1:]))
+    number, start, end = line.back(*left)
+    return labels[number], start, end
 
 
 def intersect(start: Ints, end: Ints, other_start: Ints, other_end: Ints) -> tuple[Ints, Ints]:
@@ -162,6 +185,14 @@ def contained_grouped(group: Ints, start: Ints, end: Ints, query_group: Ints, lo
     labels, numbers = numbered(np.concatenate((group, query_group)))
     if len(labels) == 1:
         return contained(start, end, low, high)
-    s, e = _lifted(numbers, np.concatenate((start, low)), np.concatenate((end, high)))
-    n = len(start)
-    return contained(s[:n], e[:n], s[n:], e[n:])
+    line, n = _Line.of(len(labels), start, end, low, high), len(start)
+    return contained(*line.place(numbers[:n], start, end), *line.place(numbers[n:], low, high))
+
+
+def touched_grouped(of: tuple[Ints, Ints, Ints], query_group: Ints, low: Ints, high: Ints) -> Bools:
+    """`touched` within groups: does any interval of (group, start, end), merged or not, hold a point of [low, high)?"""
+    if not len(of[0]) or not len(low):
+        return np.zeros(len(low), bool)
+    labels, numbers = numbered(np.concatenate((of[0], query_group)))
+    line, n = _Line.of(len(labels), *of[1:], low, high), len(of[0])
+    return touched(*merge(*line.place(numbers[:n], *of[1:])), *line.place(numbers[n:], low, high))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rules.arrays.intervals import EMPTY, Ints, distinct, numbered
-from rules.checks.phantom_reads import record_name
+from rules.checks.phantom_reads import record_name, record_top
 from rules.checks.poll_order import Passes
 from rules.kept.chunks import SPAN, Chunks, chunk_name
 from rules.kept.report import Report
@@ -158,7 +158,7 @@ def buckets_needed(state: State, offset: Ints, length: Ints) -> set[int]:
     known = offset >= 0
     touched = [state.polls.offset // BUCKET, (state.polls.offset + state.polls.length) // BUCKET,
                offset[known] // BUCKET, (offset + length)[known] // BUCKET,
-               state.reading.end // BUCKET, np.maximum(state.indefinite.offset, 0) // BUCKET]  # fmt: skip
+               state.reading.end // BUCKET]  # fmt: skip
     numbers = distinct(np.concatenate(touched))
     needed = set(numbers[numbers >= 0].tolist())
     for low, high in zip(numbers[:-1].tolist(), numbers[1:].tolist(), strict=True):
@@ -170,8 +170,9 @@ def buckets_needed(state: State, offset: Ints, length: Ints) -> set[int]:
     return needed
 
 
-def note_places(state: State, buckets: Buckets, placed: Places) -> None:
-    """Values were placed: note which chunks stand in which bucket. Runs are far shorter than either."""
+def note_places(state: State, buckets: Buckets, chunks: Chunks, placed: Places) -> None:
+    """Values were placed: note which chunks stand in which bucket, and how far each chunk and writer reaches. Runs are
+    far shorter than either."""
     known = placed.offset >= 0
     if not known.any():
         return
@@ -180,14 +181,19 @@ def note_places(state: State, buckets: Buckets, placed: Places) -> None:
     # Both ends of each run: (bucket, chunk) as one number, writer by writer.
     low, base = int(offset.min()) // BUCKET, int(seq.min()) // SPAN
     width = int((seq + more).max()) // SPAN - base + 1
-    if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) >= 2**62:
-        return  # no log has such numbers: what is corrupt is not remembered here
-    keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
-            for end in (0, more)]  # fmt: skip
-    for key in distinct(np.concatenate(keys)).tolist():
-        rest, chunk = divmod(key, width)
-        number, label = divmod(rest, len(labels))
-        number, chunk, writer_id = number + low, chunk + base, int(labels[label])
+    ends = (0, more)
+    if width * (int((offset + more).max()) // BUCKET - low + 1) * len(labels) < 2**62:
+        keys = [(writer + ((offset + end) // BUCKET - low) * len(labels)) * width + (seq + end) // SPAN - base
+                for end in ends]  # fmt: skip
+        rest, numbers = np.divmod(distinct(np.concatenate(keys)), width)
+        touched = rest // len(labels) + low, rest % len(labels), numbers + base
+    else:
+        columns = [np.stack(((offset + end) // BUCKET, writer, (seq + end) // SPAN)) for end in ends]
+        touched = tuple(np.unique(np.concatenate(columns, axis=1), axis=1))
+    tops = _tops(writer, offset + more, low)
+    for number, label, chunk in zip(*(column.tolist() for column in touched), strict=True):
+        writer_id = int(labels[label])
+        chunks.stands(writer_id, chunk, tops.get((label, number - low), -1))
         if number not in buckets.known:
             continue
         if state.blocks_from < 0 or number < state.blocks_from:
@@ -198,19 +204,48 @@ def note_places(state: State, buckets: Buckets, placed: Places) -> None:
             buckets.change(number)
 
 
+def _tops(writer: Ints, last: Ints, low: int) -> dict[tuple[int, int], int]:
+    """The highest offset of each (writer label, bucket less `low`)."""
+    tops: dict[tuple[int, int], int] = {}
+    order = np.lexsort((last, last // BUCKET, writer))
+    writer, last = writer[order], last[order]
+    ends = np.append((writer[1:] != writer[:-1]) | (last[1:] // BUCKET != last[:-1] // BUCKET), True)
+    for label, top in zip(writer[ends].tolist(), last[ends].tolist(), strict=True):
+        tops[label, top // BUCKET - low] = top
+    return tops
+
+
+def dropping_needs(state: State) -> set[str]:
+    """The chunks that the coming step may drop."""
+    return {record_name(w) if number < 0 else chunk_name(w, number) for w, number in state.dropping}
+
+
 def forget(state: State, buckets: Buckets, chunks: Chunks) -> None:
-    """Drop the buckets below the log start, and the chunks that have values nowhere else."""
+    """Drop the buckets below the log start, and then the chunks whose values all stand below it.
+
+    That a chunk is not in the next bucket does not mean that it is in none after that: how far it reaches stands in the
+    chunk, which is asked for by the next step."""
+    start = max(state.log_start, 0)
+    for writer, number in state.dropping:
+        top = record_top(chunks, writer) if number < 0 else chunks.top(writer, number)
+        if top >= start:
+            state.reaching.append([writer, number, top])
+        elif number < 0:
+            chunks.put(record_name(writer), None)
+        else:
+            chunks.drop(writer, number)
+    state.dropping = [[writer, number] for writer, number, top in state.reaching if top < start]
+    state.reaching = [entry for entry in state.reaching if entry[2] >= start]
     if state.blocks_from < 0:
         return
-    keep = max(state.log_start, 0) // BUCKET
+    keep = start // BUCKET
     for number in range(state.blocks_from, min(keep, state.blocks_from + DROPPED_AT_ONCE)):
         if number not in buckets.known or number + 1 not in buckets.known:
             return
         later = buckets.get(number + 1).roster
-        for writer, chunk in buckets.get(number).roster - later:
-            chunks.put(chunk_name(writer, chunk), None)
-        for writer in {w for w, _ in buckets.get(number).roster} - {w for w, _ in later}:
-            chunks.put(record_name(writer), None)
+        state.dropping += [[writer, chunk] for writer, chunk in sorted(buckets.get(number).roster - later)]
+        writers = {w for w, _ in buckets.get(number).roster} - {w for w, _ in later}
+        state.dropping += [[writer, -1] for writer in sorted(writers)]
         buckets.drop(number)
         state.blocks_from = number + 1
 
@@ -263,9 +298,8 @@ def _segments(state: State, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
 def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints) -> tuple[Ints, Words]:
     """The digest of each (segment, block) in which something was polled: sorted keys, and sums."""
     _, inverse = numbered(np.concatenate((passes.process, polled.process)))
-    ops = np.concatenate((passes.op, polled.op))
-    low = int(ops.min())
-    label = inverse * (int(ops.max()) - low + 1) + ops - low
+    ops, op = numbered(np.concatenate((passes.op, polled.op)))
+    label = inverse * len(ops) + op
     own, of = label[: len(passes)], label[len(passes) :]
     order = np.argsort(own, kind="stable")
     at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
@@ -288,7 +322,8 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
 
 
 def _keys(segment: Ints, block: Ints) -> Ints:
-    return segment * (1 << 44) + block
+    """Offsets end far below 2**50, and a step has less than 2**22 segments."""
+    return segment * (1 << 40) + block
 
 
 def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: bool = True) -> Ints:

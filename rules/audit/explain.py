@@ -17,7 +17,10 @@ reader forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -34,20 +37,20 @@ from rules.arrays.columns import (
     SUBSCRIBE,
     TXN,
     Columns,
+    Runs,
 )
 from rules.arrays.intervals import Ints
-from rules.audit.readings import Read, Readings
-from rules.kept.chunks import Values, values
+from rules.audit.readings import Excerpt, Read, Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
 
 SHOWN: Final = 100
-"""Offsets that one explanation lists; the last finding says how many there are beyond."""
+"""Findings of each name that one explanation lists; the last one of a name says how many there are beyond."""
 
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     """Which rows of a partition `explain` needs for these ranges [start, end): a mask. Those that polled there or went
-    over it, those that begin or end a reader's hold, and what observers saw of the log start."""
+    over it, those that begin or end a reader's hold, and the highest and the newest log start that observers saw."""
     readings = Readings(rows)
     columns, first, last = readings.columns, readings.first, readings.last
     low = np.where(columns.position_before >= 0, np.minimum(columns.position_before, first), first)
@@ -55,7 +58,10 @@ def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     wanted = intervals.merge(*np.array(ranges, np.int64).reshape(-1, 2).T)
     reads = columns.where(POLL, TXN) & (first >= 0) & intervals.touched(*wanted, low, high)
     others = np.asarray((columns.type == FAIL) & (_sent(columns) > 0))
-    others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE) | (columns.where(OFFSETS) & (columns.log_start >= 0))
+    others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE)
+    seen = np.flatnonzero(columns.where(OFFSETS) & (columns.log_start >= 0))
+    if len(seen):
+        others[seen[[columns.log_start[seen].argmax(), columns.invoked[seen].argmax()]]] = True
     return pa.array(reads | others)
 
 
@@ -68,70 +74,180 @@ def explain(
 ) -> list[Finding] | None:  # fmt: skip
     """What the offsets [start, end) of one partition hold, by what was read of it. None where the log start was not
     observed after the last read and the history goes on: ask again."""
-    columns, reads = readings.columns, readings.in_range(start, end)
-    if not reads:
+    columns, excerpt = readings.columns, readings.excerpt(start, end)
+    if not len(excerpt.rows):
         return []
-    seen = np.flatnonzero(columns.where(OFFSETS) & (columns.log_start >= 0))
-    log_start = int(columns.log_start[seen].max(initial=-1))
-    if not finished and int(columns.invoked[seen].max(initial=-1)) < max(r.completed for r in reads):
+    if not finished and readings.observed < int(columns.completed[excerpt.rows].max()):
         return None
     topic = columns.table["topic"][0].as_py()
-    failed = columns.sent.take(columns.type[columns.sent.row] == FAIL)
-    found = list(_differences(reads, values(failed.writer, failed.seq, failed.length), max(start, log_start), end))
-    findings = [
-        Finding(
-            anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
-            subject=subject, message=message, evidence=evidence, at=at, decidable=at,
-        )
-        for name, subject, message, evidence, at in found[:SHOWN]
-    ]  # fmt: skip
-    if len(found) > SHOWN:
-        last = findings[-1]
-        findings[-1] = Finding(
-            **{
-                **{name: getattr(last, name) for name in last.__slots__},
-                "evidence": {**last.evidence, "more_of_the_same": len(found) - SHOWN},
-            }
-        )
+    findings: list[Finding] = []
+    counts: Counter[str] = Counter()
+    shown: dict[str, int] = {}
+    for first, length, differences in _differences(readings, excerpt, max(start, readings.log_start)):
+        kind = differences(first)[0]
+        for offset in range(first, first + max(0, min(length, SHOWN - counts[kind]))):
+            name, subject, message, evidence, at = differences(offset)
+            shown[kind] = len(findings)
+            findings.append(
+                Finding(
+                    anomaly=name, cluster=place.cluster, topic_id=place.topic_id, topic=topic,
+                    partition=place.partition, subject=subject, message=message, evidence=evidence, at=at, decidable=at,
+                )
+            )  # fmt: skip
+        counts[kind] += length
+    for kind, i in shown.items():
+        if counts[kind] > SHOWN:
+            evidence = {**findings[i].evidence, "more_of_the_same": counts[kind] - SHOWN}
+            findings[i] = replace(findings[i], evidence=evidence)
     return findings
 
 
 Difference = tuple[str, tuple[int, ...], str, dict[str, Any], int]
+"""A finding's anomaly, subject, message, evidence and time."""
+Label = tuple[int, int]
+"""A writer, and the distance from its sequence numbers to the offsets: what all records of a run share."""
+Entry = tuple[int, int, int, Label | None]
+"""Offsets [start, end) in which a read (its number in the excerpt) polled values of a label, or (None) nothing."""
 
 
-def _differences(reads: list[Read], failed: Values, start: int, end: int) -> Iterator[Difference]:
-    offsets = sorted({offset for read in reads for offset in read.values if start <= offset < end})
-    for offset in offsets:
-        having = [read for read in reads if read.values.get(offset) is not None]
-        found = sorted({read.values[offset] for read in having})  # type: ignore[type-var]
-        if len(found) > 1:
-            yield _inconsistent(offset, found, having)  # type: ignore[arg-type]
-            continue
-        without = [r for r in reads if r.passed(offset)]
-        without = [r for r in without if not any(s.left_behind(offset, r) for s in having)]
-        if not having or not without:
-            continue
-        (value,) = found
-        assert value is not None
-        if _holds(failed, *value):
-            continue
-        later = [(a, b) for b in without for a in having if a.before(b)]
-        if later:
-            yield _missing(
-                "vanished-record", offset, value, *min(later, key=lambda p: (p[1].completed, p[0].completed))
-            )
-            continue
-        earlier = [(a, b) for b in without for a in having if b.before(a)]
-        if earlier:
-            yield _missing("late-record", offset, value, *min(earlier, key=lambda p: (p[0].completed, p[1].completed)))
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Offsets [start, end) of which the same is known at each: who has which values, and who passed with none. Reads
+    are numbers of the excerpt."""
+
+    start: int
+    end: int
+    having: list[tuple[int, Label]]
+    without: list[int]
 
 
-def _holds(of: Values, writer: int, seq: int) -> bool:
-    return bool(((of[0] == writer) & (of[1] <= seq) & (seq < of[2])).any())
+def _differences(
+    readings: Readings, excerpt: Excerpt, start: int
+) -> Iterator[tuple[int, int, Callable[[int], Difference]]]:
+    """(first offset, how many, what is told of each) where readers saw the log differently at or above `start`, in the
+    order of the offsets."""
+    values, holes = excerpt.values, excerpt.holes()
+    ends = values.offset + values.length
+    shift = values.offset - values.seq
+    where = _interesting(values, shift, holes)
+    where = where[0][where[1] > start], where[1][where[1] > start]
+    if not len(where[0]):
+        return
+    where[0][0] = max(where[0][0], start)
+    seen = np.flatnonzero(intervals.touched(*where, values.offset, ends))
+    passed = np.flatnonzero(intervals.touched(*where, holes[1], holes[2]))
+    labels = list(zip(values.writer[seen].tolist(), shift[seen].tolist(), strict=True))
+    reads = {i: readings.read(int(excerpt.rows[i])) for i in {*values.row[seen].tolist(), *holes[0][passed].tolist()}}
+    entries: list[Entry] = [
+        *zip(values.offset[seen].tolist(), ends[seen].tolist(), values.row[seen].tolist(), labels, strict=True),
+        *((a, b, r, None) for r, a, b in zip(*(column[passed].tolist() for column in holes), strict=True)),
+    ]
+    for stretch in _stretches(entries, where):
+        yield from _told(stretch, reads, readings.failed)
 
 
-def _inconsistent(offset: int, found: list[tuple[int, int]], having: list[Read]) -> Difference:
-    at = max(min(r.completed for r in having if r.values[offset] == value) for value in found)
+def _interesting(values: Runs, shift: Ints, holes: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
+    """The offsets that have several values, or a value for some and none for others: merged intervals."""
+    _, writer = intervals.numbered(values.writer)
+    shifts, number = intervals.numbered(shift)
+    _, start, end = intervals.merge_grouped(writer * len(shifts) + number, values.offset, values.offset + values.length)
+    several = intervals.deeper(start, end)
+    missed = intervals.intersect(*intervals.merge(start, end), *intervals.merge(holes[1], holes[2]))
+    return intervals.merge(*(np.concatenate(pair) for pair in zip(several, missed, strict=True)))
+
+
+def _stretches(entries: list[Entry], where: tuple[Ints, Ints]) -> Iterator[Stretch]:
+    """The offsets of `where` (merged), cut at the bounds of all entries."""
+    entries.sort(key=lambda entry: entry[0])
+    bounds = np.array([entry[:2] for entry in entries], np.int64).reshape(-1)
+    cuts = np.unique(np.concatenate((bounds, *where)))
+    wanted = intervals.touched(*where, cuts[:-1], cuts[1:]).tolist()
+    begun = np.searchsorted(bounds[::2], cuts, side="right").tolist()
+    active: list[tuple[int, int]] = []  # (end, place in entries) as a heap
+    at = 0
+    for start, end, inside, until in zip(cuts[:-1].tolist(), cuts[1:].tolist(), wanted, begun[:-1], strict=True):
+        for i in range(at, until):
+            heapq.heappush(active, (entries[i][1], i))
+        at = until
+        while active and active[0][0] <= start:
+            heapq.heappop(active)
+        if inside:
+            own = [entries[i] for _, i in active]
+            having = sorted((read, label) for _, _, read, label in own if label is not None)
+            yield Stretch(start, end, having, sorted(read for _, _, read, label in own if label is None))
+
+
+def _told(
+    stretch: Stretch, reads: Mapping[int, Read], failed: Mapping[int, tuple[Ints, Ints]]
+) -> Iterator[tuple[int, int, Callable[[int], Difference]]]:
+    """What a stretch tells: see `_differences`."""
+    labels = sorted({label for _, label in stretch.having}, key=lambda label: (label[0], -label[1]))
+    if len(labels) > 1:
+        first = {label: min(reads[r].completed for r, own in stretch.having if own == label) for label in labels}
+        at = max(first.values())
+        yield stretch.start, stretch.end - stretch.start, lambda offset: _inconsistent(offset, labels, at)
+        return
+    having = [reads[read] for read, _ in stretch.having]
+    left = _left_behind(having)
+    without = [read for read in map(reads.__getitem__, stretch.without) if left.get(read.process, read.op) >= read.op]
+    if not having or not without:
+        return
+    ((writer, shift),) = labels
+    if pair := _earliest(having, without):
+        name, saw, passed = "vanished-record", *pair
+    elif pair := _earliest(without, having):
+        name, passed, saw = "late-record", *pair
+    else:
+        return
+    for low, high in _not_in(failed.get(writer), stretch.start - shift, stretch.end - shift):
+        yield low + shift, high - low, lambda offset: _missing(name, offset, (writer, offset - shift), saw, passed)
+
+
+def _left_behind(having: list[Read]) -> dict[int, int]:
+    """Of each process that read here in an operation that failed, the first of those operations: it goes on without
+    going back, for a consumer does not go back by itself."""
+    left: dict[int, int] = {}
+    for read in having:
+        if not read.ok:
+            left[read.process] = min(read.op, left.get(read.process, read.op))
+    return left
+
+
+def _earliest(firsts: list[Read], seconds: list[Read]) -> tuple[Read, Read] | None:
+    """Of all pairs whose first had certainly ended when its second began, the one whose second ended soonest, then
+    whose first did."""
+    # If any operation of one boot ended before another began, the one did that ended soonest by the clock they share.
+    soonest: dict[tuple[str, bool, bool], Read] = {}
+    for read in firsts:
+        timed = read.mono_completed >= 0
+        for by_mono in (False, True):
+            known = soonest.get((read.boot, timed, by_mono))
+            if known is None or (
+                read.mono_completed < known.mono_completed if by_mono else read.completed < known.completed
+            ):
+                soonest[read.boot, timed, by_mono] = read
+    later = [read for read in seconds if any(one.before(read) for one in soonest.values())]
+    if not later:
+        return None
+    ended = min(read.completed for read in later)
+    pairs = [(one, read) for read in later if read.completed == ended for one in firsts if one.before(read)]
+    return min(pairs, key=lambda pair: pair[0].completed)
+
+
+def _not_in(failed: tuple[Ints, Ints] | None, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What of [start, end) is in none of these merged intervals."""
+    if failed is not None:
+        low, high = np.searchsorted(failed[1], start, side="right"), np.searchsorted(failed[0], end, side="left")
+        for a, b in zip(failed[0][low:high].tolist(), failed[1][low:high].tolist(), strict=True):
+            if start < a:
+                yield start, a
+            start = b
+    if start < end:
+        yield start, end
+
+
+def _inconsistent(offset: int, labels: list[Label], at: int) -> Difference:
+    found = [(writer, offset - shift) for writer, shift in labels]
     told = {"offset": offset, "values": [{"writer": w, "seq": s} for w, s in found]}
     both = " and ".join(f"{w}/{s}" for w, s in found)
     return "inconsistent-offsets", (offset,), f"offset {offset} holds {len(found)} values: {both}", told, at

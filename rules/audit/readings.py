@@ -1,21 +1,23 @@
 """Readings: what each operation polled in a range of one partition's offsets, and what it went over without it.
 
-Where every row began and ended is found once for all ranges (`Readings`), in arrays; only the operations that read in
-a range become objects (`Read`).
+Where every row began and ended is found once for all ranges (`Readings`). An excerpt of one range (`Excerpt`) holds
+runs and intervals, never single offsets, and costs as much as the rows that read there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from rules.arrays import intervals
 from rules.arrays.columns import (
     ASSIGN,
     CLOSE,
     FAIL,
+    OFFSETS,
     OK,
     POLL,
     REVOKE,
@@ -27,16 +29,16 @@ from rules.arrays.columns import (
     irregulars,
 )
 from rules.arrays.intervals import Ints
+from rules.kept.chunks import values
 from rules.vocabulary.objectives import SECOND
 
 SKEW_BOUND: Final = 300 * SECOND
 """Microseconds by which the clocks of two boots are taken to differ at most."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Read:
-    """One operation's reading of the range. `values`: offset -> (writer, seq), None for an irregular record; `spans`:
-    each [low, high) that it went over, none where that proves nothing. Times in microseconds; `mono` in nanoseconds."""
+    """One operation that read. Times in microseconds; `mono` in nanoseconds, -1 where unknown."""
 
     process: int
     op: int
@@ -46,12 +48,6 @@ class Read:
     mono_invoked: int
     mono_completed: int
     ok: bool
-    values: dict[int, tuple[int, int] | None] = field(default_factory=dict)
-    spans: list[tuple[int, int]] = field(default_factory=list)
-
-    def passed(self, offset: int) -> bool:
-        """Did it go over this offset and get nothing there?"""
-        return offset not in self.values and any(low <= offset < high for low, high in self.spans)
 
     def before(self, other: Read) -> bool:
         """Had this operation certainly ended when the other began?"""
@@ -60,10 +56,31 @@ class Read:
         margin = 0 if self.boot == other.boot else SKEW_BOUND
         return self.completed + margin < other.invoked
 
-    def left_behind(self, offset: int, other: Read) -> bool:
-        """Did this operation read the offset for the same process and fail, and the process go on without going back?
-        A consumer does not go back by itself."""
-        return not self.ok and self.process == other.process and self.op < other.op and offset in self.values
+
+@dataclass(slots=True)
+class Excerpt:
+    """What was read in one range. `rows` are the operations that read there, each process's in order; in the other
+    columns they are numbered by their places in it.
+
+    `values`: the runs that they polled, cut to the range. `odd_read`, `odd_offset`: irregular records. `over_read`,
+    `over_start`, `over_end`: the intervals that they went over, none of those whose going over proves nothing."""
+
+    rows: Ints
+    values: Runs
+    odd_read: Ints
+    odd_offset: Ints
+    over_read: Ints
+    over_start: Ints
+    over_end: Ints
+
+    def holes(self) -> tuple[Ints, Ints, Ints]:
+        """What each went over and got nothing: merged (read, start, end)."""
+        had = intervals.merge_grouped(
+            np.concatenate((self.values.row, self.odd_read)),
+            np.concatenate((self.values.offset, self.odd_offset)),
+            np.concatenate((self.values.offset + self.values.length, self.odd_offset + 1)),
+        )
+        return intervals.subtract_grouped(intervals.merge_grouped(self.over_read, self.over_start, self.over_end), had)
 
 
 class Readings:
@@ -72,22 +89,69 @@ class Readings:
 
     def __init__(self, rows: pa.Table | Columns) -> None:
         self.columns = columns = rows if isinstance(rows, Columns) else from_table(rows)
-        self.odd: dict[int, list[int]] = {}
-        for row, record in irregulars(columns):
-            self.odd.setdefault(row, []).append(record["offset"])
+        self._odd = irregulars(columns)
         self._runs = columns.polled.take(columns.polled.offset >= 0)
         self.first, self.last = self._extent()
         self._order = np.lexsort((columns.slice, columns.process))
         self._reads = columns.where(POLL, TXN) & (self.first >= 0) & columns.committed_only
+        self._back = self._went_back()
         carried = self._carried()
         self._stood = np.where(columns.position_before >= 0, columns.position_before, carried)
         unknown = (self._stood < 0) | (self._stood > self.first)
         self._low = np.where(unknown, self.first, self._stood)
+        self._index()
+        seen = columns.where(OFFSETS) & (columns.log_start >= 0)
+        self.log_start = int(columns.log_start[seen].max(initial=-1))
+        self.observed = int(columns.invoked[seen].max(initial=-1))
+        """When the log start was observed last."""
+        sent = columns.sent.take(columns.type[columns.sent.row] == FAIL)
+        writer, low, high = values(sent.writer, sent.seq, sent.length)
+        writers, heads = np.unique(writer, return_index=True)
+        parts = zip(np.split(low, heads[1:]), np.split(high, heads[1:]), strict=True)
+        self.failed: dict[int, tuple[Ints, Ints]] = dict(zip(writers.tolist(), parts, strict=False))
+        """The values of each writer whose write certainly failed: merged intervals of seqs."""
 
-    def in_range(self, start: int, end: int) -> list[Read]:
-        """The operations that read in [start, end), each process's in order."""
-        inside = self._reads & (np.minimum(self.first, self._low) < end) & (self.last >= start)
-        return [self._read(row, start, end) for row in self._order[inside[self._order]].tolist()]
+    def _index(self) -> None:
+        """For `excerpt`: the rows that read, by where they began, with the highest offset that any of them or of those
+        before reached; and each row's rank among its process's."""
+        rank = np.empty(len(self._order), np.int64)
+        rank[self._order] = np.arange(len(rank))
+        self._rank = rank
+        rows = np.flatnonzero(self._reads)
+        low = np.minimum(self.first, self._low)[rows]
+        order = np.argsort(low, kind="stable")
+        self._by_low, self._lows = rows[order], low[order]
+        self._reached = np.maximum.accumulate(self.last[self._by_low])
+
+    def excerpt(self, start: int, end: int) -> Excerpt:
+        """What was read in [start, end)."""
+        low = int(np.searchsorted(self._reached, start, side="left"))
+        high = int(np.searchsorted(self._lows, end, side="left"))
+        rows = self._by_low[low:high]
+        rows = rows[self.last[rows] >= start]
+        rows = rows[np.argsort(self._rank[rows])]
+        read, at = _gathered(self._runs.row, rows)
+        values = _cut(replace(self._runs.take(at), row=read), start, end)
+        read_odd, at = _gathered(self._odd.row, rows)
+        inside = (self._odd.offset[at] >= start) & (self._odd.offset[at] < end)
+        over = self._went_over(rows)
+        over_start, over_end = np.maximum(over[1], start), np.minimum(over[2], end)
+        some = over_start < over_end
+        return Excerpt(
+            rows, values, read_odd[inside], self._odd.offset[at][inside],
+            over[0][some], over_start[some], over_end[some],
+        )  # fmt: skip
+
+    def read(self, row: int) -> Read:
+        """The operation of a row."""
+        columns = self.columns
+        boot, begun, ended = (columns.table[name][row].as_py() for name in ("boot", "mono_invoked", "mono_completed"))
+        return Read(
+            process=int(columns.process[row]), op=int(columns.op[row]), boot=boot or "",
+            invoked=int(columns.invoked[row]), completed=int(columns.completed[row]),
+            mono_invoked=-1 if begun is None else begun, mono_completed=-1 if ended is None else ended,
+            ok=bool(columns.type[row] == OK),
+        )  # fmt: skip
 
     def _extent(self) -> tuple[Ints, Ints]:
         """The lowest and the highest offset that each row polled, -1 for none."""
@@ -95,8 +159,8 @@ class Readings:
         first, last = np.full(n, 2**62, np.int64), np.full(n, -1, np.int64)
         np.minimum.at(first, runs.row, runs.offset)
         np.maximum.at(last, runs.row, runs.offset + runs.length - 1)
-        for row, offsets in self.odd.items():
-            first[row], last[row] = min(first[row], *offsets), max(last[row], *offsets)
+        np.minimum.at(first, self._odd.row, self._odd.offset)
+        np.maximum.at(last, self._odd.row, self._odd.offset)
         return np.where(last < 0, -1, first), last
 
     def _carried(self) -> Ints:
@@ -117,49 +181,56 @@ class Readings:
         carried[order[known]] = after[before[known]]
         return carried
 
+    def _went_back(self) -> Ints:
+        """The rows whose runs do not ascend, sorted."""
+        runs = self._runs
+        same = runs.row[1:] == runs.row[:-1]
+        return np.unique(runs.row[1:][same & (runs.offset[1:] < (runs.offset + runs.length)[:-1])])
+
     def _positions(self) -> Ints:
         """Where each row's poll left its consumer. Where it went back inside, the last run tells; else the last record,
         regular or not."""
         runs, positions = self._runs, self.last + 1
         ends = runs.offset + runs.length
-        same = runs.row[1:] == runs.row[:-1]
-        back = np.unique(runs.row[1:][same & (runs.offset[1:] < ends[:-1])])
-        positions[back] = ends[np.searchsorted(runs.row, back, side="right") - 1]
+        positions[self._back] = ends[np.searchsorted(runs.row, self._back, side="right") - 1]
         return positions
 
-    def _own(self, row: int) -> Runs:
-        low, high = np.searchsorted(self._runs.row, [row, row + 1])
-        return self._runs.take(slice(int(low), int(high)))
-
-    def _read(self, row: int, start: int, end: int) -> Read:
-        columns, own = self.columns, self._own(row)
-        boot, begun, ended = (columns.table[name][row].as_py() for name in ("boot", "mono_invoked", "mono_completed"))
-        read = Read(
-            process=int(columns.process[row]), op=int(columns.op[row]), boot=boot or "",
-            invoked=int(columns.invoked[row]), completed=int(columns.completed[row]),
-            mono_invoked=-1 if begun is None else begun, mono_completed=-1 if ended is None else ended,
-            ok=bool(columns.type[row] == OK),
-        )  # fmt: skip
-        if read.ok and not columns.subscribed[row] and not columns.rebalanced[row]:
-            low, high = int(self._low[row]), int(self.last[row]) + 1
-            read.spans = _upward(int(self._stood[row]), low, high, own.offset, own.offset + own.length)
-        own = own.take((own.offset < end) & (own.offset + own.length > start))
-        for writer, seq, length, offset in zip(
-            own.writer.tolist(), own.seq.tolist(), own.length.tolist(), own.offset.tolist(), strict=True
-        ):
-            for at in range(max(start, offset), min(end, offset + length)):
-                read.values[at] = (writer, seq + at - offset)
-        read.values.update((at, None) for at in self.odd.get(row, ()) if start <= at < end)
-        return read
+    def _went_over(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """(read, start, end) of what these rows went over, where that proves that nothing was there."""
+        columns = self.columns
+        proves = (columns.type[rows] == OK) & ~columns.subscribed[rows] & ~columns.rebalanced[rows]
+        back = np.isin(rows, self._back)
+        plain = np.flatnonzero(proves & ~back)
+        read, start, end = [plain], [self._low[rows[plain]]], [self.last[rows[plain]] + 1]
+        for i in np.flatnonzero(proves & back).tolist():
+            own = slice(*np.searchsorted(self._runs.row, [rows[i], rows[i] + 1]).tolist())
+            offset = self._runs.offset[own]
+            low, high = _upward(int(self._stood[rows[i]]), offset, offset + self._runs.length[own])
+            read, start, end = [*read, np.full(len(low), i)], [*start, low], [*end, high]
+        return np.concatenate(read), np.concatenate(start), np.concatenate(end)
 
 
-def _upward(stood: int, low: int, high: int, starts: Ints, ends: Ints) -> list[tuple[int, int]]:
-    """What a poll went over that `stood` somewhere (-1: unknown) and got runs [start, end) in this order, all of them
-    in [low, high). Where it went back inside, it did not pass what lies between."""
-    if not len(starts) or bool((starts[1:] >= ends[:-1]).all()):
-        return [(low, high)]
+def _gathered(row: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """The entries of a column sorted by `row` that belong to these rows: (place in `rows`, place in the column)."""
+    heads, tails = np.searchsorted(row, rows, side="left"), np.searchsorted(row, rows, side="right")
+    count = tails - heads
+    place = np.repeat(np.arange(len(rows)), count)
+    return place, np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + heads[place]
+
+
+def _cut(runs: Runs, start: int, end: int) -> Runs:
+    """What of these runs lies in [start, end)."""
+    low, high = np.maximum(runs.offset, start), np.minimum(runs.offset + runs.length, end)
+    some = low < high
+    return Runs(runs.row, runs.writer, runs.seq + low - runs.offset, low, high - low).take(some)
+
+
+def _upward(stood: int, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """What a poll went over that `stood` somewhere (-1: unknown), got runs [start, end) in this order and went back
+    inside: it did not pass what lies between."""
     breaks = np.flatnonzero(starts[1:] < ends[:-1]) + 1
     heads, tails = np.append(0, breaks), np.append(breaks, len(starts)) - 1
-    spans = list(zip(starts[heads].tolist(), ends[tails].tolist(), strict=True))
-    begun = stood if 0 <= stood <= spans[0][0] else spans[0][0]
-    return [(begun, spans[0][1]), *spans[1:]]
+    low, high = starts[heads], ends[tails]
+    if 0 <= stood <= low[0]:
+        low[0] = stood
+    return low, high

@@ -2,18 +2,22 @@
 
 G1a: an ok poll at read_committed returned a value whose write certainly failed or whose transaction aborted. Only a
 certain failure counts; an indefinite write may turn out either way. Both sides only grow, so that it does not matter
-which is known first, and the finding stands at once.
+which is known first, and the finding stands at once. The evidence tells what is known of the transaction by then
+(`rules.checks.transaction_evidence`).
 
 precommitted-read: an operation of any outcome polled a value that it sends itself.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
-from rules.kept.chunks import NO_VALUES, Chunks, Values, values
+from rules.checks import transaction_evidence
+from rules.kept.chunks import Chunks, Values, values
 from rules.kept.report import Report
 from rules.kept.state import Polls, State
 
@@ -40,7 +44,7 @@ def read_aborted(
     now = int(columns.completed.max())
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
         for seq in range(start, min(end, start + report.room("G1a") + 1)):
-            evidence: dict[str, int] = {"writer": writer, "seq": seq}
+            evidence: dict[str, Any] = {"writer": writer, "seq": seq}
             at = -1
             by = (polled.writer == writer) & (polled.seq <= seq) & (seq < polled.seq + polled.length)
             for i in np.flatnonzero(by)[:1].tolist():
@@ -53,12 +57,13 @@ def read_aborted(
                 row = int(failed.row[i])
                 evidence["failed_process"], evidence["failed_op"] = int(columns.process[row]), int(columns.op[row])
                 at = max(at, int(columns.completed[row]))
+            told = transaction_evidence.of_value(state, writer, seq)
             report.add(
                 "G1a",
                 (writer, seq),
-                f"value {writer}/{seq} was polled, and its write failed or its transaction aborted",
+                f"value {writer}/{seq} was polled, and its write failed or its transaction aborted{told.words}",
                 at=at if at >= 0 else now,
-                evidence=evidence,
+                evidence=evidence | told.evidence,
                 context={"isolation": "read_committed"},
             )
         report.skip("G1a", max(0, end - start - report.objectives.findings_per_step - 1))
@@ -75,7 +80,8 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
     _, label = intervals.numbered(np.concatenate((sent.row, polled.row)) * len(writers) + number)
     own = intervals.merge_grouped(label[: len(sent)], sent.seq, sent.seq + sent.length)
     polled_label = label[len(sent) :]
-    for i in np.flatnonzero(_meets(own, polled_label, polled.seq, polled.seq + polled.length)).tolist():
+    met = intervals.touched_grouped(own, polled_label, polled.seq, polled.seq + polled.length)
+    for i in np.flatnonzero(met).tolist():
         row = int(polled.row[i])
         mine = own[0] == polled_label[i]
         low, high = int(polled.seq[i]), int(polled.seq[i] + polled.length[i])
@@ -98,13 +104,3 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
                     },
                     context={"isolation": "read_committed" if columns.committed_only[row] else "read_uncommitted"},
                 )
-
-
-def _meets(own: Values, label: intervals.Ints, low: intervals.Ints, high: intervals.Ints) -> intervals.Bools:
-    """Does the query touch any interval of its label? Labels are small non-negative numbers."""
-    if own is NO_VALUES or not len(own[0]):
-        return np.zeros(len(label), bool)
-    base = min(int(own[1].min()), int(low.min()))
-    width = max(int(own[2].max()), int(high.max())) - base + 2
-    lift, query = own[0] * width - base, label * width - base
-    return intervals.touched(own[1] + lift, own[2] + lift, low + query, high + query)

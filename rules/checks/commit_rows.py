@@ -18,8 +18,8 @@ from rules.arrays.columns import ASSIGN, CLOSE, COMMIT, INFO, OFFSETS, OK, REVOK
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.known_ends import number_of
-from rules.checks.zero_offsets import domains
 from rules.kept.codec import Table
+from rules.settling.clocks import domains
 
 UNTIMED: Final = 1
 """The clock domain of rows that name a boot and tell no time of it."""

@@ -40,14 +40,14 @@ def concerned(own: Committed, group: int) -> Who:
     known = _started(own)
     of_it = own.members.group == group
     asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
-    return lambda number, process: number in asks or number not in known
+    return Who(lambda number, process: number in asks or number not in known)
 
 
 def committing(own: Committed, group: int) -> Who:
     """Who may commit for the group: its members, and those of which it is not known yet what they are."""
     known = _started(own)
     mine = set(own.members.process[(own.members.group == group) & (own.members.reads == 0)].tolist())
-    return lambda number, process: number in mine or number not in known
+    return Who(lambda number, process: number in mine or number not in known)
 
 
 def _started(own: Committed) -> set[int]:

@@ -11,7 +11,7 @@
 an indefinite transaction that names no commit had polled to. An absent offset has expired, unless a younger commit says
 otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
 
-**Before and later** are concluded within one clock domain (`rules.checks.zero_offsets.domains`). A commit of another
+**Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another
 host counts as possibly later if it is not five minutes older.
 
 **Old is not lost.** A coordinator that has been deposed, and cut off so that it does not know it yet, tells what it

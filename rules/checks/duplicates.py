@@ -11,6 +11,7 @@ at each (writer, seq) one offset; sorting by the one and by the other, both are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.chunks import Chunks, Values, values
 from rules.kept.report import Report
 from rules.kept.state import Moved, Places, Spans, State, concat, take
+
+INDEX_KEPT: Final = 16_384
+"""Stretches of offsets that hold values, kept for readers whose rows come late."""
 
 
 def merged(places: Places) -> tuple[Places, bool]:
@@ -104,7 +108,7 @@ def _report_inconsistent(state: State, seen: Seen, both: Places, report: Report)
     known = intervals.deeper(old.offset, old.offset + old.length)
     state.unclear = Spans(*intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end)))
     for a, b in zip(*intervals.subtract(start, end, *known), strict=True):
-        for offset in range(int(a), min(int(b), int(a) + report.room("inconsistent-offsets") + 1)):
+        for offset in report.each("inconsistent-offsets", int(a), int(b)):
             here = np.flatnonzero((both.offset <= offset) & (offset < both.offset + both.length))
             found = sorted((int(both.writer[i]), int(both.seq[i] + offset - both.offset[i])) for i in here)
             report.add(
@@ -131,7 +135,7 @@ def _report_duplicates(state: State, chunks: Chunks, seen: Seen, new: Places, bo
     again = chunks.lacking("duplicated", again)
     chunks.add("duplicated", again)
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
-        for seq in range(start, min(end, start + report.room("duplicate") + 1)):
+        for seq in report.each("duplicate", start, end):
             own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
             offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
             listed = " and ".join(str(o) for o in offsets)
@@ -144,7 +148,6 @@ def _report_duplicates(state: State, chunks: Chunks, seen: Seen, new: Places, bo
                 evidence={"writer": writer, "seq": seq, "offsets": offsets},
                 context={"idempotent": "false" if writer in state.not_idempotent else "true"},
             )
-        report.skip("duplicate", max(0, end - start - report.objectives.findings_per_step - 1))
 
 
 def _repeats(places: Places) -> bool:
@@ -186,16 +189,19 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
         state.moved = concat(others, Moved(*np.array(rows, np.int64).T))
 
 
-def forget_below(state: State, frontier: int) -> None:
-    """Drop what the settled frontier has passed."""
+def forget_below(state: State, frontier: int, index_from: int) -> None:
+    """Drop what the settled frontier has passed, and of the index what no late reader may still be compared with."""
     log = state.log
     if len(log) and int(log.offset[0]) < frontier:
         state.log = _above(log, frontier)
-    for name in ("index", "passed", "unclear"):
+    if len(state.index.start) > INDEX_KEPT:
+        index_from = max(index_from, int(state.index.start[-INDEX_KEPT]))
+    state.index_from = max(state.index_from, min(index_from, frontier))
+    for name, low in (("index", state.index_from), ("unclear", state.index_from)):
         spans: Spans = getattr(state, name)
-        if len(spans.start) and int(spans.start[0]) < frontier:
-            keep = spans.end > frontier
-            setattr(state, name, Spans(np.maximum(spans.start[keep], frontier), spans.end[keep]))
+        if len(spans.start) and int(spans.start[0]) < low:
+            keep = spans.end > low
+            setattr(state, name, Spans(np.maximum(spans.start[keep], low), spans.end[keep]))
     if len(state.moved.offset):
-        keep = state.moved.last >= frontier
+        keep = state.moved.last >= state.index_from
         state.moved = take(state.moved, keep)

@@ -8,7 +8,8 @@ When init_transactions has returned, whatever earlier lives of that transactiona
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
 call returned, a grace time after it, and the only transactions that can hold it there are of earlier lives of that id.
 Which these are follows from the log: transactions begun before the place was held, whose end is unknown or later, and
-which wrote where the place is. If any other could hold it, nothing is concluded.
+which wrote where the place is. If any other could hold it, nothing is concluded; nor while a process of another id has
+had something open since before, of which the log does not tell yet.
 
 State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
 lives.
@@ -16,26 +17,26 @@ lives.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from rules.arrays.columns import INFO, OFFSETS, START, TXN, Columns, Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.columns import INFO, OFFSETS, START, TXN
+from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
-from rules.kept.state import Moves, State
-from rules.settling.transactional_ids import initialised
-from rules.vocabulary.objectives import SECOND, Objectives
+from rules.kept.state import State
+from rules.settling.frontier import TICK
+from rules.settling.transactional_ids import initialised, under_another_id
+from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.settings import natural
 
 SLACK: Final = 15 * SECOND
 USUAL_TIMEOUT: Final = 60 * SECOND
 """Kafka's own default of transaction.timeout.ms, where no client's start row has told one."""
+_LONGEST_MS: Final = 2**31 - 1
+"""Kafka holds a timeout in 32 bits."""
 KEPT: Final = 64
-
-HELD: Final = "held"
-LONGEST: Final = "longest-timeout"
-DOUBTFUL: Final = "doubtful-transactions"
 
 
 @dataclass(slots=True)
@@ -53,64 +54,69 @@ class Doubtful:
     below: int = -1
 
 
-def note_transactions(state: State, columns: Columns, fresh: Bools, sent: Runs, objectives: Objectives) -> None:
-    """Remember what may hold the last stable offset, and how long a transaction may last. `sent`: the new runs."""
-    for row in np.flatnonzero(fresh & columns.where(START)).tolist():
-        told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms", "")
-        if told.isdigit():
-            longest = state.notes.setdefault(LONGEST, [0])
-            longest[0] = max(longest[0], int(told) * 1000)
-    late = (columns.type == INFO) | (columns.completed - columns.invoked >= objectives.grace)
-    rows = np.flatnonzero(fresh & columns.where(TXN) & late)
-    if not len(rows):
-        return
-    kept = state.notes.setdefault(DOUBTFUL, [])
-    for row in rows.tolist():
-        own = sent.row == row
-        name = columns.table["transactional_id"][row].as_py()
-        if not own.any():
+@dataclass(slots=True)
+class Stability:
+    """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not; `seen`:
+    the newest observation. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and
+    operation, at most `KEPT`, in the order of their ends."""
+
+    held: int = -1
+    since: int = -1
+    seen: int = -1
+    longest: int = 0
+    doubtful: dict[str, Doubtful] = field(default_factory=dict, metadata={"of": Doubtful})
+
+
+def arrive(own: Stability, new: News) -> None:
+    """Remember what may hold the last stable offset, and how long a transaction may last."""
+    columns = new.columns
+    for row in new.where(START).tolist():
+        told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms")
+        own.longest = max(own.longest, min(natural(told), _LONGEST_MS) * 1000)
+    late = (columns.type == INFO) | (columns.completed - columns.invoked >= new.report.objectives.grace)
+    for row in np.flatnonzero(new.fresh & columns.where(TXN) & late).tolist():
+        offsets = new.sent.offset[new.sent.row == row]
+        if not len(offsets):
             continue
-        known = sent.offset[own][sent.offset[own] >= 0]
-        one = Doubtful(
-            name or "", int(columns.process[row]), int(columns.txn[row]), int(columns.invoked[row]),
+        known = offsets[offsets >= 0]
+        name = columns.table["transactional_id"][row].as_py() or ""
+        own.doubtful[f"{columns.process[row]}/{columns.op[row]}"] = Doubtful(
+            name, int(columns.process[row]), int(columns.txn[row]), int(columns.invoked[row]),
             int(columns.completed[row]), int(columns.type[row] == INFO), int(known.min()) if len(known) else -1,
         )  # fmt: skip
-        kept.append(list(astuple(one)))
-    kept.sort(key=lambda entry: entry[4])
-    del kept[:-KEPT]
+        own.doubtful = dict(sorted(own.doubtful.items(), key=lambda entry: (entry[1].completed, entry[0]))[-KEPT:])
 
 
-def follow_stable(state: State, at: Ints, moves: Moves, objectives: Objectives, report: Report) -> None:
-    """Go through the ticks `at` with the moves up to the last of them, in canonical order."""
-    rows = np.flatnonzero((moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0))
+def fold(own: Stability, passage: Passage) -> None:
+    """Go through the observations up to the last tick."""
+    moves, report = passage.moves, passage.report
+    seen = (moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0)
+    rows = np.flatnonzero(seen & (moves.at > own.seen))  # of a second observer's, not what comes late
     if not len(rows):
         return
-    held, since = state.notes.get(HELD, [-1, -1])
-    limit = max(state.notes.get(LONGEST, [0])[0] or USUAL_TIMEOUT, 0) + SLACK
-    doubtful = [Doubtful(*entry) for entry in state.notes.get(DOUBTFUL, [])]
-    ticks = at[np.minimum(np.searchsorted(at, moves.at[rows]), len(at) - 1)].tolist()
+    own.seen = int(moves.at[rows[-1]])
+    limit = (own.longest or USUAL_TIMEOUT) + SLACK
+    ticks = (-(-moves.at[rows] // TICK) * TICK).tolist()
     for i, tick in zip(rows.tolist(), ticks, strict=True):
         time, stable, end = int(moves.at[i]), int(moves.stable[i]), int(moves.end[i])
-        if doubtful:
-            doubtful = _narrow(doubtful, time, stable, end)
-        if end <= stable or stable != held:
-            if held >= 0:
-                _close(state, tick, report)
-            held, since = (stable, time) if end > stable else (-1, -1)
+        _narrow(own, time, stable, end)
+        if end <= stable or stable != own.held:
+            if own.held >= 0:
+                _close(passage.state, tick, report)
+            own.held, own.since = (stable, time) if end > stable else (-1, -1)
             continue
-        if time - since >= limit:
+        if time - own.since >= limit:
             report.condition(
                 "hanging-transaction",
                 True,
-                f"the last stable offset stands at {held} for {(time - since) / 1e6:.0f} s, and the log ends at {end}",
+                f"the last stable offset stands at {own.held} for {(time - own.since) / 1e6:.0f} s, and the log ends"
+                f" at {end}",
                 at=tick,
-                since=since + limit,
-                evidence={"last_stable": held, "log_end": end, "since": since},
+                since=own.since + limit,
+                evidence={"last_stable": own.held, "log_end": end, "since": own.since},
             )
-        if doubtful:
-            _judge_recovery(state, doubtful, held, since, time, tick, objectives, report)
-    state.notes[HELD] = [held, since]
-    state.notes[DOUBTFUL] = [list(astuple(one)) for one in doubtful]
+        if own.doubtful:
+            _judge_recovery(own, passage.state, time, tick, report)
 
 
 def _close(state: State, tick: int, report: Report) -> None:
@@ -121,42 +127,47 @@ def _close(state: State, tick: int, report: Report) -> None:
             report.condition(name, False, "", at=tick, evidence={}, subject=who)
 
 
-def _narrow(doubtful: list[Doubtful], time: int, stable: int, end: int) -> list[Doubtful]:
+def _narrow(own: Stability, time: int, stable: int, end: int) -> None:
     """Learn from an observation how far each of them can have written; drop those that it has gone past."""
-    for one in doubtful:
+    for one in own.doubtful.values():
         if one.below < 0 and time > one.completed:
             one.below = end
-    return [one for one in doubtful if one.below < 0 or stable < one.below]
+    if any(0 <= one.below <= stable for one in own.doubtful.values()):
+        own.doubtful = {key: one for key, one in own.doubtful.items() if one.below < 0 or stable < one.below}
 
 
-def _judge_recovery(
-    state: State, doubtful: list[Doubtful], held: int, since: int, time: int, tick: int, objectives: Objectives,
-    report: Report,
-) -> None:  # fmt: skip
+def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: Report) -> None:
     holders = [
         one
-        for one in doubtful
-        if one.invoked <= since and one.first in (-1, held) and (one.indefinite or one.completed >= time)
+        for one in own.doubtful.values()
+        if one.invoked <= own.since and one.first in (-1, own.held) and (one.indefinite or one.completed >= time)
     ]
     names = {one.name for one in holders}
     if len(names) != 1 or not (name := names.pop()):
         return
+    others = under_another_id(state, name) & state.processes.keys()
+    if any(state.processes[number].known_through <= own.since for number in others):
+        return
     for life in initialised(state, name):
-        settled = since < life.completed <= time - objectives.grace
+        settled = own.since < life.completed <= time - report.objectives.grace
         if settled and all(one.process != life.process and one.completed <= life.completed for one in holders):
             report.condition(
                 "unrecovered-transaction",
                 True,
-                f"init_transactions of {name} returned, and an earlier life's transaction still holds offset {held}",
+                f"init_transactions of {name} returned, and an earlier life's transaction still holds offset"
+                f" {own.held}",
                 at=tick,
-                since=life.completed + objectives.grace,
+                since=life.completed + report.objectives.grace,
                 evidence={
                     "transactional_id": name,
                     "earlier": holders[0].process,
                     "later": life.process,
                     "txn": holders[0].txn,
-                    "last_stable": held,
+                    "last_stable": own.held,
                 },
                 subject=(name,),
             )
             return
+
+
+CHECK: Final = Check("hanging-transaction", Stability, arrive=arrive, fold=fold, live_only=True)

@@ -1,6 +1,6 @@
 """The highest offset that was known of a partition, and since when: what was acknowledged, or polled.
 
-"Since when" is a time of one clock domain (`rules.checks.zero_offsets.domains`), in steps of `STEP`: of what completed
+"Since when" is a time of one clock domain (`rules.settling.clocks.domains`), in steps of `STEP`: of what completed
 within one of them, none counts before its end. Domains are numbers here, made of the boot's name.
 
 A row that recovery wrote for a process that died has no time at which it ended: it completes when it was invoked, as
@@ -23,9 +23,9 @@ import numpy as np
 from rules.arrays.columns import CLOSE, INFO, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.checks.sequence_loss import rows_with
-from rules.checks.zero_offsets import domains
 from rules.kept.check import News
 from rules.kept.codec import Table, concat, take
+from rules.settling.clocks import domains
 
 STEP: Final = 50_000
 """Microseconds; in nanoseconds a thousand times as many."""

@@ -1,11 +1,11 @@
 """`phantom-read`: a polled value that nobody sent.
 
 Writers count their sequence numbers per partition and reserve them before they send, so that a value beyond the
-highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll:
-polls are looked at when the horizon has passed them, which no operation that was open at that time has held back any
-longer. The writer's clock may be ahead of the reader's, though, and its send still to come: what no send is known of
-then (`State.unsent`, at most `KEPT` runs) is reported when the horizon has passed it by the grace. A writer that this
-partition's log does not know concludes nothing, nor does one whose log never completed.
+highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll,
+by its own host's clock: a poll of another host waits until that clock has passed it by the measured bound of the two
+(`rules.settling.clocks`), and by the grace. What no send is known of waits until then (`State.unsent`, at most `KEPT`
+runs). A writer that this partition's log does not know concludes nothing, nor does one of whose log something is
+missing for good.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start
 (`rules.audit.digests`); a writer that sent nothing is known as long as its process is.
@@ -14,7 +14,7 @@ One small chunk for each writer that sent here, dropped with its last values bel
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,22 @@ from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import Ints, distinct, numbered
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Polls, State, concat, take
+from rules.kept.state import NEVER, Places, Polls, State, concat, take
+from rules.settling.clocks import UNKNOWN, ahead
 
 KEPT: Final = 10_000
 """Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
-_FORM = struct.Struct("<qq")
+_FORM: Final = struct.Struct("<qqqb")
+
+
+class Record(NamedTuple):
+    """What is known of a writer: the highest sequence number that it sent, its process, the highest offset at which a
+    value of it stands, and whether something of its log is missing for good (1)."""
+
+    highest: int = -1
+    process: int = -1
+    top: int = -1
+    lost: int = 0
 
 
 def record_name(writer: int) -> str:
@@ -34,12 +45,28 @@ def record_name(writer: int) -> str:
     return f"writer.{writer:x}"
 
 
+def record(chunks: Chunks, writer: int) -> Record | None:
+    """What is known of a writer, None where nothing is."""
+    stored = chunks.blob(record_name(writer))
+    return None if stored is None else Record(*_FORM.unpack(stored))
+
+
+def record_top(chunks: Chunks, writer: int) -> int:
+    """The highest offset at which a value of the writer stands, -1 for none."""
+    known = record(chunks, writer)
+    return -1 if known is None else known.top
+
+
+def _keep(chunks: Chunks, writer: int, one: Record) -> None:
+    chunks.put(record_name(writer), _FORM.pack(*one))
+
+
 def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The records of the writers that a step will meet."""
     writers = distinct(
         np.concatenate((columns.sent.writer, columns.polled.writer, state.polls.writer, state.unsent.writer))
     )
-    return {record_name(writer) for writer in writers.tolist()}
+    return {record_name(writer) for writer in [*writers.tolist(), *state.lost_writers]}
 
 
 def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
@@ -52,35 +79,70 @@ def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
     first: Ints = np.zeros(len(writers), np.int64)
     first[inverse] = np.arange(len(sent))
     for writer, top, at in zip(writers.tolist(), highest.tolist(), first.tolist(), strict=True):
-        stored = chunks.blob(record_name(writer))
-        if stored is None or _FORM.unpack(stored)[0] < top:
-            chunks.put(record_name(writer), _FORM.pack(top, int(columns.process[sent.row[at]])))
+        known = record(chunks, writer) or Record()
+        if known.highest < top:
+            _keep(chunks, writer, known._replace(highest=top, process=int(columns.process[sent.row[at]])))
 
 
-def judge(state: State, chunks: Chunks, polled: Polls, through: int, report: Report) -> None:
-    """Polls that the horizon has passed. Those up to `through` wait for no send any longer."""
+def note_places(chunks: Chunks, placed: Places) -> None:
+    """Values of these writers stand at these offsets."""
+    if not len(placed):
+        return
+    writers, inverse = numbered(placed.writer)
+    tops = np.full(len(writers), -1, np.int64)
+    np.maximum.at(tops, inverse, placed.offset + placed.length - 1)
+    for writer, top in zip(writers.tolist(), tops.tolist(), strict=True):
+        known = record(chunks, writer)
+        if known is not None and known.top < top:
+            _keep(chunks, writer, known._replace(top=top))
+
+
+def note_lost(state: State, chunks: Chunks, declared: list[int]) -> None:
+    """Of these writers' logs something is missing for good: nothing that is polled of them is a phantom."""
+    for writer in declared:
+        known = record(chunks, writer) or Record()
+        _keep(chunks, writer, known._replace(lost=1))
+    state.lost_writers = [writer for writer in state.lost_writers if writer not in declared]
+
+
+def judge(state: State, chunks: Chunks, polled: Polls, grace: int, report: Report, *, finished: bool = False) -> None:
+    """Decide the polls that were passed on, and those that wait, as far as their writers' logs are here."""
     polled = concat(state.unsent, polled)
     if not len(polled):
         return
     writers, inverse = numbered(polled.writer)
-    limits = np.full(len(writers), np.iinfo(np.int64).max, np.int64)
-    silent = {process.writer: number for number, process in state.processes.items() if process.writer >= 0}
+    limits = np.full(len(writers), NEVER, np.int64)
+    process = np.full(len(writers), -1, np.int64)
+    silent = {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
+    missing = {hole[0] for hole in state.holes}
     for i, writer in enumerate(writers.tolist()):
-        stored = chunks.blob(record_name(writer))
-        if stored is None and writer not in silent:
+        known = record(chunks, writer)
+        if known is None and writer not in silent:
             continue
-        highest, process = _FORM.unpack(stored) if stored is not None else (-1, silent[writer])
-        known = state.processes.get(process)
-        if process not in state.unverified and not (known is not None and known.unverifiable):
-            limits[i] = highest
-    beyond = polled.seq + polled.length - 1 > limits[inverse]
-    state.unsent = take(polled, np.flatnonzero(beyond & (polled.at > through))[-KEPT:])
-    for i in np.flatnonzero(beyond & (polled.at <= through)).tolist():
+        process[i] = known.process if known is not None and known.process >= 0 else silent.get(writer, -1)
+        if process[i] not in missing and writer not in state.lost_writers and not (known is not None and known.lost):
+            limits[i] = known.highest if known is not None else -1
+    beyond = np.flatnonzero(polled.seq + polled.length - 1 > limits[inverse])
+    waiting = []
+    for i in beyond.tolist():
+        if not finished and not _is_here(state, polled, i, int(process[inverse[i]]), grace):
+            waiting.append(i)
+            continue
         highest = int(limits[inverse[i]])
         start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
         for seq in range(start, min(end, start + report.room("phantom-read") + 1)):
             _report(polled, i, seq, highest, report)
         report.skip("phantom-read", max(0, end - start - report.objectives.findings_per_step - 1))
+    state.unsent = take(polled, np.array(waiting[-KEPT:], np.int64))
+
+
+def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
+    """Is all that the writer's process sent before this poll completed in the log?"""
+    process, reader = state.processes.get(writer), state.processes.get(int(polled.process[i]))
+    if process is None:
+        return True  # it is over, and all of its log was here
+    bound = ahead(state, process.boot, reader.boot) if reader is not None else 0
+    return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 
 
 def _report(polled: Polls, i: int, seq: int, highest: int, report: Report) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -36,6 +37,14 @@ from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.report import Report
 from rules.kept.state import Moves, SendSteps, Spans, State, Transitions, concat, take
 from rules.settling.frontier import Advance, forgets
+from rules.settling.listings import Listings
+from rules.vocabulary.objectives import SECOND
+
+SKIPPED_TOLD: Final = 10
+"""Values that a skip's evidence lists; its message says how many there are."""
+
+
+AWAITED: Final = 3_600 * SECOND
 
 
 def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
@@ -82,6 +91,8 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
         low=columns.log_start[at],
         after=columns.position_after[at],
         end=columns.log_end[at],
+        invoked=columns.invoked[at],
+        boot=columns.boot[at],
     )
 
 
@@ -93,30 +104,33 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     steps &= ~columns.rebalanced[polled.row[before]]
     steps &= (polled.offset[before] >= 0) & (polled.offset[after] >= 0)
     at = np.flatnonzero(steps)
-    for row, record in irregulars(columns):  # its index is unknown: nothing is concluded from the records around it
-        between = (polled.row[at] == row) & (end[at] <= record["offset"]) & (record["offset"] < polled.offset[at + 1])
-        at = at[~between]
+    odd = irregulars(columns)
+    if len(at) and len(odd):  # its index is unknown: nothing is concluded from the records around it
+        around = intervals.touched_grouped(
+            (odd.row, odd.offset, odd.offset + 1), polled.row[at], end[at], polled.offset[at + 1]
+        )
+        at = at[~around]
     rows = polled.row[at]
     return Transitions(
         columns.process[rows], columns.subscribed[rows].astype(np.int64), columns.op[rows], columns.completed[rows],
         polled.offset[at + 1], end[at] - 1, columns.op[rows], columns.log_start[rows], np.ones(len(at), np.int64),
-        np.zeros(len(at), np.int64),
+        np.ones(len(at), np.int64), columns.boot[rows],
     )  # fmt: skip
 
 
 def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, known: Ints) -> None:
     """Irregular records begin or end a poll, too; their value is unknown, or not of this partition."""
-    for row, record in irregulars(columns):
-        if not columns.committed_only[row]:
-            continue
-        regular = int(polled.length[polled.row == row].sum())
-        others = [r for at, r in irregulars(columns) if at == row]
-        if record["index"] == 0:
-            first[row] = record["offset"]
-            known[row] &= ~1
-        if record["index"] == regular + len(others) - 1:
-            last[row] = record["offset"]
-            known[row] &= ~2
+    odd = irregulars(columns)
+    odd = odd.take(columns.committed_only[odd.row])
+    if not len(odd):
+        return
+    records = np.bincount(odd.row, minlength=len(columns))
+    np.add.at(records, polled.row, polled.length)
+    begins, ends = odd.index == 0, odd.index == records[odd.row] - 1
+    first[odd.row[begins]] = odd.offset[begins]
+    known[odd.row[begins]] &= ~1
+    last[odd.row[ends]] = odd.offset[ends]
+    known[odd.row[ends]] &= ~2
 
 
 @dataclass(slots=True)
@@ -129,6 +143,7 @@ class Passes:
     op: Ints
     start: Ints
     end: Ints
+    boot: Ints
 
     def __len__(self) -> int:
         return len(self.at)
@@ -141,10 +156,11 @@ def walk_inside(state: State, moves: Moves, advance: Advance | None) -> None:
     if not ripe.any():
         return
     steps, state.inside = take(waiting, ripe), take(waiting, ~ripe)
-    low, steps.awaits = _log_start_at(state, moves, steps.at)
-    steps.low = np.maximum(steps.low, low)
-    if advance is not None:
-        steps.low = np.maximum(steps.low, advance.settled_before(steps.at))
+    if advance is None:
+        steps.low = np.maximum(steps.low, _log_start_at(state, moves, steps.at))
+        steps.awaits = np.zeros(len(steps), np.int64)
+    else:
+        steps.low = np.maximum(steps.low, _known_from(state, advance, steps.at))
     state.transitions = concat(state.transitions, steps)
 
 
@@ -157,12 +173,14 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     dropped = forgets(m)
     polled = (m.first >= 0) & np.isin(m.f, (POLL, TXN))
     relevant = polled | dropped | np.isin(m.f, (ASSIGN, SUBSCRIBE, REVOKE, POSITION))
+    relevant &= ~_overtaken(state, m)
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
-        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
-    low, awaits = _log_start_at(state, moves, m.at)
-    if advance is not None:
-        low = np.maximum(low, advance.settled_before(m.at))
+        return Passes(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+    if advance is None:
+        low, awaits = _log_start_at(state, moves, m.at), np.zeros(len(m), np.int64)
+    else:
+        low, awaits = _known_from(state, advance, m.at), np.ones(len(m), np.int64)
     here = np.arange(len(m))
     head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
     heads = np.maximum.accumulate(np.where(head, here, 0))
@@ -175,6 +193,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     previous[inside] = np.where(dropped[i], -1, m.last[i])
     previous_op[inside] = m.op[i]
     previous_known[inside] = (m.known[i] & 2) > 0
+    previous[_after_a_gap(state, m, before, inside)] = -1
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
     if sure.any():
@@ -192,6 +211,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
                 low[t],
                 np.zeros(len(t), np.int64),
                 awaits[t],
+                m.boot[t],
             ),
         )
     _settle_positions(state, m, head, ok, dropped)
@@ -203,7 +223,37 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Passes:
     )
     start = start[by_assignment]
     end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
-    return Passes(m.at[by_assignment], m.process[by_assignment], m.op[by_assignment], start, end)
+    at, boot = m.at[by_assignment], m.boot[by_assignment]
+    return Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot)
+
+
+def _known_from(state: State, advance: Advance, at: Ints) -> Ints:
+    """From which offset on the index is part of the verdict of polls at these times: what was settled at that time is
+    not, and of a poll that comes late, what the index still reaches."""
+    return np.where(at < advance.at[0], state.index_from, advance.settled_before(at))
+
+
+def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:
+    """The moves between which and what their process did last a slice is missing for good: where it stood is
+    unknown."""
+    found = []
+    for number, process in state.processes.items():
+        for low, high in process.missing:
+            for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
+                last = int(m.slice[before[i]]) if inside[i] else process.last_slice
+                if last < low:
+                    found.append(i)
+    return found
+
+
+def _overtaken(state: State, m: Moves) -> Bools:
+    """The moves that come after others of their process had been followed, because they had been given up."""
+    late: Bools = np.zeros(len(m), bool)
+    for number in {hole[0] for hole in state.holes}:
+        process = state.processes.get(number)
+        if process is not None:
+            late |= (m.process == number) & (m.slice <= process.last_slice)
+    return late
 
 
 def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
@@ -225,6 +275,7 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
         if process is None:
             continue
         process.subscribed = bool(m.subscribed[b - 1])
+        process.last_slice = int(m.slice[b - 1])
         told = np.flatnonzero((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
         if len(told):
             process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
@@ -239,30 +290,33 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
             process.moved = max(process.moved, int(m.at[final]))
 
 
-def _log_start_at(state: State, moves: Moves, at: Ints) -> tuple[Ints, Ints]:
-    """The log start at each of these times, as the first observation after it tells, since retention may have overtaken
-    the reader between two observations; and 1 where that observation is still awaited, and the last one stands in."""
+def _log_start_at(state: State, moves: Moves, at: Ints) -> Ints:
+    """The log start at each of these times of a finished history, as the first observation after it tells."""
     seen = np.flatnonzero(moves.low >= 0)
     if not len(seen):
-        return np.full(len(at), state.log_start, np.int64), np.ones(len(at), np.int64)
+        return np.full(len(at), state.log_start, np.int64)
     times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), state.log_start)
-    index = np.searchsorted(times, at, side="left")
-    return lows[np.minimum(index, len(seen) - 1)], (index == len(seen)).astype(np.int64)
+    return np.asarray(lows[np.minimum(np.searchsorted(times, at, side="left"), len(seen) - 1)])
 
 
-def note_log_start(state: State, moves: Moves) -> None:
-    """The first log start that these moves (in the order of time) observed, for the steps that still await one."""
-    seen = np.flatnonzero(moves.low >= 0)
-    if len(seen) and len(state.transitions):
-        waiting = state.transitions
-        waiting.low = np.where(waiting.awaits == 1, np.maximum(waiting.low, moves.low[seen[0]]), waiting.low)
-        waiting.awaits = np.zeros(len(waiting), np.int64)
+def note_log_start(state: State, listings: Listings, end: int) -> None:
+    """What listings made after the steps tell of the log start at the time of each of them. Steps of which no listing
+    can tell, because nobody knows by how much the clocks differ, are not waited for longer than `AWAITED`."""
+    waiting = state.transitions = take(
+        state.transitions, (state.transitions.awaits == 0) | (state.transitions.at > end - AWAITED)
+    )
+    if not len(waiting) or not len(listings):
+        return
+    first = listings.after(state, waiting.at, waiting.boot)
+    told = (waiting.awaits == 1) & (first >= 0)
+    waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
+    waiting.awaits = np.where(told, 0, waiting.awaits)
 
 
 def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], report: Report) -> None:
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
     pending = state.transitions
-    ripe = np.maximum(pending.first, pending.previous) < frontier
+    ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
     if not ripe.any():
         return
     decided = take(pending, ripe)
@@ -278,14 +332,17 @@ def judge_steps(state: State, frontier: int, decided_at: Callable[[int], int], r
     for i in np.flatnonzero(below).tolist():
         at = decided_at(int(decided.previous[i]))
         _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
-        if decided.first[i] == 0 and decided.previous[i] > 0:
+        if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
             _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
     for i in np.flatnonzero(over).tolist():
         at = decided_at(int(decided.first[i]))
-        missing = _values_between(state, max(int(previous[i]) + 1, int(decided.low[i])), int(first[i]))
+        start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
+        known, some = _values_between(state, start, stop)
+        held = intervals.intersect(np.array([start]), np.array([stop]), index.start, index.end)
+        known = max(known, int((held[1] - held[0]).sum()))  # the log may have forgotten what the index still knows
         _report_step(
-            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {len(missing)} known values",
-            at, report, {"skipped": missing[:10]},
+            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {known} known values",
+            at, report, {"skipped": some},
         )  # fmt: skip
 
 
@@ -325,17 +382,18 @@ def _at_last_place(state: State, offset: Ints) -> Ints:
     return mapped
 
 
-def _values_between(state: State, low: int, high: int) -> list[dict[str, int]]:
+def _values_between(state: State, low: int, high: int) -> tuple[int, list[dict[str, int]]]:
+    """How many values the log has at the offsets [low, high), and the first few of them."""
     log = state.log
-    found = []
-    for i in np.flatnonzero((log.offset < high) & (log.offset + log.length > low)).tolist():
-        for offset in range(max(low, int(log.offset[i])), min(high, int(log.offset[i] + log.length[i]))):
-            found.append(
-                {"offset": offset, "writer": int(log.writer[i]), "seq": int(log.seq[i] + offset - log.offset[i])}
-            )
-            if len(found) >= 1000:
-                return found
-    return found
+    start, end = np.maximum(log.offset, low), np.minimum(log.offset + log.length, high)
+    found: list[dict[str, int]] = []
+    for i in np.flatnonzero(start < end).tolist():
+        if len(found) >= SKIPPED_TOLD:
+            break
+        for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
+            seq = int(log.seq[i] + offset - log.offset[i])
+            found.append({"offset": offset, "writer": int(log.writer[i]), "seq": seq})
+    return int(np.maximum(end - start, 0).sum()), found
 
 
 def duplicate_in(state: State, steps: Transitions | SendSteps, i: int) -> dict[str, str]:
@@ -354,7 +412,7 @@ def _report_step(
     anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
     process, op = int(steps.process[i]), int(steps.op[i])
-    internal = bool(steps.internal[i]) and anomaly != "spurious-zero-offset"
+    internal = bool(steps.internal[i])
     report.add(
         f"int-{anomaly}" if internal else anomaly,
         (process, op, int(steps.first[i])) if internal else (process, op),

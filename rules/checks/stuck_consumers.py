@@ -7,7 +7,10 @@ it moved last:
   it may read: the last stable offset for read_committed, the log end for read_uncommitted. Transaction markers, aborted
   records and what lies below the log start are no such values.
 - *stands*: it logs its own position, which runs past markers and aborted records, and a `position` row says that it
-  still stands there a liveness objective after what it may read had gone past it.
+  still stands there a liveness objective after it had to move. For read_committed that is when the last stable offset
+  has reached an earlier log end, at which it was past the position already: whatever stands between was ended by then,
+  and its markers, which a reader goes past, lie below. The last stable offset alone proves nothing: what it has passed
+  may be aborted, with a marker that lies above it while another transaction is open.
 - *blind*: for that long no watermark could be read either, although somebody asked: a consumer polls a dead cluster
   without a word.
 
@@ -16,305 +19,405 @@ the partition: what is acknowledged later lies ahead of it. Processes that write
 wait for their transactions, and what they wait for shows in `stuck-producer`.
 
 All of it is judged tick by tick in log time, so that a condition that opens and closes inside one catch-up batch is
-reported as it would have been live. State: nine numbers a reader that holds the partition.
+reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
+further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
+for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows.
+
+State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
+since then (`rules.checks.watermarks`).
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.checks.watermarks import Observed, Sight
+from rules.kept.check import FOREVER, Check, News, Passage
+from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
-from rules.settling.frontier import FOREVER, forgets
-from rules.vocabulary.objectives import Objectives
+from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
+from rules.settling.gate import Who, only
 
 NAME: Final = "stuck-consumer"
-READERS: Final = "readers"
-SIGHT: Final = "sight"
-TRANSACTING: Final = "transacting"
+WAITING_KEPT: Final = 4096
+_BEGUN: Final = -1
+"""The function of a step that stands for the end of what is missing of a reader's log."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` is readable;
-    `passed`: since when what it may read is past its position; `confirmed`: since when a position row proves it."""
+    """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` can be read;
+    `bound`: the log end when what it may read was first past its position; `passed`: since when it had to move;
+    `confirmed`: since when a position row proves that it did not. `judged`: the tick that it was judged at last."""
 
-    process: int
     position: int
     own: int  # 1: `position` is what it said itself, and not merely where the log ended when it began
     uncommitted: int
     moved: int
     known: int = -1
     ahead: int = -1
+    bound: int = -1
     passed: int = -1
     confirmed: int = -1
+    judged: int = -1
 
 
 @dataclass(slots=True)
-class Sight:
-    """What the observers saw: when a watermark was read last, what it said, and since when none could be."""
+class Steps(Table):
+    """What readers did: the columns of `Moves` that matter here."""
 
-    at: int = -1
-    stable: int = -1
-    end: int = -1
-    blind: int = -1
-
-
-@dataclass(slots=True)
-class _Watermarks:
-    """The watermarks of this step and the last before it, and the times during which nobody saw any."""
-
-    at: Ints
-    stable: Ints  # highest so far
-    end: Ints
-    gaps: list[tuple[int, int]]  # (last seen, seen again), FOREVER for not yet
-    low_at: Ints
-    low: Ints  # the log start, highest so far
-
-    def gone(self, offset: int) -> tuple[int, int]:
-        """When the log start had gone past this offset, and to where; FOREVER if it has not."""
-        index = int(np.searchsorted(self.low, offset, side="right"))
-        return (int(self.low_at[index]), int(self.low[index])) if index < len(self.low) else (FOREVER, -1)
-
-    def end_after(self, time: int) -> int:
-        """The log's end as observed first from this time on, -1 while it has not been."""
-        index = int(np.searchsorted(self.at, time))
-        return int(self.end[index]) if index < len(self.at) else -1
-
-    def past(self, offset: int, uncommitted: int) -> int:
-        """When what can be read had gone past this offset; -1 if it has not."""
-        values = self.end if uncommitted else self.stable
-        index = int(np.searchsorted(values, offset, side="right"))
-        return int(self.at[index]) if index < len(values) else -1
-
-
-@dataclass(slots=True)
-class _Steps:
-    """What readers did, by process: the columns of `Moves` that matter here."""
-
-    process: Ints
-    f: Ints
-    type: Ints
-    at: Ints
-    assigned: Ints
-    last: Ints
-    known: Ints
-    after: Ints
+    process: Ints = field(default_factory=lambda: EMPTY)
+    slice: Ints = field(default_factory=lambda: EMPTY)
+    f: Ints = field(default_factory=lambda: EMPTY)
+    type: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    assigned: Ints = field(default_factory=lambda: EMPTY)
+    last: Ints = field(default_factory=lambda: EMPTY)
+    known: Ints = field(default_factory=lambda: EMPTY)
+    after: Ints = field(default_factory=lambda: EMPTY)
 
     @classmethod
-    def of(cls, moves: Moves, rows: Ints) -> _Steps:
+    def of(cls, moves: Moves, rows: Ints) -> Steps:
         return cls(*(getattr(moves, column.name)[rows] for column in fields(cls)))
+
+    def where(self, i: int) -> int:
+        """The position after the i-th step."""
+        return int(self.after[i]) if self.after[i] >= 0 else int(self.last[i]) + 1
 
 
 @dataclass(slots=True)
-class _Held:
-    """When one reader was stuck, and why: (from, until, evidence)."""
+class Consumers:
+    """`transacting`, `observing`: living processes that write transactions, that read watermarks. `observed`: what the
+    latter read, since the tick that the latest reader was judged at. `waiting`: what late readers did beyond what is
+    known of them."""
 
-    spells: list[tuple[int, int, dict[str, object]]] = field(default_factory=list)
+    readers: dict[int, Reader] = field(default_factory=dict, metadata={"of": Reader})
+    transacting: list[int] = field(default_factory=list)
+    observing: list[int] = field(default_factory=list)
+    observed: Observed = field(default_factory=Observed)
+    waiting: Steps = field(default_factory=Steps)
 
 
-def follow_readers(state: State, at: Ints, moves: Moves, objectives: Objectives, report: Report) -> None:
-    """Go through the ticks `at` with the moves up to the last of them, in canonical order (time, process, slice)."""
-    seen = _look(state, moves)
-    end, limit = int(at[-1]), objectives.liveness
-    readers = {entry[0]: Reader(*entry) for entry in state.notes.get(READERS, [])}
-    rows = np.flatnonzero(moves.f != OFFSETS)
-    own = _Steps.of(moves, rows[np.argsort(moves.process[rows], kind="stable")])
-    heads = np.flatnonzero(np.diff(own.process, prepend=-1))
-    ends = np.append(heads, len(own.at))[1:]
-    bounds = {int(own.process[a]): (a, b) for a, b in zip(heads.tolist(), ends.tolist(), strict=True)}
-    transacting = set(state.notes.get(TRANSACTING, []))
-    polled = (own.f == POLL) | (own.f == TXN)
-    plain = bool(polled.all())
-    dropped = np.zeros(len(polled), bool) if plain else forgets(own)
-    for process in sorted({*readers, *bounds}):
+class _Spell(NamedTuple):
+    """From when until when a reader was stuck, and why."""
+
+    start: int
+    end: int
+    evidence: dict[str, Any]
+
+
+def arrive(own: Consumers, new: News) -> None:
+    """Learn which of the living processes write transactions, and which observe."""
+    own.transacting = _with(own.transacting, new, INIT, TXN)
+    own.observing = _with(own.observing, new, OFFSETS)
+
+
+def _with(known: list[int], new: News, *functions: int) -> list[int]:
+    rows = new.where(*functions)
+    more = {*distinct(new.columns.process[rows]).tolist()} - {*known} if len(rows) else ()
+    return sorted(number for number in {*known, *more} if number in new.state.processes) if more else known
+
+
+def fold(own: Consumers, passage: Passage) -> None:
+    """Go through the ticks with the moves up to the last of them, each reader as far as its log is here."""
+    state, report = passage.state, passage.report
+    sight = own.observed.look(passage.moves, state.index)
+    steps = _in_order(own, passage.moves)
+    heads = np.flatnonzero(np.diff(steps.process, prepend=-1))
+    ends = np.append(heads, len(steps))[1:]
+    bounds = {int(steps.process[a]): (a, b) for a, b in zip(heads.tolist(), ends.tolist(), strict=True)}
+    transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
+    observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
+    for process in sorted({*own.readers, *bounds}):
         a, b = bounds.get(process, (0, 0))
-        if process in transacting or (process not in state.processes and not b - a):
-            readers.pop(process, None)
-            _tell(state, process, at, _Held(), report)
+        if process in transacting or (process not in state.processes and a == b):
+            own.readers.pop(process, None)
             continue
-        reader, held = readers.pop(process, None), _Held()
-        i = a
-        while i < b:
-            j = _brisk(reader, own, polled, i, b, limit) if reader is not None else i
-            if reader is not None and j > i:
-                if f"{NAME}:{process}" in state.open_conditions:
-                    _weigh(state, reader, int(own.at[i]), seen, limit, held)
-                _go_on(reader, own, i, j)
+        walk = _Walk(
+            process, own.readers.pop(process, None), state, sight, report.objectives.liveness, passage.log_start_before
+        )  # fmt: skip
+        until = walk.known_through(passage, observed)
+        ripe = a + int(np.searchsorted(steps.at[a:b], until, side="right"))
+        waiting[ripe:b] = True
+        at = walk.ticks(passage, steps.at[a:ripe], until)
+        walk.go(take(steps, slice(a, ripe)))
+        if walk.reader is not None:
+            walk.look_ahead()
+            walk.reader.judged = max(walk.reader.judged, until)
+            own.readers[process] = walk.reader
+        if len(at):
+            _tell(walk, at, report)
+    _close_rest(own, passage, set(steps.process[waiting].tolist()))
+    own.waiting = _newest(take(steps, waiting)) if waiting.any() else Steps()
+    own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
+    late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
+    own.observed.forget(min([passage.end, *late]))
+
+
+def _in_order(own: Consumers, moves: Moves) -> Steps:
+    """What readers did, those that waited and the new moves, by process and in the order of time."""
+    rows = np.flatnonzero(moves.f != OFFSETS)
+    steps = Steps.of(moves, rows)
+    if not len(own.waiting):
+        return take(steps, np.argsort(steps.process, kind="stable"))
+    steps = concat(own.waiting, steps)
+    return take(steps, np.lexsort((steps.slice, steps.at, steps.process)))
+
+
+def _newest(waiting: Steps) -> Steps:
+    return take(waiting, np.sort(np.argsort(waiting.at, kind="stable")[-WAITING_KEPT:]))
+
+
+def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
+    """Nobody is stuck who does not hold the partition any more."""
+    for key in [k for k in passage.state.open_conditions if k.startswith(NAME)]:
+        number = int(key.partition(":")[2])
+        if number not in late and (number not in own.readers or number not in passage.state.processes):
+            evidence = {"process": number}
+            passage.report.condition(NAME, False, "", at=passage.end, evidence=evidence, subject=(number,))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One reader's way through what is known of it; `spells`: when it was stuck."""
+
+    process: int
+    reader: Reader | None
+    state: State
+    sight: Sight
+    limit: int
+    low: int  # the log start before this step's moves
+    spells: list[_Spell] = field(default_factory=list)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+
+    def known_through(self, passage: Passage, observed: int) -> int:
+        """The last tick up to which all that it did is here, or will never be (`holes`), and what was `observed`."""
+        process = self.state.processes.get(self.process)
+        end = min(passage.end, observed, process.told_through if process is not None else passage.end)
+        since = self.reader.judged if self.reader is not None else 0
+        for hole in passage.gate.holes(since, end, only(self.process)):
+            if hole.end > end:
+                end = max(since, hole.start)
+            else:
+                self.holes.append((hole.start, hole.end))
+        return end // TICK * TICK
+
+    def ticks(self, passage: Passage, moved: Ints, until: int) -> Ints:
+        """Those that it has not been judged at yet."""
+        if self.reader is not None:
+            first = self.reader.judged + TICK
+        else:
+            first = int(min(moved.min(initial=FOREVER) // TICK * TICK, passage.at[0]))
+        first = max(first, until - TICKS_AT_ONCE * TICK)
+        if first == passage.at[0] and until == passage.end:
+            return passage.at
+        return np.arange(first, until + 1, TICK, dtype=np.int64)
+
+    def go(self, steps: Steps) -> None:
+        """Take these steps, and note when it was stuck meanwhile and since."""
+        for _, end in self.holes:
+            begun = (self.process, 0, _BEGUN, OK, end, -1, -1, -1, -1)
+            steps = concat(steps, Steps(*(np.array([value], np.int64) for value in begun)))
+        if self.holes:
+            steps = take(steps, np.argsort(steps.at, kind="stable"))
+        polled = (steps.f == POLL) | (steps.f == TXN)
+        dropped = np.zeros(len(steps), bool) if polled.all() else forgets(steps)
+        watched = f"{NAME}:{self.process}" in self.state.open_conditions
+        i = 0
+        while i < len(steps):
+            j = self._brisk(steps, polled, i)
+            if self.reader is not None and j > i:
+                if watched:
+                    self.weigh(int(steps.at[i]))
+                _go_on(self.reader, steps, i, j)
                 i = j
             else:
-                reader = _next(state, reader, own, i, bool(dropped[i]), bool(polled[i]), seen, limit, held)
+                self.step(steps, i, bool(dropped[i]), bool(polled[i]))
                 i += 1
-        if reader is not None:
-            _weigh(state, reader, FOREVER, seen, limit, held)
-            readers[process] = reader
-        _tell(state, process, at, held, report)
-    state.notes[READERS] = [list(astuple(r)) for r in readers.values() if r.process in state.processes]
-    for key in [k for k in state.open_conditions if k.startswith(NAME)]:
-        number = int(key.partition(":")[2])
-        if number not in readers:
-            report.condition(NAME, False, "", at=end, evidence={"process": number}, subject=(number,))
+        self.weigh(FOREVER)
+        for start, end in self.holes:
+            self.spells = [part for spell in self.spells for part in _without(spell, start, end)]
+
+    def _brisk(self, steps: Steps, polled: Bools, i: int) -> int:
+        """Where the polls end, from the i-th step on, between which it never paused for as long as the objective."""
+        if self.reader is None:
+            return i
+        pauses = np.diff(steps.at[i:], prepend=self.reader.moved) >= self.limit
+        ends = np.flatnonzero(~polled[i:] | pauses)
+        return i + int(ends[0]) if len(ends) else len(steps)
+
+    def step(self, steps: Steps, i: int, dropped: bool, polled: bool) -> None:
+        """One step: where it is afterwards, None where it does not hold the partition."""
+        time, was = int(steps.at[i]), self.reader
+        uncommitted = int(steps.known[i]) >> 2
+        if steps.f[i] == _BEGUN:
+            if was is not None:
+                self.weigh(time)
+                self._stand(-1, 0, was.uncommitted, time)
+        elif dropped:
+            self.weigh(time)
+            self.reader = None
+        elif steps.f[i] == POSITION:
+            if was is not None and steps.after[i] == was.position and was.own:
+                self.weigh(time, confirmed=True)
+            else:
+                self.weigh(time)
+                self._stand(int(steps.after[i]), 1, uncommitted, time)
+        elif polled:
+            self.weigh(time)
+            if steps.type[i] == OK:
+                self._stand(steps.where(i), 1, uncommitted, time)
+            elif was is not None:
+                self._stand(was.position, was.own, uncommitted, time)
+        elif was is None and steps.assigned[i] == 1:
+            self._stand(-1, 0, uncommitted, time)
+
+    def _stand(self, position: int, own: int, uncommitted: int, time: int) -> None:
+        judged = self.reader.judged if self.reader is not None else -1
+        self.reader = Reader(position, own, uncommitted, time, judged=judged)
+
+    def weigh(self, until: int, *, confirmed: bool = False) -> None:
+        """Note since when the reader, which has not moved until then, is stuck. `confirmed`: it said so at that
+        time."""
+        reader = self.reader
+        if reader is None:
+            return
+        evidence = {"process": self.process, "position": reader.position, "moved": reader.moved}
+        if reader.position < 0:
+            reader.position = self.sight.end_after(reader.moved)
+        if reader.position >= 0 and not confirmed:
+            self._weigh_known(reader, until)
+        if reader.own:
+            if reader.passed < 0:
+                since = self._must_move(reader, max(reader.position, self.low))
+                reader.passed = max(since, reader.moved) if since >= 0 else -1
+            if confirmed and reader.passed >= 0 and reader.confirmed < 0 and until - reader.passed >= self.limit:
+                reader.confirmed = until
+        if confirmed:
+            return
+        if reader.confirmed >= 0:
+            self.spells.append(_Spell(reader.confirmed, until, {**evidence, "why": "stands"}))
+        for lost, back in self.sight.gaps:
+            start = max(lost, reader.moved) + self.limit
+            self.spells.append(_Spell(start, min(until, back), {**evidence, "why": "blind"}))
+
+    def _must_move(self, reader: Reader, floor: int) -> int:
+        """When whoever stands at `floor` had to move, whatever stands there; -1 if that is not known yet."""
+        if reader.uncommitted:
+            return self.sight.past(floor, 1)
+        if reader.bound < 0:
+            reader.bound = self.sight.end_when_past(floor)
+        return self.sight.past(reader.bound - 1, 0) if reader.bound >= 0 else -1
+
+    def _readable(self, reader: Reader, floor: int) -> tuple[int, int]:
+        """Since when a value ahead of `floor` can be read, and which; -1 where none is known to."""
+        found = [self.sight.readable(floor, reader.uncommitted)]
+        if reader.ahead >= floor:
+            found.append((self.sight.past(reader.ahead, reader.uncommitted), reader.ahead))
+        return min((one for one in found if one[0] >= 0), default=(-1, -1))
+
+    def look_ahead(self) -> None:
+        """Note a value ahead of the reader while the log is known there, whenever observers will say that it can be
+        read."""
+        reader, index = self.reader, self.state.index
+        if reader is None or reader.position < 0 or reader.ahead >= reader.position:
+            return
+        i = int(np.searchsorted(index.end, reader.position, side="right"))
+        if i < len(index.end):
+            reader.known, reader.ahead = -1, max(reader.position, int(index.start[i]))
+
+    def _weigh_known(self, reader: Reader, until: int) -> None:
+        """A known value ahead proves it, until the log start goes past that value; then the next one may."""
+        evidence = {"process": self.process, "position": reader.position, "moved": reader.moved, "why": "known"}
+        floor = max(reader.position, self.low)
+        while True:
+            if reader.known < 0 or reader.ahead < floor:
+                since, ahead = self._readable(reader, floor)
+                if since < 0:
+                    return
+                reader.known, reader.ahead = max(since, reader.moved), ahead
+            gone, start = self.sight.gone(reader.ahead)
+            spell = _Spell(reader.known + self.limit, min(until, gone), {**evidence, "readable": reader.ahead})
+            self.spells.append(spell)
+            if gone >= until:
+                return
+            floor = start
 
 
-def _brisk(reader: Reader, own: _Steps, polled: Bools, i: int, b: int, limit: int) -> int:
-    """Where the polls end, from the i-th move on, between which it never paused for as long as the objective."""
-    pauses = np.diff(own.at[i:b], prepend=reader.moved) >= limit
-    ends = np.flatnonzero(~polled[i:b] | pauses)
-    return i + int(ends[0]) if len(ends) else b
-
-
-def _go_on(reader: Reader, own: _Steps, a: int, b: int) -> None:
+def _go_on(reader: Reader, steps: Steps, a: int, b: int) -> None:
     """Many polls without a pause: only where they end counts."""
-    good = np.flatnonzero((own.type[a:b] == OK) & (np.maximum(own.after[a:b], own.last[a:b]) >= 0))
-    reader.moved = int(own.at[b - 1])
-    reader.known = reader.passed = reader.confirmed = -1
+    good = np.flatnonzero((steps.type[a:b] == OK) & (np.maximum(steps.after[a:b], steps.last[a:b]) >= 0))
+    reader.moved = int(steps.at[b - 1])
+    reader.known = reader.bound = reader.passed = reader.confirmed = -1
     if len(good):
         i = a + int(good[-1])
-        reader.position, reader.own = _position(own, i), 1
-        reader.uncommitted = int(own.known[i]) >> 2
+        reader.position, reader.own = steps.where(i), 1
+        reader.uncommitted = int(steps.known[i]) >> 2
 
 
-def _position(own: _Steps, i: int) -> int:
-    return int(own.after[i]) if own.after[i] >= 0 else int(own.last[i]) + 1
+def _without(spell: _Spell, start: int, end: int) -> list[_Spell]:
+    """The parts of a spell outside [start, end)."""
+    parts = [spell._replace(end=min(spell.end, start)), spell._replace(start=max(spell.start, end))]
+    return [part for part in parts if part.start < part.end]
 
 
-def _next(
-    state: State, reader: Reader | None, own: _Steps, i: int, dropped: bool, polled: bool, seen: _Watermarks,
-    limit: int, held: _Held,
-) -> Reader | None:  # fmt: skip
-    """One move. Returns where the reader is after it, None where it does not hold the partition."""
-    time, process = int(own.at[i]), int(own.process[i])
-    if dropped:
-        if reader is not None:
-            _weigh(state, reader, time, seen, limit, held)
-        return None
-    uncommitted = int(own.known[i]) >> 2
-    if own.f[i] == POSITION:
-        if reader is None or own.after[i] != reader.position or not reader.own:
-            if reader is not None:
-                _weigh(state, reader, time, seen, limit, held)
-            return Reader(process, int(own.after[i]), 1, uncommitted, time)
-        _weigh(state, reader, time, seen, limit, held, confirmed=True)
-        return reader
-    if polled:
-        if reader is not None:
-            _weigh(state, reader, time, seen, limit, held)
-        if own.type[i] == OK:
-            return Reader(process, _position(own, i), 1, uncommitted, time)
-        if reader is None:
-            return None
-        return Reader(process, reader.position, reader.own, uncommitted, time)
-    if reader is None and own.assigned[i] == 1:
-        return Reader(process, -1, 0, uncommitted, time)
-    return reader
-
-
-def _weigh(
-    state: State, reader: Reader, until: int, seen: _Watermarks, limit: int, held: _Held, *, confirmed: bool = False
-) -> None:
-    """Note since when the reader, which has not moved until then, is stuck. `confirmed`: it said so at that time."""
-    evidence = {"process": reader.process, "position": reader.position, "moved": reader.moved}
-    if reader.position < 0:
-        reader.position = seen.end_after(reader.moved)
-    if reader.position >= 0 and not confirmed:
-        _weigh_known(state, reader, until, seen, limit, held)
-    if reader.own:
-        if reader.passed < 0:
-            since = seen.past(max(reader.position, state.log_start), reader.uncommitted)
-            reader.passed = max(since, reader.moved) if since >= 0 else -1
-        if confirmed and reader.passed >= 0 and reader.confirmed < 0 and until - reader.passed >= limit:
-            reader.confirmed = until
-    if confirmed:
-        return
-    if reader.confirmed >= 0:
-        held.spells.append((reader.confirmed, until, {**evidence, "why": "stands"}))
-    for lost, back in seen.gaps:
-        held.spells.append((max(lost, reader.moved) + limit, min(until, back), {**evidence, "why": "blind"}))
-
-
-def _weigh_known(state: State, reader: Reader, until: int, seen: _Watermarks, limit: int, held: _Held) -> None:
-    """A known value ahead proves it, until the log start goes past that value; then the next one may."""
-    floor = max(reader.position, state.log_start)
-    while True:
-        if reader.known < 0 or reader.ahead < floor:
-            reader.known, index = -1, state.index
-            i = int(np.searchsorted(index.end, floor, side="right"))
-            if i == len(index.end):
-                return
-            ahead = max(floor, int(index.start[i]))
-            since = seen.past(ahead, reader.uncommitted)
-            if since < 0:
-                return
-            reader.known, reader.ahead = max(since, reader.moved), ahead
-        gone, start = seen.gone(reader.ahead)
-        evidence = {"process": reader.process, "position": reader.position, "moved": reader.moved, "why": "known"}
-        held.spells.append((reader.known + limit, min(until, gone), {**evidence, "readable": reader.ahead}))
-        if gone >= until:
-            return
-        floor = start
-
-
-def _tell(state: State, process: int, at: Ints, held: _Held, report: Report) -> None:
+def _tell(walk: _Walk, at: Ints, report: Report) -> None:
     """Open and close the reader's condition at the ticks at which it changes."""
-    was = f"{NAME}:{process}" in state.open_conditions
-    spells = [s for s in held.spells if s[0] < s[1] and s[0] <= at[-1]]
+    was = f"{NAME}:{walk.process}" in walk.state.open_conditions
+    spells = [s for s in walk.spells if s.start < s.end and s.start <= at[-1]]
     if not spells and not was:
         return
     holds: Bools = np.zeros(len(at), bool)
-    bounds = [(int(np.searchsorted(at, s[0])), int(np.searchsorted(at, s[1])), s) for s in spells]
+    bounds = [(int(np.searchsorted(at, s.start)), int(np.searchsorted(at, s.end)), s) for s in spells]
     for first, last, _ in bounds:
         holds[first:last] = True
-    for t in np.flatnonzero(np.diff(holds, prepend=was)).tolist():
-        spell = next((s for first, last, s in bounds if first <= t < last), None)
-        evidence = dict(spell[2]) if spell else {"process": process}
-        report.condition(
-            NAME,
-            bool(holds[t]),
-            f"process {process} has not moved from offset {evidence.get('position')}"
-            + (", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"),
-            at=int(at[t]),
-            since=spell[0] if spell else None,
-            evidence=evidence,
-            subject=(process,),
-        )
+    tell = partial(_tell_at, walk, at, bounds, report)
+    for first, last in pairwise([0, *(np.flatnonzero(np.diff(holds)) + 1).tolist(), len(at)]):
+        if holds[first]:
+            _open(walk, at, range(first, last), tell, report)
+        else:
+            tell(first, False)
 
 
-def _look(state: State, moves: Moves) -> _Watermarks:
-    """Take in the observers' rows: watermarks as steps in time, and spells without any."""
-    before = Sight(*state.notes.get(SIGHT, []))
-    rows = np.flatnonzero(moves.f == OFFSETS)
-    seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)
-    some = rows[seeing]
-    blind = moves.at[rows[~seeing]]
-    times = moves.at[some]
-    gaps: list[tuple[int, int]] = []
-    after = Sight(before.at, before.stable, before.end, before.blind)
-    if len(blind) or before.blind >= 0:
-        edges = [before.at, *times.tolist(), FOREVER]
-        for left, right in pairwise(edges):
-            inside = blind[(blind > left) & (blind <= right)]
-            first = int(inside[0]) if len(inside) else before.blind if left == before.at else -1
-            if first >= 0:
-                gaps.append((left if left >= 0 else first, right))
-            after.blind = first
-    if len(some):
-        after.at = int(times[-1])
-        after.stable = max(before.stable, int(moves.stable[some].max()))
-        after.end = max(before.end, int(moves.end[some].max()))
-    state.notes[SIGHT] = list(astuple(after))
-    lows = rows[moves.low[rows] >= 0]
-    old = EMPTY if before.at < 0 else np.array([before.at], np.int64)
-    return _Watermarks(
-        np.concatenate((old, times)),
-        np.maximum.accumulate(np.concatenate((old * 0 + before.stable, moves.stable[some]))),
-        np.maximum.accumulate(np.concatenate((old * 0 + before.end, moves.end[some]))),
-        gaps,
-        moves.at[lows],
-        np.maximum.accumulate(moves.low[lows]),
+def _open(walk: _Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None], report: Report) -> None:
+    """It holds at all of these ticks: open it, at the first at which it does not wait for another condition, and again
+    where it outlasts that one."""
+    key = f"{NAME}:{walk.process}"
+    for t in ticks:
+        if key in walk.state.open_conditions:
+            break
+        tell(t, True)
+    if key in walk.state.open_conditions:
+        until = report.outages.explained_until(NAME, walk.state.open_conditions[key])
+        t = max(ticks.start, int(np.searchsorted(at, until)))
+        if t < ticks.stop:
+            tell(t, True)
+
+
+def _tell_at(
+    walk: _Walk, at: Ints, bounds: list[tuple[int, int, _Spell]], report: Report, t: int, holds: bool
+) -> None:  # fmt: skip
+    spell = next((s for first, last, s in bounds if first <= t < last), None)
+    evidence = dict(spell.evidence) if spell else {"process": walk.process}
+    report.condition(
+        NAME,
+        holds,
+        f"process {walk.process} has not moved from offset {evidence.get('position')}"
+        + (", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"),
+        at=int(at[t]),
+        since=spell.start if spell else None,
+        evidence=evidence,
+        subject=(walk.process,),
     )
+
+
+CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True)

@@ -1,43 +1,41 @@
-"""`stuck-producer` and `stuck-close`: calls into a client that do not return, or return without having done anything.
+"""`stuck-producer`: calls into a client do not return, or return without having done anything.
 
-`stuck-producer`: for the liveness objective, no send and no transaction of a writer has completed, though it tries. A
-completion is an answer, ok or fail; `info` is none. That it tries shows in two ways: its operations end as `info`, one
-after the other, or one of them has been open all the time. The latter is told by the marks: `through` is held at a
-process's oldest open operation. Only marks are believed whose slices are all here, so that a completion which is
-merely late in coming makes nobody stuck.
+For the liveness objective, no send and no transaction of a writer has completed, though it tries. A completion is an
+answer, ok or fail; `info` is none. That it tries shows in two ways: its operations end as `info`, one after the other,
+or one of them has been open all the time. The latter is told by the marks: `through` is held at a process's oldest open
+operation. Only marks are believed whose slices are all here, so that a completion which is merely late in coming makes
+nobody stuck.
 
 It is reported where the writer sends, and everywhere for a writer that has been stuck since it was born (its producer
 id never came). Who is stuck is named by the probe's own name where its start row tells one: a life that ends with an
 error and is followed by another does not begin anew, the next life inherits since when.
 
-`stuck-close`: a close row says that the client's close did not return. It is over when a later close row of the process
-says ok, or the process is forgotten.
+It is judged in log time, by what is known of that writer alone.
 
-State: nine values for each writer that lives, and the last `LINEAGE` names that ended with an error.
+State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, and what happened after
+the last tick.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, INFO, OK, START, Columns, Runs, marks
-from rules.arrays.intervals import Bools, distinct
+from rules.arrays.columns import CLOSE, INFO, OK, START, Columns, marks
+from rules.arrays.intervals import Ints, distinct
+from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
-from rules.vocabulary.objectives import SECOND, Objectives
+from rules.vocabulary.objectives import SECOND
 
+NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND
 """A mark that is held back by less than this shows an ordinary operation under way."""
 LINEAGE: Final = 64
-STUCK_CLOSE: Final = ("_CLOSE_STUCK", "_STUCK_CLOSE")
 GONE: Final = ("process-died", "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
-
-PRODUCERS: Final = "producers"
-FAILING: Final = "failing-names"
 
 
 @dataclass(slots=True)
@@ -45,7 +43,6 @@ class Producer:
     """One writer's life. `failing`: when the first of its operations was invoked that has had no answer since the last
     one that had; -1 while there is none. `answered`: when it had its last answer here."""
 
-    process: int
     who: str
     born: int
     sends: int = 0  # 1: it has sent to this partition
@@ -54,45 +51,82 @@ class Producer:
     seen: int = -1  # the newest mark that was believed
 
 
-def follow_producers(
-    state: State, columns: Columns, fresh: Bools, sent: Runs, objectives: Objectives, report: Report
-) -> None:
-    """Take in new rows: starts, closes, what completed, and marks. `sent`: the new rows' runs."""
-    producers = {entry[0]: Producer(*entry) for entry in state.notes.get(PRODUCERS, [])}
-    rare = np.flatnonzero(fresh & columns.where(START, CLOSE))
-    events: list[tuple[int, int, int, int]] = []  # time, kind, process, row or through
-    for row in rare.tolist():
-        kind = 0 if columns.f[row] == START else 3
-        events.append((int(columns.completed[row]), kind, int(columns.process[row]), row))
-        if kind == 3:
-            _judge_close(state, columns, row, report)
+@dataclass(slots=True)
+class Producers:
+    """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
+    error, which the name's next life goes on from. `waiting`: what happened after the last tick, see `_BEGUN`."""
+
+    lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
+    failed: list[list[Any]] = field(default_factory=list)
+    waiting: list[list[Any]] = field(default_factory=list)
+
+
+_BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(6)
+"""What happened: [time, one of these, process, its invocation, its name where it begun]. `_HELD`: a mark says that an
+operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without."""
+
+
+def arrive(own: Producers, new: News) -> None:
+    """Take in new rows: starts, closes, what completed, and marks."""
+    columns, state = new.columns, new.state
     held = _held_marks(state, columns)
-    rows = distinct(sent.row)
-    if len(rows):
-        unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
-        for number in distinct(columns.process[rows]).tolist():
-            own = rows[columns.process[rows] == number]
-            one = producers.get(number)
-            watched = one is not None and (one.failing >= 0 or f"stuck-producer:{one.who}" in state.open_conditions)
-            if number in unsure or number in held or watched or one is None or len(rare):
-                events += [(int(columns.completed[r]), 1, number, r) for r in _telling(columns, own).tolist()]
-            else:
-                one.answered = max(one.answered, int(columns.completed[own].max()))
-                one.sends = 1
-    events += [(time, 2, number, through) for number, told in held.items() for time, through in told]
-    for time, kind, number, what in sorted(events):
-        if kind == 0:
-            _begin(state, producers, columns, what, objectives)
-        elif kind == 1:
-            one = producers.setdefault(number, Producer(number, str(number), int(columns.invoked[what])))
-            _complete(one, columns, what, time, objectives, report)
-        elif number in producers:
-            if kind == 2:
-                _hold(producers[number], time, what, objectives, report)
-            else:
-                _end(state, producers.pop(number), columns, what, time, report)
-    _forget(state, producers, objectives, report)
-    state.notes[PRODUCERS] = [list(astuple(one)) for one in producers.values()]
+    own.waiting += [[time, _HELD, number, through, ""] for number, told in held.items() for time, through in told]
+    rare = new.where(START, CLOSE)
+    own.waiting += [_life(columns, row) for row in rare.tolist()]
+    waiting = {event[2] for event in own.waiting}
+    rows = distinct(new.sent.row)
+    unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
+    for number in distinct(columns.process[rows]).tolist():
+        mine = rows[columns.process[rows] == number]
+        one = own.lives.get(number)
+        watched = one is not None and (one.failing >= 0 or f"{NAME}:{one.who}" in state.open_conditions)
+        if number in unsure or number in waiting or watched or one is None:
+            for row in _telling(columns, mine).tolist():
+                kind = _UNANSWERED if columns.type[row] == INFO else _ANSWERED
+                own.waiting.append([int(columns.completed[row]), kind, number, int(columns.invoked[row]), ""])
+        else:
+            one.answered = max(one.answered, int(columns.completed[mine].max()))
+            one.sends = 1
+
+
+def fold(own: Producers, passage: Passage) -> None:
+    """Go through what happened up to the last tick, in the order of time."""
+    if own.waiting:
+        ripe = sorted(event for event in own.waiting if event[0] <= passage.end)
+        own.waiting = [event for event in own.waiting if event[0] > passage.end]
+        for event in ripe:
+            _follow(own, event, passage.report)
+    _forget(own, passage.state, passage.end, passage.report)
+
+
+def _life(columns: Columns, row: int) -> list[Any]:
+    """A start or a close row as an event; -1 for the invocation of a start that is no writer's."""
+    time, number, invoked = (int(column[row]) for column in (columns.completed, columns.process, columns.invoked))
+    if columns.f[row] == START:
+        told = dict(columns.table["settings"][row].as_py() or ())
+        return [time, _BEGUN, number, invoked if "writer" in told else -1, told.get("name") or str(number)]
+    failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
+    return [time, _FAILED if failed else _ENDED, number, invoked, ""]
+
+
+def _follow(own: Producers, event: list[Any], report: Report) -> None:
+    time, kind, number, invoked, name = event
+    if kind == _BEGUN:
+        if invoked >= 0:
+            _begin(own, number, time, name, report.objectives.liveness)
+    elif kind in (_ANSWERED, _UNANSWERED):
+        one = own.lives.setdefault(number, Producer(str(number), invoked))
+        one.sends = 1
+        if kind == _UNANSWERED:
+            _fail(number, one, time, invoked, report)
+        elif time >= one.answered:
+            one.answered, one.failing = time, -1
+            _tell(number, one, False, time, time, report)
+    elif number in own.lives:
+        if kind == _HELD:
+            _hold(number, own.lives[number], time, invoked, report)
+        else:
+            _end(own, number, time, kind == _FAILED, report)
 
 
 def _held_marks(state: State, columns: Columns) -> dict[int, list[tuple[int, int]]]:
@@ -106,112 +140,81 @@ def _held_marks(state: State, columns: Columns) -> dict[int, list[tuple[int, int
     return found
 
 
-def _telling(columns: Columns, own: Any) -> Any:
+def _telling(columns: Columns, own: Ints) -> Ints:
     """Of one writer's rows, those that change anything: all without an answer, and the answers next to them."""
     own = own[np.argsort(columns.completed[own], kind="stable")]
     unsure = columns.type[own] == INFO
     keep = unsure.copy()
     keep[1:] |= unsure[:-1]
     keep[0] = keep[-1] = True
-    return own[keep]
+    kept: Ints = own[keep]
+    return kept
 
 
-def _begin(state: State, producers: dict[int, Producer], columns: Columns, row: int, objectives: Objectives) -> None:
-    told = dict(columns.table["settings"][row].as_py() or ())
-    if "writer" not in told:
-        return
-    number, born = int(columns.process[row]), int(columns.completed[row])
-    known = producers.get(number) or Producer(number, "", born)
-    known.who, known.born = told.get("name") or str(number), born
-    for name, failing, closed in state.notes.get(FAILING, []):
-        if name == known.who and 0 <= born - closed <= objectives.liveness and known.answered < 0:
+def _begin(own: Producers, number: int, born: int, name: str, liveness: int) -> None:
+    known = own.lives.setdefault(number, Producer(name, born))
+    known.who, known.born = name, born
+    for failed, failing, closed in own.failed:
+        if failed == name and 0 <= born - closed <= liveness and known.answered < 0:
             known.failing = failing
-    producers[number] = known
 
 
-def _complete(one: Producer, columns: Columns, row: int, time: int, objectives: Objectives, report: Report) -> None:
-    one.sends = 1
-    if columns.type[row] != INFO:
-        if time >= one.answered:
-            one.answered, one.failing = time, -1
-            _tell(one, False, time, time, report)
-        return
+def _fail(number: int, one: Producer, time: int, invoked: int, report: Report) -> None:
+    """An operation ended without an answer."""
     if time < one.answered:
         return
-    invoked = max(int(columns.invoked[row]), one.answered)
-    one.failing = invoked if one.failing < 0 else min(one.failing, invoked)
-    if time - one.failing >= objectives.liveness:
-        _tell(one, True, one.failing + objectives.liveness, time, report)
+    since = max(invoked, one.answered)
+    one.failing = since if one.failing < 0 else min(one.failing, since)
+    if time - one.failing >= report.objectives.liveness:
+        _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
 
 
-def _hold(one: Producer, time: int, through: int, objectives: Objectives, report: Report) -> None:
+def _hold(number: int, one: Producer, time: int, through: int, report: Report) -> None:
     """A mark says that an operation invoked at `through` was still open at `time`."""
     if time <= one.seen or through < one.answered - BUSY:
         return
     one.seen = time
     stillborn = not one.sends and through - one.born <= SECOND
     since = through if one.failing < 0 else min(one.failing, through)
-    if (one.sends or stillborn) and time - since >= objectives.liveness:
-        _tell(one, True, since + objectives.liveness, time, report)
+    if (one.sends or stillborn) and time - since >= report.objectives.liveness:
+        _tell(number, one, True, since + report.objectives.liveness, time, report)
 
 
-def _end(state: State, one: Producer, columns: Columns, row: int, time: int, report: Report) -> None:
+def _end(own: Producers, number: int, time: int, failed: bool, report: Report) -> None:
     """It closed. If it had failed, its name's next life goes on from there, else nobody is stuck any more."""
-    opened = f"stuck-producer:{one.who}" in state.open_conditions
-    error = columns.table["error"][row].as_py()
-    if columns.type[row] != OK and error not in GONE and (opened or one.failing >= 0):
-        failing = state.notes.setdefault(FAILING, [])
+    one = own.lives.pop(number)
+    if failed and (one.failing >= 0 or f"{NAME}:{one.who}" in report.state.open_conditions):
         since = one.failing if one.failing >= 0 else one.born
-        failing[:] = [entry for entry in failing if entry[0] != one.who] + [[one.who, since, time]]
-        del failing[:-LINEAGE]
+        own.failed = [entry for entry in own.failed if entry[0] != one.who] + [[one.who, since, time]]
+        del own.failed[:-LINEAGE]
         return
-    _tell(one, False, time, time, report)
+    _tell(number, one, False, time, time, report)
 
 
-def _forget(state: State, producers: dict[int, Producer], objectives: Objectives, report: Report) -> None:
+def _forget(own: Producers, state: State, end: int, report: Report) -> None:
     """Close what is open for names that nobody bears any more: their lives ended, and no other has followed."""
-    for number in [n for n in producers if n not in state.processes]:
-        del producers[number]
-    bearers = {one.who for one in producers.values()}
-    ended = {name: closed for name, _, closed in state.notes.get(FAILING, [])}
-    for key in list(state.open_conditions):
-        name, _, who = key.partition(":")
-        if name == "stuck-producer" and who not in bearers and state.now - ended.get(who, -1) > objectives.liveness:
-            report.condition(name, False, "", at=state.now, evidence={"writer": who}, subject=(who,))
-        if name == "stuck-close" and int(who) not in state.processes:
-            report.condition(name, False, "", at=state.now, evidence={"process": int(who)}, subject=(int(who),))
+    for number in [n for n in own.lives if n not in state.processes]:
+        del own.lives[number]
+    for key in [k for k in state.open_conditions if k.startswith(NAME)]:
+        who = key.partition(":")[2]
+        ended = next((closed for name, _, closed in own.failed if name == who), -1)
+        borne = any(one.who == who for one in own.lives.values())
+        if not borne and end - ended > report.objectives.liveness:
+            report.condition(NAME, False, "", at=end, evidence={"writer": who}, subject=(who,))
 
 
-def _tell(one: Producer, holds: bool, since: int, time: int, report: Report) -> None:
+def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report: Report) -> None:
     report.condition(
-        "stuck-producer",
+        NAME,
         holds,
         f"no send and no transaction of {one.who} has completed for {(time - one.failing) / 1e6:.0f} s"
         if one.failing >= 0
         else f"an operation of {one.who} does not return",
         at=time,
         since=since,
-        evidence={"process": one.process, "writer": one.who, "answered": one.answered},
+        evidence={"process": number, "writer": one.who, "answered": one.answered},
         subject=(one.who,),
     )
 
 
-def _judge_close(state: State, columns: Columns, row: int, report: Report) -> None:
-    number, time = int(columns.process[row]), int(columns.completed[row])
-    process = state.processes.get(number)
-    if columns.type[row] == OK:
-        report.condition("stuck-close", False, "", at=time, evidence={"process": number}, subject=(number,))
-    elif columns.table["error"][row].as_py() in STUCK_CLOSE and process is not None:
-        report.condition(
-            "stuck-close",
-            True,
-            f"closing the client of process {number} does not return",
-            at=time,
-            since=int(columns.invoked[row]),
-            evidence={"process": number, "since": int(columns.invoked[row])},
-            subject=(number,),
-        )
-        if process.closes_at > int(columns.slice[row]) + 1:  # a later row that came first says that it did
-            report.condition(
-                "stuck-close", False, "", at=process.closed, evidence={"process": number}, subject=(number,)
-            )
+CHECK: Final = Check(NAME, Producers, arrive=arrive, fold=fold, live_only=True)

@@ -1,195 +1,241 @@
-"""What became of each write whose fate another partition or another life may decide: transactions and indefinite sends.
+"""What became of transactions and indefinite sends, whose fate another partition or another life may decide.
 
-A transaction's records wait here until they were polled, or until their place is settled and nobody polled them. Then
-the partition tells stage 2 (`rules.across.resolution`) that a value of the transaction is `visible`, or that one is
-`absent` although a reader in assign mode passed its acknowledged offset; whether the transaction is torn, or an
-indefinite one's absence is a loss, is decided there. What can be decided here is:
+The runs of a transaction wait here until it is known what readers make of them. They are *visible* once a value of
+theirs was polled; a value is *absent* once that is proven (`rules.checks.absent_values`). Whether a transaction is
+torn, or an indefinite one's absence is a loss, two partitions decide together, from the facts that each of them tells
+(`rules.across.resolution`): absent values of all transactions, visible ones of aborted and indefinite ones. Of an ok
+transaction that is visible nothing is told: whoever misses a value of it looks the others up. So a healthy transaction
+makes no fact, and an aborted one makes one for each partition that it touched.
 
-- `zombie-write`: a visible value whose commit was invoked after `init_transactions` of a later life of the same
-  transactional id had returned, or, in a transaction that did not certainly fail (that is `G1a`), was never invoked.
-  Times are compared within one boot's monotonic clock only.
-- `misleading-error`: the client was told that the write failed, and it is visible.
-- `G1b`: an operation polled a part of the transaction's records.
+What can be decided here is
 
-Bounded by the transactions of the grace time.
+- `zombie-write` (`rules.checks.zombie_writes`);
+- `misleading-error`: the client was told that the write failed, and it is visible;
+- `G1b` (`rules.checks.partial_reads`).
+
+An indefinite operation of which everything here is absent, or something visible, is told to the checks that follow
+(`Passage.refused`, `Passage.revealed`).
+
+State: the runs that wait. They are those of the grace time where readers read; certain ones at most `CERTAIN_KEPT`,
+where nobody reads; indefinite ones at most `INDEFINITE_KEPT`, and what is more goes into chunks
+(`rules.checks.given_up`).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 import orjson
-import pyarrow.compute as pc
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, SEND, TXN, Columns, Runs
+from rules.arrays.columns import FAIL, INFO, OK, Runs
 from rules.arrays.intervals import Bools, Ints
-from rules.kept.chunks import Chunks, values
-from rules.kept.report import Report
-from rules.kept.state import Polls, State, Written, concat, take
-from rules.settling import transactional_ids
-from rules.vocabulary.objectives import Objectives
+from rules.checks import absent_values, given_up, partial_reads, transaction_runs, zombie_writes
+from rules.checks.absent_values import Absent
+from rules.checks.transaction_evidence import note_next, of_row
+from rules.checks.transaction_runs import ABSENT, JUDGED, SEEN, WAITING, Outcomes, Written, name_of
+from rules.kept.check import Asked, Check, News, Passage
+from rules.kept.chunks import chunk_names, values
+from rules.kept.codec import concat, take
+from rules.settling.frontier import TICK
 
 NAMES_KEPT: Final = 64
-FOREVER: Final = 2**62
-
-SAYS_FAILURE: Final = frozenset(
-    {
-        "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "_FENCED",
-        "TRANSACTION_COORDINATOR_FENCED", "CONCURRENT_TRANSACTIONS", "NOT_LEADER_FOR_PARTITION", "NOT_ENOUGH_REPLICAS",
-        "LEADER_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "UNKNOWN_TOPIC_OR_PART", "KAFKA_STORAGE_ERROR",
-        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "POLICY_VIOLATION", "_STATE",
-        "_PURGE_QUEUE",
-    }
-)  # fmt: skip
-"""Errors that say that it was not done. Timeouts and lost connections say that nobody knows."""
+CERTAIN_KEPT: Final = 4096
+INDEFINITE_KEPT: Final = 64
+GUARDS_KEPT: Final = 256
+EXAMPLES: Final = 3
+"""Of a run, so many stretches of absent values are told."""
 
 
-def note(state: State, columns: Columns, sent: Runs, report: Report) -> None:
-    """New rows of transactions, and new indefinite sends. `sent`: their runs."""
-    unsure = columns.type[sent.row] == INFO
-    of_txn = (columns.f[sent.row] == TXN) & (columns.txn[sent.row] >= 0)
-    kept = sent.take(of_txn | ((columns.f[sent.row] == SEND) & unsure))
-    kept = kept.take(columns.invoked[kept.row] >= state.begins)  # what may have been polled by rows that are gone
-    if not len(kept):
+def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
+    """The values that wait, and what was given up."""
+    rows = own.written
+    return chunk_names(rows.writer, rows.seq, rows.length) | set(given_up.needs(own, asked))
+
+
+def arrive(own: Outcomes, new: News) -> None:
+    """New rows of transactions, and new indefinite sends."""
+    own.written = concat(own.written, transaction_runs.arrive(own, new))
+
+
+def fold(own: Outcomes, passage: Passage) -> None:
+    """Decide what can be decided now; all there is, where the history is finished."""
+    partial_reads.judge(own, passage.polls, passage.report, list_each=passage.finished)
+    if len(own.written):
+        _decide(own, passage)
+    given_up.recognise(own, passage)
+    given_up.forget(own, passage)
+    _forget_names(own)
+
+
+def _decide(own: Outcomes, passage: Passage) -> None:
+    grace, now = passage.report.objectives.grace, int(passage.at[-1])
+    ripe: Bools = (own.written.at <= now) | passage.finished
+    whole, some = _polled(passage, own.written)
+    _show(own, passage, np.flatnonzero(ripe & some & (own.written.shown == 0)), whole)
+    _judge_zombies(own, passage, ripe)
+    absent_values.find_places(own, passage.state, ripe)
+    absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0))
+    rows = own.written  # runs that were passed in part have been split
+    ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
+    _note_guards(own, passage, ripe & ~whole)
+    for one in absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0)):
+        _tell_absent(own, passage, rows, one)
+    note_next(rows, rows)
+    if passage.finished:
+        _end_operations(own, passage, whole)
+        own.written = Written()
         return
-    table, row = columns.table, kept.row
-    alone = np.ones(len(columns), bool)
-    if table["txn_partitions"].null_count < len(columns):
-        alone = np.asarray(pc.fill_null(pc.list_value_length(table["txn_partitions"]), 0).to_numpy()) < 2
-    rows_with_one_run = np.bincount(row, minlength=len(columns)) == 1
-    said = np.zeros(len(columns), np.int64)
-    if table["error"].null_count < len(columns):
-        for i in intervals.distinct(row[columns.type[row] == INFO]).tolist():
-            said[i] = table["error"][i].as_py() in SAYS_FAILURE
-    ended = np.asarray(pc.fill_null(table["mono_end_invoked"], -1).to_numpy(), np.int64)
-    if table["txn_intent"].null_count < len(columns):  # of these a commit was never invoked
-        aborts = pc.fill_null(pc.equal(table["txn_intent"], "abort"), False)
-        ended = np.where(np.asarray(aborts.to_numpy(), bool), -1, ended)
-    made = Written(
-        columns.process[row], columns.op[row], columns.txn[row], columns.type[row].astype(np.int64),
-        (alone & rows_with_one_run)[row].astype(np.int64), columns.completed[row], ended[row],
-        _boots(state, columns, row), _names(state, columns, row), said[row], kept.writer, kept.seq, kept.offset,
-        kept.length,
+    old = rows.at < now - 30 * grace
+    gone = (rows.type != INFO) & (whole | (rows.fate != WAITING) | ((rows.offset < 0) & old))
+    gone |= (rows.txn < 0) & ((rows.shown != 0) | old)
+    gone &= ripe & ~_awaits_lives(rows)
+    own.written = take(rows, ~(gone | _end_operations(own, passage, ripe & whole)))
+    _bound(own, passage)
+
+
+def _polled(passage: Passage, rows: Written) -> tuple[Bools, Bools]:
+    """Of which rows all values were polled, and of which some."""
+    of = values(rows.writer, rows.seq, rows.length)
+    seen, left = passage.chunks.having("polled", of), passage.chunks.lacking("polled", of)
+    whole = intervals.contained_grouped(*seen, rows.writer, rows.seq, rows.seq + rows.length)
+    return whole, ~intervals.contained_grouped(*left, rows.writer, rows.seq, rows.seq + rows.length)
+
+
+def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
+    """A value of each of these rows was polled, for the first time; all of them, of the `whole` ones."""
+    rows, report = own.written, passage.report
+    if not len(chosen):
+        return
+    rows.shown[chosen] = SEEN
+    kind = rows.type[chosen]
+    told = chosen[(kind == INFO) | (((kind == FAIL) | passage.finished) & (rows.alone[chosen] == 0))]
+    told = told[rows.txn[told] >= 0]
+    plain = (rows.type[told] == OK) & whole[told]  # only of finished histories, and of those nearly all there are
+    few = take(rows, told[plain])
+    report.facts.add("visible", few.at, txn=few.txn, outcome=few.type, runs=transaction_runs.runs_of(few))
+    for i in told[~plain].tolist():
+        _tell_visible(own, passage, rows, i)
+    for i in chosen[(rows.said[chosen] == 1) & (kind == INFO)].tolist():
+        seq, _, at = _first_seen(passage, rows, i)
+        who = int(rows.process[i]), int(rows.op[i]), int(rows.writer[i])
+        given_up.report_misleading(*who, seq, passage, at=at)
+    unsure = chosen[kind == INFO]
+    passage.revealed |= set(zip(rows.process[unsure].tolist(), rows.op[unsure].tolist(), strict=True))
+
+
+def _awaits_lives(rows: Written) -> Bools:
+    """Visible ones of which a later life may still turn up that had fenced them."""
+    waits = (rows.shown == SEEN) & (rows.name >= 0) & (rows.boot >= 0) & (rows.txn >= 0) & (rows.type != FAIL)
+    return np.asarray(waits, bool)
+
+
+def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
+    """Judge those that are visible, once all inits that had returned before their commits are known."""
+    rows = own.written
+    through = passage.end if passage.finished else passage.gate.told_through()
+    ready = np.flatnonzero(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
+    few = take(rows, ready)
+    for k in zombie_writes.suspects(own, passage.state, few).tolist():
+        why = zombie_writes.fenced(own, passage.state, few, k)
+        if why is not None:
+            seq, _, at = _first_seen(passage, few, k)
+            zombie_writes.report(_named(own, few, k, seq), why, passage.report, at=at)
+    rows.shown[ready] = JUDGED
+
+
+def _named(own: Outcomes, rows: Written, i: int, seq: int) -> dict[str, Any]:
+    return {
+        "process": int(rows.process[i]), "op": int(rows.op[i]), "txn": int(rows.txn[i]),
+        "transactional_id": name_of(own, rows, i), "writer": int(rows.writer[i]), "seq": seq,
+    }  # fmt: skip
+
+
+def _first_seen(passage: Passage, rows: Written, i: int) -> tuple[int, int, int]:
+    """The first value of row `i` that was polled, where it stands (-1 if that is unknown), and when a value of it was
+    polled first, not before the operation ended."""
+    writer, low, high = int(rows.writer[i]), int(rows.seq[i]), int(rows.seq[i] + rows.length[i])
+    one = np.array([writer]), np.array([low]), np.array([high])
+    seen = passage.chunks.having("polled", one)
+    seq = int(seen[1].min()) if len(seen[1]) else low
+    polls = passage.polls
+    mine = (polls.writer == writer) & (polls.seq < high) & (low < polls.seq + polls.length)
+    at = max(int(rows.at[i]), int(polls.at[mine].min())) if mine.any() else int(rows.at[i])
+    if rows.offset[i] >= 0:
+        return seq, int(rows.offset[i]) + seq - low, at
+    holds = np.flatnonzero(mine & (polls.seq <= seq) & (seq < polls.seq + polls.length))
+    return seq, int(polls.offset[holds[0]] + seq - polls.seq[holds[0]]) if len(holds) else -1, at
+
+
+def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> None:
+    seq, offset, at = _first_seen(passage, rows, i)
+    one = np.array([at])
+    passage.report.facts.add(
+        "visible", one, txn=rows.txn[i : i + 1], outcome=rows.type[i : i + 1],
+        runs=Runs(one, rows.writer[i : i + 1], np.array([seq]), np.array([offset]), np.array([1])),
+        about=[orjson.dumps(of_row(own, rows, i).evidence).decode()],
     )  # fmt: skip
-    state.written = concat(state.written, made)
 
 
-def _boots(state: State, columns: Columns, rows: Ints) -> Ints:
-    """The number of each row's boot among those that this partition knows, -1 where it says none."""
-    return _coded(state.boots, columns, "boot", rows)
-
-
-def _names(state: State, columns: Columns, rows: Ints) -> Ints:
-    return _coded(state.transactional_ids, columns, "transactional_id", rows)
-
-
-def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
-    """Names as their numbers in `known`, which grows; -1 for none."""
-    encoded = columns.table[column].combine_chunks().dictionary_encode()
-    numbers = np.full(len(encoded.dictionary) + 1, -1, np.int64)
-    index = np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False), np.int64)
-    wanted = index[rows]
-    for i in intervals.distinct(wanted[wanted < len(encoded.dictionary)]).tolist():
-        name = encoded.dictionary[i].as_py()
-        if name not in known:
-            known.append(name)
-        numbers[i] = known.index(name)
-    return numbers[wanted]
-
-
-def decide(
-    state: State, chunks: Chunks, end: int, objectives: Objectives, report: Report, *, finished: bool = False
-) -> None:
-    """Decide what is complete up to log time `end`; all there is, where the history is finished."""
-    waiting = state.written
-    if not len(waiting):
+def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
+    """Tell stage 2 what is absent of a run."""
+    i, facts = one.row, passage.report.facts
+    if rows.offset[i] < 0 or not len(one.seq):
         return
-    ripe = waiting.at <= end
-    left = chunks.lacking("polled", values(waiting.writer, waiting.seq, waiting.length))
-    gone = intervals.contained_grouped(*left, waiting.writer, waiting.seq, waiting.seq + waiting.length)
-    seen = chunks.having("polled", values(waiting.writer, waiting.seq, waiting.length))
-    whole = intervals.contained_grouped(*seen, waiting.writer, waiting.seq, waiting.seq + waiting.length)
-    settled = (waiting.offset >= 0) & (waiting.offset + waiting.length <= state.settled)
-    settled &= finished | (state.log_start_at >= end - objectives.grace)
-    given_up = (waiting.at < end - 2 * objectives.grace) & (waiting.offset < 0)
-    given_up |= waiting.at < end - 30 * objectives.grace
-    decided = ripe & (whole | settled | given_up)
-    if finished:
-        decided[:] = True
-    if not decided.any():
-        return
-    state.written = take(waiting, ~decided)
-    now = take(waiting, decided)
-    whole, gone, settled = whole[decided], gone[decided], (settled | finished)[decided]
-    visible = ~gone
-    _tell_visible(now, visible, report)
-    if visible.any():
-        _judge_zombies(state, take(now, visible), report)
-        _judge_errors(take(now, visible), report)
-    missing = ~whole & settled & (now.offset >= 0)
-    if missing.any() and not any(p.unverifiable and p.reads for p in state.processes.values()):
-        _tell_absent(state, chunks, take(now, missing), visible[missing], finished, report)
+    shown, alone, kind = bool(rows.shown[i]), bool(rows.alone[i]), int(rows.type[i])
+    if alone and not shown and kind != INFO:
+        return  # the whole transaction is here, and nothing of it was seen
+    few = slice(0, EXAMPLES)
+    n = len(one.seq[few])
+    same = np.full(n, i)
+    shift = int(rows.seq[i] - rows.offset[i])
+    runs = Runs(same, rows.writer[same], one.seq[few], one.seq[few] - shift, (one.end - one.seq)[few])
+    about: dict[str, Any] = {}
+    if kind != FAIL:
+        about = of_row(own, rows, i).evidence | {"invoked": int(rows.invoked[i]), "completed": int(rows.at[i])}
+    facts.add(
+        "absent", np.full(n, one.at), txn=rows.txn[same], outcome=rows.type[same], runs=runs,
+        about=[orjson.dumps(about).decode() if about else None] * n,
+    )  # fmt: skip
+    if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
+        _tell_visible(own, passage, rows, i)
+    if kind == INFO:
+        _guard(own, passage, rows, one)
 
 
-def _tell_visible(now: Written, visible: Bools, report: Report) -> None:
-    told = take(now, visible & (now.txn >= 0) & (now.alone == 0))
-    report.facts.add("visible", told.at, txn=told.txn, outcome=told.type, runs=_runs(told))
+def _note_guards(own: Outcomes, passage: Passage, among: Bools) -> None:
+    """Note what else stands where an indefinite run was acknowledged, while the log is known there. If the transaction
+    is visible, its acknowledgements are part of the log, and the offset is inconsistent."""
+    rows, log = own.written, passage.state.log
+    wanted = np.flatnonzero(among & (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING))
+    for i in wanted.tolist():
+        start, end = int(rows.offset[i]), int(rows.offset[i] + rows.length[i])
+        own_label = (log.writer == rows.writer[i]) & (log.offset - log.seq == rows.offset[i] - rows.seq[i])
+        for k in np.flatnonzero((log.offset < end) & (log.offset + log.length > start) & ~own_label).tolist():
+            for offset in range(max(start, int(log.offset[k])), min(end, int(log.offset[k] + log.length[k]))):
+                there = [int(log.writer[k]), int(log.seq[k] + offset - log.offset[k])]
+                guard = [int(rows.process[i]), int(rows.op[i]), offset, *there]
+                if guard not in own.guards and len(own.guards) < GUARDS_KEPT:
+                    own.guards.append(guard)
 
 
-def _tell_absent(
-    state: State, chunks: Chunks, now: Written, visible: Bools, finished: bool, report: Report
-) -> None:  # fmt: skip
-    passed = state.passed
-    for i in np.flatnonzero((now.txn >= 0) & ((now.alone == 0) | visible)).tolist():
-        low, high = int(now.offset[i]), int(now.offset[i] + now.length[i])
-        start, end = max(low, state.log_start), high
-        if start >= end:
-            continue
-        a, b = intervals.intersect(np.array([start]), np.array([end]), passed.start, passed.end)
-        shift = int(now.seq[i]) - low
-        lost = chunks.lacking("polled", (np.full(len(a), now.writer[i], np.int64), a + shift, b + shift))
-        n = len(lost[0])
-        if not n:
-            continue
-        one, few = np.full(n, i), slice(0, 3)  # a few examples are enough
-        runs = Runs(one, lost[0], lost[1], lost[1] - shift, lost[2] - lost[1])
-        report.facts.add(
-            "absent", now.at[one][few], txn=now.txn[one][few], outcome=now.type[one][few], runs=runs.take(few)
-        )
-        if now.alone[i]:  # the whole transaction is here: its other part was seen here
-            whole = take(now, slice(i, i + 1))
-            report.facts.add("visible", whole.at, txn=whole.txn, outcome=whole.type, runs=_seen(chunks, whole))
-        if now.type[i] == INFO:
-            _guard(state, take(now, slice(i, i + 1)), lost, shift, report)
-
-
-def _seen(chunks: Chunks, one: Written) -> Runs:
-    writer, start, end = chunks.having("polled", values(one.writer, one.seq, one.length))
-    return Runs(one.process[:1], writer[:1], start[:1], start[:1] + one.offset[0] - one.seq[0], (end - start)[:1])
-
-
-def _guard(state: State, one: Written, lost: tuple[Ints, Ints, Ints], shift: int, report: Report) -> None:
-    """If the transaction is visible, its acknowledgements are part of the log: where another value stands, the offset
-    is inconsistent."""
-    log = state.log
+def _guard(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
+    """Tell what was noted of the run that is absent."""
+    i = one.row
+    shift = int(rows.seq[i] - rows.offset[i])
     told: list[str] = []
-    for writer, start, end in zip(*(a.tolist() for a in lost), strict=True):
-        for i in np.flatnonzero((log.offset < end - shift) & (log.offset + log.length > start - shift)).tolist():
-            for offset in range(
-                max(start - shift, int(log.offset[i])), min(end - shift, int(log.offset[i] + log.length[i]))
-            ):
-                there = (int(log.writer[i]), int(log.seq[i] + offset - log.offset[i]))
-                own = (writer, offset + shift)
-                if there != own and len(told) < 100:
-                    told.append(_inconsistent(offset, sorted((there, own))))
-    report.facts.add(
-        "guarded", np.repeat(one.at, len(told)), txn=np.repeat(one.txn, len(told)),
-        outcome=np.repeat(one.type, len(told)), about=told,
-    )  # fmt: skip
+    for guard in own.guards:
+        process, op, offset, writer, seq = guard
+        if (process, op) == (rows.process[i], rows.op[i]):
+            for start, end in zip(one.seq.tolist(), one.end.tolist(), strict=True):
+                if start <= offset + shift < end:
+                    told.append(_inconsistent(offset, sorted(((writer, seq), (int(rows.writer[i]), offset + shift)))))
+    same = np.full(len(told), i)
+    passage.report.facts.add(
+        "guarded", np.full(len(told), one.at), txn=rows.txn[same], outcome=rows.type[same], about=told
+    )
 
 
 def _inconsistent(offset: int, found: list[tuple[int, int]]) -> str:
@@ -202,120 +248,55 @@ def _inconsistent(offset: int, found: list[tuple[int, int]]) -> str:
     return orjson.dumps(finding).decode()
 
 
-def _runs(of: Written) -> Runs:
-    return Runs(of.process, of.writer, of.seq, of.offset, of.length)
-
-
-def _judge_zombies(state: State, seen: Written, report: Report) -> None:
-    """`seen`: records of which some were polled."""
-    named = (seen.name >= 0) & (seen.type != FAIL) & (seen.txn >= 0) & (seen.boot >= 0)
-    if not named.any():
-        return
-    names = {number: state.transactional_ids[number] for number in intervals.distinct(seen.name[named]).tolist()}
-    known = {number: transactional_ids.initialised(state, name) for number, name in names.items()}
-    taken_over = [number for number, inits in known.items() if len(inits) > 1]
-    named &= np.isin(seen.name, np.array(taken_over, np.int64)) | ((seen.ended < 0) & (seen.type == INFO))
-    for i in np.flatnonzero(named).tolist():
-        boot = state.boots[int(seen.boot[i])]
-        inits = [one for one in known[int(seen.name[i])] if one.boot == boot and one.mono >= 0]
-        ended = int(seen.ended[i])
-        until = ended if ended >= 0 else FOREVER
-        # A process may take the same id again, when a transform's partition comes back to it.
-        own = max((one.mono for one in inits if one.process == seen.process[i] and one.mono <= until), default=None)
-        if own is None:
+def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
+    """The rows of indefinite transactions of which every row is decided, or polled as a `whole`. What showed nothing
+    is written down, and where all of it is absent, whoever waits for the operation is told."""
+    rows = own.written
+    ended = np.zeros(len(rows), bool)
+    by_operation: dict[tuple[int, int], list[int]] = {}
+    for i in np.flatnonzero((rows.type == INFO) & (rows.txn >= 0)).tolist():
+        by_operation.setdefault((int(rows.process[i]), int(rows.op[i])), []).append(i)
+    waits = _awaits_lives(rows)
+    for operation, listed in by_operation.items():
+        mine = np.array(listed)
+        shown, fates = bool((rows.shown[mine] > 0).any()), rows.fate[mine]
+        if ((fates == WAITING) & ~whole[mine]).any() or waits[mine].any():
             continue
-        if ended < 0:
-            if seen.type[i] == INFO:
-                _report_zombie(state, seen, i, "its commit was never invoked", {}, report)
+        ended[mine] = True
+        own.guards = [guard for guard in own.guards if (guard[0], guard[1]) != operation]
+        if shown:
             continue
-        later = [one for one in inits if one.process != seen.process[i] and own < one.mono < ended]
-        if later:
-            after = min(later, key=lambda one: one.mono)
-            _report_zombie(
-                state, seen, i, f"its commit was invoked after process {after.process} had taken the id over",
-                {"later_process": after.process, "late_by_s": round((ended - after.mono) / 1e9, 6)}, report,
-            )  # fmt: skip
+        if (fates == ABSENT).all():
+            passage.refused[operation] = -(-int(rows.due[mine].max()) // TICK) * TICK
+        if not passage.finished:
+            given_up.give_up(own, passage, take(rows, mine))
+    return ended
 
 
-def _report_zombie(state: State, seen: Written, i: int, why: str, more: dict[str, int | float], report: Report) -> None:
-    report.add(
-        "zombie-write",
-        (int(seen.process[i]), int(seen.op[i])),
-        f"transaction {seen.txn[i]} of process {seen.process[i]} is visible, and {why}",
-        at=int(seen.at[i]),
-        evidence={
-            "process": int(seen.process[i]),
-            "op": int(seen.op[i]),
-            "txn": int(seen.txn[i]),
-            "transactional_id": state.transactional_ids[int(seen.name[i])],
-            "writer": int(seen.writer[i]),
-            "seq": int(seen.seq[i]),
-            **more,
-        },
-    )
-
-
-def _judge_errors(seen: Written, report: Report) -> None:
-    for i in np.flatnonzero((seen.said == 1) & (seen.type == INFO)).tolist():
-        report.add(
-            "misleading-error",
-            (int(seen.process[i]), int(seen.op[i])),
-            f"operation {seen.op[i]} of process {seen.process[i]} was told that it failed, and its write is visible",
-            at=int(seen.at[i]),
-            evidence={
-                "process": int(seen.process[i]),
-                "op": int(seen.op[i]),
-                "writer": int(seen.writer[i]),
-                "seq": int(seen.seq[i]),
-            },
-        )
-
-
-def judge_parts(state: State, polled: Polls, report: Report, *, list_each: bool = False) -> None:
-    """`G1b`: operations that polled a part of a transaction's records. It is legal and frequent where polls are short:
-    a finished history lists each, a live partition counts them."""
-    rows = take(state.written, state.written.txn >= 0)
-    if not len(rows) or not len(polled):
+def _bound(own: Outcomes, passage: Passage) -> None:
+    """Give up the oldest where too many wait."""
+    rows = own.written
+    if len(rows) <= INDEFINITE_KEPT:
         return
-    end = polled.seq + polled.length
-    same = (polled.process[1:] == polled.process[:-1]) & (polled.op[1:] == polled.op[:-1])
-    same &= (polled.writer[1:] == polled.writer[:-1]) & (end[:-1] == polled.seq[1:])
-    goes_on = np.concatenate((same, [False]))  # the next run of the operation takes the writer's numbers up
-    came_on = np.concatenate(([False], same))
-    rows = take(rows, np.lexsort((rows.seq, rows.writer)))
-    for writer in intervals.distinct(rows.writer).tolist():
-        low, high = np.searchsorted(rows.writer, (writer, writer + 1))
-        starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
-        mine = np.flatnonzero(polled.writer == writer)
-        for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
-            own = mine[~joined[mine]]
-            at = np.searchsorted(starts, edge[own], side="left") - 1
-            cut = (at >= 0) & (edge[own] < ends[np.maximum(at, 0)])
-            state.partial_reads += int(cut.sum())
-            for k in np.flatnonzero(cut & list_each).tolist():
-                reader = [int(polled.process[own[k]]), int(polled.op[own[k]])]
-                _report_part(rows, int(low + at[k]), reader, int(edge[own[k]]), report)
+    unsure = np.flatnonzero((rows.type == INFO) & (rows.txn >= 0))
+    certain = np.flatnonzero(rows.type != INFO)
+    over = np.zeros(len(rows), bool)
+    if len(unsure) > INDEFINITE_KEPT:
+        oldest = unsure[np.argsort(rows.at[unsure], kind="stable")][: len(unsure) - INDEFINITE_KEPT]
+        given_up.give_up(own, passage, take(rows, oldest[rows.shown[oldest] == 0]))
+        over[oldest] = True
+    if len(certain) > CERTAIN_KEPT:
+        over[certain[np.argsort(rows.at[certain], kind="stable")][: len(certain) - CERTAIN_KEPT]] = True
+    own.written = take(rows, ~over)
 
 
-def _report_part(rows: Written, row: int, reader: list[int], seq: int, report: Report) -> None:
-    report.add(
-        "G1b",
-        (int(rows.txn[row]), reader[0], reader[1]),
-        f"operation {reader[1]} of process {reader[0]} polled a part of transaction {rows.txn[row]}, cut at value"
-        f" {rows.writer[row]}/{seq}",
-        at=int(rows.at[row]),
-        evidence={
-            "txn": int(rows.txn[row]), "process": reader[0], "op": reader[1], "writer": int(rows.writer[row]),
-            "seq": seq,
-        },
-    )  # fmt: skip
+def _forget_names(own: Outcomes) -> None:
+    """Drop the names that no undecided record needs, when they have become many."""
+    if len(own.names) > NAMES_KEPT:
+        numbers = own.written.name
+        used = [number for number in np.unique(numbers).tolist() if number >= 0]
+        own.written.name = np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64)
+        own.names = [own.names[number] for number in used]
 
 
-def forget_names(state: State) -> None:
-    """Drop the names and boots that no undecided record needs, when they have become many."""
-    for names, column in ((state.transactional_ids, "name"), (state.boots, "boot")):
-        if len(names) > NAMES_KEPT:
-            numbers = getattr(state.written, column)
-            used = [number for number in np.unique(numbers).tolist() if number >= 0]
-            setattr(state.written, column, np.where(numbers < 0, -1, np.searchsorted(used, numbers)).astype(np.int64))
-            names[:] = [names[number] for number in used]
+CHECK: Final = Check(transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold)

@@ -3,79 +3,140 @@
 A transform writes one output record per input record, to the output partition of the same number; its rows there name
 the inputs (`sources`). An output is committed when its transaction is ok, or indefinite and one of its values was
 polled. *Twice* is seen, and is decided in the output's partition at once. *Not at all, while a later input is* rests on
-absence, and needs both partitions: stage 2 joins the input's settled records (`input`) with what was `reflected`.
-An input that an indefinite transaction may have reflected (`doubtful`) is never called missing, nor is one below the
-first that was reflected at all (a transform begins somewhere), nor one below the input's log start (`gone`).
+absence, and needs both partitions: stage 2 (`rules.across.transforms`) joins the input's settled records with what was
+reflected. Inputs that an indefinite transaction may have reflected are `doubtful` until its output turns out visible,
+or until all of it turns out absent (`rules.checks.transaction_outcomes`), so that it was aborted.
 
-Stage 1 remembers one bit per input value (chunk aspect `reflected`) and the sources of undecided transactions. Stage 2
-keeps, per transform group and partition, the inputs that nothing has reflected yet, and the reflected offsets that no
-input fact has met: both are as many as records in flight between the two topics.
+State: one bit per input value (chunk aspect `reflected`), the sources of undecided transactions, at most
+`DOUBTFUL_KEPT` runs, and the groups that were heard of within `FORGET_GROUP`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, OK, POLL, TXN, Columns, Runs, listed_runs
-from rules.arrays.intervals import Bools, Ints
-from rules.kept.chunks import Chunks, Values, values
+from rules.arrays.columns import FAIL, INFO, OK, POLL, START, TXN, Columns, Runs, listed_runs
+from rules.arrays.intervals import EMPTY, Ints
+from rules.kept.check import FOREVER, Asked, Check, News, Passage
+from rules.kept.chunks import Chunks, Values, chunk_names, values
+from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.kept.state import Moves, Process, Reflections, State, concat, take
-from rules.settling.frontier import Advance
+from rules.settling.gate import Hole
+from rules.vocabulary.objectives import SECOND
 
-SPANS_KEPT: Final = 10_000
-FOREVER: Final = 2**62
+DOUBTFUL_KEPT: Final = 1024
+FORGET_GROUP: Final = 7 * 86_400 * SECOND
+"""How long a broker keeps the offsets of a group that is gone: one that comes back later begins anew."""
+GROUPS_KEPT: Final = 64
+
+
+@dataclass(slots=True)
+class Reflections(Table):
+    """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
+    output partition; `group` is a number of `Transforms.groups`."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    group: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Transforms:
+    """`doubtful`: reflections of indefinite transactions; `groups` are numbered by their places here. `reflected_by`:
+    the groups that have reflected something here, and when last; `consumed_by`: those that read here, and when last.
+    `readers`: [process, group] of living transforms. `told_log_start`, `told_holes`: to stage 2."""
+
+    doubtful: Reflections = field(default_factory=Reflections)
+    groups: list[str] = field(default_factory=list)
+    reflected_by: dict[str, int] = field(default_factory=dict)
+    readers: list[list[int | str]] = field(default_factory=list)
+    consumed_by: dict[str, int] = field(default_factory=dict)
+    told_log_start: int = -1
+    told_holes: list[list[int]] = field(default_factory=list)
+
+
+def needs(own: Transforms, asked: Asked) -> Iterable[str]:
+    """What new rows reflect, what is doubtful, and the inputs that may be told of."""
+    sources = listed_runs(asked.columns, "sources")
+    names = chunk_names(sources.writer, sources.seq, sources.length)
+    names |= chunk_names(own.doubtful.writer, own.doubtful.seq, own.doubtful.length)
+    if own.consumed_by or own.readers:
+        log = asked.state.log
+        names |= chunk_names(log.writer, log.seq, log.length)
+    return names
 
 
 # Stage 1: the output's partition
 
 
-def note_reflections(
-    state: State, chunks: Chunks, columns: Columns, fresh: Bools, visible: set[tuple[int, int]], report: Report
-) -> None:
+def arrive(own: Transforms, new: News) -> None:
     """New rows of transforms: what they reflect is committed, or doubtful until a value of theirs is polled."""
+    _note_readers(own, new)
+    columns = new.columns
     sources = listed_runs(columns, "sources")
     if not len(sources):
         return
-    sources = sources.take(fresh[sources.row] & (columns.type[sources.row] != FAIL))
-    group = _groups(state, columns, sources)
+    sources = sources.take(new.fresh[sources.row] & (columns.type[sources.row] != FAIL))
+    group = _groups(own, columns, sources)
     shown = columns.type[sources.row] == OK
-    if visible:
+    if new.visible:
         ops = zip(columns.process[sources.row].tolist(), columns.op[sources.row].tolist(), strict=True)
-        shown |= np.array([op in visible for op in ops], bool)
+        shown |= np.array([op in new.visible for op in ops], bool)
     made = Reflections(
         columns.process[sources.row], columns.op[sources.row], group, columns.completed[sources.row], sources.offset,
         sources.writer, sources.seq, sources.length,
     )  # fmt: skip
-    commit(state, chunks, take(made, shown), report)
+    commit(own, new.chunks, take(made, shown), new.report)
     doubtful = take(made, ~shown & (columns.type[sources.row] == INFO))
-    state.doubtful = concat(state.doubtful, doubtful)
-    report.facts.add("doubtful", doubtful.at, group=_named(state, doubtful), runs=_runs(doubtful))
+    own.doubtful = concat(own.doubtful, doubtful)
+    new.report.facts.add("doubtful", doubtful.at, group=_named(own, doubtful), runs=_runs(doubtful))
 
 
-def resolve_doubtful(state: State, chunks: Chunks, shown: set[tuple[int, int]], before: int, report: Report) -> None:
-    """Indefinite operations (process, op) turned out visible. Those from before log time `before` are waited for no
-    longer."""
-    waiting = state.doubtful
+def fold(own: Transforms, passage: Passage) -> None:
+    """What turned out visible is reflected, and what turned out not to be is dropped; what was settled of the input is
+    told."""
+    _resolve_doubtful(own, passage)
+    _tell_inputs(own, passage)
+    if own.reflected_by and not passage.finished:
+        _tell_holes(own, passage)
+        _tell_horizon(passage, list(own.reflected_by), None)
+    _forget(own, int(passage.at[-1]))
+
+
+def _resolve_doubtful(own: Transforms, passage: Passage) -> None:
+    waiting = own.doubtful
     if not len(waiting):
         return
-    ops = zip(waiting.process.tolist(), waiting.op.tolist(), strict=True)
+    shown, refused = passage.shown | passage.revealed, passage.refused
+    ops = list(zip(waiting.process.tolist(), waiting.op.tolist(), strict=True))
     seen = np.array([op in shown for op in ops], bool)
-    state.doubtful = take(waiting, ~seen & (waiting.at >= before))
-    commit(state, chunks, take(waiting, seen), report)
+    gone = np.array([op not in shown and op in refused for op in ops], bool)
+    commit(own, passage.chunks, take(waiting, seen), passage.report)
+    dropped = take(waiting, gone)
+    at = np.array([refused[op] for op, is_gone in zip(ops, gone.tolist(), strict=True) if is_gone], np.int64)
+    passage.report.facts.add("dropped", at, group=_named(own, dropped), runs=_runs(dropped))
+    own.doubtful = take(take(waiting, ~(seen | gone)), slice(-DOUBTFUL_KEPT, None))
 
 
-def commit(state: State, chunks: Chunks, made: Reflections, report: Report) -> None:
+def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -> None:
     """These reflections are part of the committed output."""
     if not len(made):
         return
     order = np.argsort(made.at, kind="stable")
     made = take(made, order)
-    report.facts.add("reflected", made.at, group=_named(state, made), runs=_runs(made))
-    state.reflected_groups = sorted({*state.reflected_groups, *made.group.tolist()})
+    report.facts.add("reflected", made.at, group=_named(own, made), runs=_runs(made))
+    for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):  # ascending times
+        own.reflected_by[own.groups[group]] = at
     new = values(made.writer, made.seq, made.length)
     again = chunks.having("reflected", new)
     twice = _twice(made)
@@ -83,7 +144,7 @@ def commit(state: State, chunks: Chunks, made: Reflections, report: Report) -> N
     both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     for writer, start, end in zip(*(a.tolist() for a in both), strict=True):
         for seq in range(start, min(end, start + report.room("eos-violation") + 1)):
-            _report_twice(state, made, writer, seq, report)
+            _report_twice(own, made, writer, seq, report)
         report.skip("eos-violation", max(0, end - start - report.objectives.findings_per_step - 1))
 
 
@@ -97,9 +158,9 @@ def _twice(made: Reflections) -> Values:
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _report_twice(state: State, made: Reflections, writer: int, seq: int, report: Report) -> None:
-    own = np.flatnonzero((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
-    last = int(own[-1])
+def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, report: Report) -> None:
+    by = np.flatnonzero((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
+    last = int(by[-1])
     report.add(
         "eos-violation",
         ("twice", writer, seq),
@@ -110,52 +171,72 @@ def _report_twice(state: State, made: Reflections, writer: int, seq: int, report
             "writer": writer,
             "seq": seq,
             "input_offset": int(made.offset[last] + seq - made.seq[last]),
-            "group": state.groups[int(made.group[last])],
-            "outputs": [{"process": int(made.process[i]), "op": int(made.op[i])} for i in own.tolist()],
+            "group": own.groups[int(made.group[last])],
+            "outputs": [{"process": int(made.process[i]), "op": int(made.op[i])} for i in by.tolist()],
         },
     )
 
 
-def tell_horizon(state: State, end: int, report: Report) -> None:
-    """How far this partition's log is complete, for each transform that writes here."""
-    if not state.reflected_groups or any(p.unverifiable for p in state.processes.values()):
-        return
-    for group in state.reflected_groups:
-        report.facts.add("horizon", np.array([end]), group=[state.groups[group]])
+def _tell_holes(own: Transforms, passage: Passage) -> None:
+    """What of this partition's log will never be here: transforms may have written in it."""
+    holes = [[hole.process, hole.start, hole.end] for hole in map(Hole._make, passage.state.holes) if hole.writes]
+    for process, start, end in holes:
+        if [process, start, end] not in own.told_holes:
+            groups = list(own.reflected_by)
+            passage.report.facts.add("hole", np.full(len(groups), end), group=groups)
+    own.told_holes = holes
+
+
+def _tell_horizon(passage: Passage, groups: list[str], about: str | None) -> None:
+    """How far this partition's log is complete, for these groups, and what of it will never be."""
+    facts, through = passage.report.facts, min(passage.end, passage.gate.told_through())
+    facts.add("horizon", np.full(len(groups), through), group=groups, about=[about] * len(groups))
 
 
 # Stage 1: the input's partition
 
 
-def note_transform(process: Process, kind: str | None, settings: dict[str, str]) -> None:
-    """What a start row tells: a transform reads with this group."""
-    if kind == "transform" and settings.get("group.id"):
-        process.transforms = settings["group.id"]
+def _note_readers(own: Transforms, new: News) -> None:
+    """What start rows tell: a transform reads with this group."""
+    for row in new.where(START).tolist():
+        told = dict(new.columns.table["settings"][row].as_py() or ())
+        if new.columns.table["kind"][row].as_py() == "transform" and told.get("group.id"):
+            own.readers.append([int(new.columns.process[row]), told["group.id"]])
 
 
-def tell_inputs(
-    state: State, chunks: Chunks, moves: Moves, advance: Advance | None, end: int, report: Report
-) -> None:  # fmt: skip
+def _tell_inputs(own: Transforms, passage: Passage) -> None:
     """The records that were settled now and that readers polled, for each transform that reads here. A transform whose
-    first poll is among `moves` (those of this step, in the order of their times) is told what was settled after it.
-    Without `advance`, all there is."""
-    begun = _begin_to_consume(state, moves, advance)
-    before, settled = (0, FOREVER) if advance is None else (advance.before, state.settled)
-    if state.consumed_by and state.log_start > state.told_log_start:
-        state.told_log_start = state.log_start
-        here = np.full(len(state.consumed_by), state.log_start, np.int64)
-        none = np.zeros(len(here), np.int64)
-        gone = Runs(none, none, none, here, none)
-        report.facts.add("gone", np.full(len(here), end, np.int64), group=state.consumed_by, runs=gone)
-    for group in state.consumed_by:
-        runs = _settled_inputs(state, chunks, max(before, begun.get(group, 0)), settled)
-        report.facts.add("input", np.full(len(runs), end, np.int64), group=[group] * len(runs), runs=runs)
+    first poll is among the moves is told what was settled after it. Of a finished history, all there is."""
+    begun = _begin_to_consume(own, passage)
+    if not own.consumed_by:
+        return
+    state, facts, groups = passage.state, passage.report.facts, list(own.consumed_by)
+    if state.log_start > own.told_log_start:
+        at, own.told_log_start = _log_start_since(passage), state.log_start
+        here, none = np.full(len(groups), state.log_start, np.int64), np.zeros(len(groups), np.int64)
+        facts.add("gone", np.full(len(groups), at), group=groups, runs=Runs(none, none, none, here, none))
+    settled = _settled_inputs(passage)
+    for group in groups:
+        runs, times = settled
+        new = runs.offset >= begun.get(group, 0)
+        facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
+    if not passage.finished:
+        _tell_horizon(passage, groups, "input")
 
 
-def _begin_to_consume(state: State, moves: Moves, advance: Advance | None) -> dict[str, int]:
+def _log_start_since(passage: Passage) -> int:
+    """When the log start was first known to be where it is."""
+    moves = passage.moves
+    seen = np.flatnonzero(moves.low >= passage.state.log_start)
+    return int(moves.at[seen].min()) if len(seen) else int(passage.at[-1])
+
+
+def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:
     """The transforms of which a poll was ok here for the first time, and what was settled before it. That a process is
     known here, or closes, proves no reading: every partition is told."""
-    transforms = {number: p.transforms for number, p in state.processes.items() if p.transforms}
+    moves, advance = passage.moves, passage.advance
+    own.readers = [entry for entry in own.readers if entry[0] in passage.state.processes]
+    transforms = {int(process): str(group) for process, group in own.readers}
     begun: dict[str, int] = {}
     if not transforms:
         return begun
@@ -164,39 +245,76 @@ def _begin_to_consume(state: State, moves: Moves, advance: Advance | None) -> di
     rows = np.flatnonzero(reading)
     settled = np.zeros(len(rows), np.int64) if advance is None else advance.settled_before(moves.at[rows])
     for number, low in zip(moves.process[rows].tolist(), settled.tolist(), strict=True):
-        group = transforms[number]
-        if group not in state.consumed_by:
-            state.consumed_by.append(group)
-            begun[group] = low
+        if transforms[number] not in own.consumed_by:
+            begun[transforms[number]] = low
+            own.consumed_by[transforms[number]] = -1
+    for number, at in zip(moves.process[rows].tolist(), moves.at[rows].tolist(), strict=True):
+        own.consumed_by[transforms[number]] = max(own.consumed_by[transforms[number]], at)
     return begun
 
 
-def _settled_inputs(state: State, chunks: Chunks, before: int, settled: int) -> Runs:
-    """What readers polled of the log between two settled frontiers."""
-    log = state.log
-    low, high = np.maximum(log.offset, before), np.minimum(log.offset + log.length, settled)
-    inside = low < high
-    offset, writer, length = low[inside], log.writer[inside], (high - low)[inside]
-    seq = log.seq[inside] + offset - log.offset[inside]
-    seen = chunks.having("polled", values(writer, seq, length))
-    whole = intervals.contained_grouped(*seen, writer, seq, seq + length)
-    return Runs(offset[whole], writer[whole], seq[whole], offset[whole], length[whole])
+def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
+    """What readers polled of the log between two settled frontiers, and the tick at which each part was settled."""
+    log, advance = passage.state.log, passage.advance
+    edges = np.array([0, FOREVER]) if advance is None else np.unique(np.append(advance.settled, advance.before))
+    first = np.searchsorted(edges, log.offset, side="right") - 1
+    last = np.searchsorted(edges, log.offset + log.length, side="left")
+    first, last = np.maximum(first, 0), np.minimum(last, len(edges) - 1)
+    parts = np.maximum(last - first, 0)
+    of = np.repeat(np.arange(len(log)), parts)
+    k = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(parts) - parts, parts)
+    offset = np.maximum(log.offset[of], edges[k])
+    length = np.minimum((log.offset + log.length)[of], edges[k + 1]) - offset
+    writer, seq = log.writer[of], log.seq[of] + offset - log.offset[of]
+    runs = _polled(passage.chunks, Runs(of, writer, seq, offset, length))
+    if advance is None:
+        return runs, np.full(len(runs), int(passage.at[-1]))
+    settled_at = np.searchsorted(advance.settled, runs.offset + runs.length - 1, side="right")
+    return runs, advance.at[np.minimum(settled_at, len(advance.at) - 1)]
 
 
-def _groups(state: State, columns: Columns, sources: Runs) -> Ints:
+def _polled(chunks: Chunks, runs: Runs) -> Runs:
+    """What ok operations polled of these runs."""
+    runs = runs.take(runs.length > 0)
+    seen = chunks.having("polled", values(runs.writer, runs.seq, runs.length))
+    whole = intervals.contained_grouped(*seen, runs.writer, runs.seq, runs.seq + runs.length)
+    parts = [runs.take(whole)]
+    for i in np.flatnonzero(~whole).tolist():
+        one = slice(i, i + 1)
+        _, start, end = chunks.having("polled", values(runs.writer[one], runs.seq[one], runs.length[one]))
+        same = np.full(len(start), i)
+        parts.append(Runs(runs.row[same], runs.writer[same], start, runs.offset[i] + start - runs.seq[i], end - start))
+    return Runs.concat(*parts)
+
+
+def _forget(own: Transforms, now: int) -> None:
+    """Drop the groups that have not been heard of for long, and names that nothing needs."""
+    for heard in (own.reflected_by, own.consumed_by):
+        for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
+            del heard[group]
+    if len(own.groups) > GROUPS_KEPT:
+        used = np.unique(own.doubtful.group).tolist()
+        own.doubtful.group = np.searchsorted(used, own.doubtful.group)
+        own.groups = [own.groups[number] for number in used]
+
+
+def _groups(own: Transforms, columns: Columns, sources: Runs) -> Ints:
     column = columns.table["group"]
     numbers = []
     for row in sources.row.tolist():
         name = column[row].as_py() or ""
-        if name not in state.groups:
-            state.groups.append(name)
-        numbers.append(state.groups.index(name))
+        if name not in own.groups:
+            own.groups.append(name)
+        numbers.append(own.groups.index(name))
     return np.array(numbers, np.int64)
 
 
-def _named(state: State, made: Reflections) -> list[str]:
-    return [state.groups[i] for i in made.group.tolist()]
+def _named(own: Transforms, made: Reflections) -> list[str]:
+    return [own.groups[i] for i in made.group.tolist()]
 
 
 def _runs(made: Reflections) -> Runs:
     return Runs(made.process, made.writer, made.seq, made.offset, made.length)
+
+
+CHECK: Final = Check("transforms", Transforms, needs=needs, arrive=arrive, fold=fold)

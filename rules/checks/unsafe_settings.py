@@ -12,20 +12,28 @@ State: for each kind of statement, when it was made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, OFFSETS, START, Columns
-from rules.arrays.intervals import Bools
+from rules.arrays.columns import CLOSE, OFFSETS, START
+from rules.kept.check import Check, News
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.vocabulary.settings import natural
 
-TOLD: Final = "settings-told"
+
+@dataclass(slots=True)
+class Settings:
+    """`told`: when the topic's settings that count were told, -1 for never."""
+
+    told: int = -1
 
 
-def judge_settings(state: State, columns: Columns, fresh: Bools, report: Report) -> None:
+def arrive(own: Settings, new: News) -> None:
     """Open and close both conditions by the new rows."""
+    state, columns, fresh, report = new.state, new.columns, new.fresh, new.report
     closing = fresh & columns.where(CLOSE)
     if columns.table["settings"].null_count == len(columns) and not closing.any() and not _open(state):
         return
@@ -41,8 +49,8 @@ def judge_settings(state: State, columns: Columns, fresh: Bools, report: Report)
             _judge_client(number, told, at, report)
             if process is not None and process.closed >= 0:
                 _end(number, process.closed, report)
-        elif at >= state.notes.get(TOLD, [-1])[0]:
-            state.notes[TOLD] = [at]
+        elif "replicas_asked" in told and at >= own.told:  # and not only which brokers do not answer
+            own.told = at
             _judge_topic(told, at, report)
     for key in _open(state):
         number = int(key.partition(":")[2])
@@ -65,7 +73,7 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
             ("replicas", "replicas", "replicas_asked"),
             ("min in-sync replicas", "min_insync", "min_insync_asked"),
         )
-        if told.get(have, "").isdigit() and told.get(want, "").isdigit() and int(told[have]) < int(told[want])
+        if 0 <= natural(told.get(have)) < natural(told.get(want))
     ]
     if told.get("created_by") == "auto":
         few.append("created automatically")
@@ -98,3 +106,6 @@ def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report)
         evidence={"process": number, **unsafe},
         subject=(number,),
     )
+
+
+CHECK: Final = Check("unsafe-settings", Settings, arrive=arrive, live_only=True)

@@ -8,42 +8,15 @@ process that stood higher are found where its steps are judged, in `rules.checks
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.settling.clocks import domains
 
 ZEROS_KEPT = 16
-
-
-def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
-    """(names, domain of each row, invoked, completed) in the domain's own time: nanoseconds of a boot's monotonic
-    clock; rows without a boot share one domain, "", in microseconds. Computed once for the same columns."""
-    if columns.domains is None:
-        columns.domains = _domains(columns)
-    found: tuple[list[str], Ints, Ints, Ints] = columns.domains
-    return found
-
-
-def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
-    if columns.table["boot"].null_count == len(columns):
-        return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
-    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    names = encoded.dictionary.to_pylist()
-    number = {name: i for i, name in enumerate(names)}
-    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
-    has_boot = domain != number.get("", -1)
-    invoked, completed = columns.invoked, columns.completed
-    if has_boot.any():
-        table = columns.table
-        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
-        invoked = np.where(has_boot, mono[0], invoked)
-        completed = np.where(has_boot, mono[1], completed)
-    return names, domain, invoked, completed
+"""Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
 
 
 def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
@@ -52,7 +25,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
     _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
     for i in np.flatnonzero(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])
-        if len(state.zeros) < ZEROS_KEPT and invoked[row] >= 0:
+        if invoked[row] >= 0:
             state.zeros.append(
                 (
                     names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
@@ -73,7 +46,7 @@ def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs
             at=at,
             evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
         )
-    state.zeros = kept
+    state.zeros = kept[:ZEROS_KEPT]
     _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
 
 

@@ -83,13 +83,15 @@ def parts(graph: Graph, components: Components = strongly_connected) -> Iterator
 
 
 class Searcher:
-    """Searches parts one after another; `counts` tells how many cycles were found of each name."""
+    """Searches parts one after another. `counts` tells how many cycles were reported of each name, `truncated` of which
+    names there are more."""
 
     def __init__(self, history: History, limits: Limits) -> None:
         self._operations = history.operations
         self._dependencies = history.dependencies
         self._limits = limits
         self.counts: dict[str, int] = dict.fromkeys(NAMES, 0)
+        self.truncated: set[str] = set()
 
     def search(self, part: Graph) -> list[Cycle]:
         """The cycles of one strongly connected part, in the order of names."""
@@ -116,9 +118,8 @@ class Searcher:
         aside: set[int], found: dict[tuple[int, ...], Cycle],
     ) -> None:  # fmt: skip
         waiting = [part.part(np.arange(len(part.node)), np.flatnonzero(usable))]
-        left = self._limits.most
         long: set[int] = set()
-        while waiting and left > 0:
+        while waiting:
             rest = waiting.pop()
             rest = rest.part(np.arange(len(rest.node)), np.flatnonzero(~np.isin(rest.dependency, list(aside))))
             for own in parts(rest):
@@ -126,15 +127,18 @@ class Searcher:
                 for ring in rings:
                     steps = list(zip(ring, (*ring[1:], ring[0]), strict=True))
                     numbers = [number for step in steps for number in between.get(step, ())]
-                    if all(number in aside for number in numbers) or left <= 0:
+                    if all(number in aside for number in numbers):
                         continue
                     cycle = self._named(ring, between)
-                    long.update(() if len(ring) <= self._limits.readable else set(numbers) - aside)
-                    aside.update(numbers)
                     if cycle is not None and cycle.operations not in found:
+                        if self.counts[cycle.name] >= self._limits.most:
+                            self.truncated.add(cycle.name)
+                            aside -= long
+                            return
                         found[cycle.operations] = cycle
                         self.counts[cycle.name] += 1
-                        left -= 1
+                    long.update(() if len(ring) <= self._limits.readable else set(numbers) - aside)
+                    aside.update(numbers)
                 if rings:
                     waiting.append(own)
         aside -= long

@@ -7,8 +7,8 @@ slice in each of many partitions. *Edges* say that one operation came before ano
   read_uncommitted gives one as well, marked as such: it may rightly see what is not committed.
 - write-write, only on request: the writer of a value -> the writer of the next value of the log. The log is what was
   polled at read_committed and what was acknowledged of visible writes, in the order of offsets, without holes. A value
-  at several offsets counts at the last; an offset with several values says nothing about order, so that no edge
-  touches it.
+  at several offsets counts at the last, and what stands on both sides of an earlier place are neighbours; an offset
+  with several values says nothing about order, so that no edge touches it.
 - process: an operation -> the next one of its process, by their numbers.
 - realtime: a completion -> every operation invoked strictly after it, by one clock: within one boot of one host, whose
   monotonic clock both operations have. Hosts whose clocks have no known skew give each other no edge.

@@ -74,5 +74,5 @@ def search(
         operations=len(history.operations),
         dependencies=size,
         suspects=len(suspected.node),
-        truncated=tuple(name for name, count in searcher.counts.items() if count >= limits.most),
+        truncated=tuple(name for name in NAMES if name in searcher.truncated),
     )

@@ -8,27 +8,25 @@ from __future__ import annotations
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
+from rules.arrays.columns import FAIL, OK, Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 from rules.audit import digests
 from rules.checks import (
     aborted_reads,
     duplicates,
     irregular_records,
-    losses,
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
     zero_offsets,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Indefinite, Places, Polls, Spans, State, concat
+from rules.kept.state import Places, Polls, Spans, State, concat
 from rules.registers import check
+from rules.settling.clocks import measure
 
 
 def news(
@@ -45,13 +43,13 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
     """Rules about what was seen, and the bookkeeping for the other half."""
     state, chunks, columns, fresh = new.state, new.chunks, new.columns, new.fresh
     sent, polled, visible, report = new.sent, new.polled, new.visible, new.report
+    measure(state, columns, sent, polled)
     order.arrive(new)
-    irregular_records.judge_records(columns, fresh, report)
     if len(sent) and len(polled):
         aborted_reads.read_own(columns, sent, polled, report)
 
     outcome = columns.type[sent.row]
-    acknowledged, failed, indefinite = (sent.take(outcome == o) for o in (OK, FAIL, INFO))
+    acknowledged, failed = (sent.take(outcome == o) for o in (OK, FAIL))
     committed = polled.take(columns.committed_only[polled.row])
     state.moves = concat(state.moves, poll_order.moves_of(columns, fresh, committed))
     written = send_order.placed(columns, sent, visible)
@@ -67,35 +65,18 @@ def arrive(new: News, buckets: digests.Buckets) -> None:
         unproven = polled.take(~columns.committed_only[polled.row] & (columns.type[polled.row] == OK))
         state.uncommitted = concat(state.uncommitted, _polls(columns, unproven))
     aborted_reads.read_aborted(state, chunks, columns, settled, failed, state.polls, report)
-    transaction_outcomes.note(state, columns, sent, report)
-    transforms.note_reflections(state, chunks, columns, fresh, visible, report)
     phantom_reads.note_sends(chunks, columns, sent)
 
-    # What may have been polled by rows that are gone is not waited for.
-    indefinite = indefinite.take(columns.invoked[indefinite.row] >= state.begins)
-    awaited = acknowledged.take(columns.invoked[acknowledged.row] >= state.begins)
-    losses.acknowledge(state, _places(awaited), columns.completed[awaited.row])
-    if len(indefinite):
-        state.indefinite = concat(
-            state.indefinite,
-            Indefinite(
-                columns.process[indefinite.row], columns.op[indefinite.row], indefinite.offset, indefinite.writer,
-                indefinite.seq, indefinite.length, columns.completed[indefinite.row],
-            ),
-        )  # fmt: skip
     known = acknowledged.take(acknowledged.offset >= 0)
     seen_at = polled.take(polled.offset >= 0)
     when = np.concatenate((columns.completed[seen_at.row], columns.completed[known.row]))
     placed = concat(_places(seen_at), _places(known))
     duplicates.place(state, chunks, placed, when, report)
-    irregular_records.note_displaced(state, columns, fresh)
-    irregular_records.judge_displaced(state, report)
-    digests.note_places(state, buckets, placed)
+    irregular_records.place_displaced(order.own(state, irregular_records.CHECK), new)
+    digests.note_places(state, buckets, chunks, placed)
+    phantom_reads.note_places(chunks, placed)
     _index(state, committed.take(committed.offset >= 0), known)
     zero_offsets.judge_zeros(state, columns, fresh, known, seen_at, report)
-    rare_rows.arrive(state, columns, fresh)
-    if not new.finished:
-        rare_rows.watch(state, columns, fresh, report)
     check.arrive(state, chunks, columns, fresh)
     seen = fresh & (columns.log_end >= 0)
     if seen.any():
@@ -109,7 +90,14 @@ def _places(runs: Runs) -> Places:
 def _polls(columns: Columns, runs: Runs) -> Polls:
     row = runs.row
     return Polls(
-        columns.completed[row], columns.process[row], columns.op[row], runs.offset, runs.writer, runs.seq, runs.length
+        columns.completed[row],
+        columns.process[row],
+        columns.op[row],
+        runs.offset,
+        runs.writer,
+        runs.seq,
+        runs.length,
+        columns.slice[row],
     )
 
 
@@ -117,7 +105,7 @@ def _index(state: State, polled: Runs, acknowledged: Runs) -> None:
     """The offsets that are no holes: what was polled at read_committed, and what was acknowledged."""
     start: Ints = np.concatenate((polled.offset, acknowledged.offset))
     end = np.concatenate((polled.offset + polled.length, acknowledged.offset + acknowledged.length))
-    new = end > state.settled
+    new = end > state.index_from
     state.index = Spans(
         *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
     )

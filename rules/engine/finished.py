@@ -5,25 +5,28 @@ It is the second half of a step (`rules.engine.log_time`) for a history that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
-from rules.checks import losses, phantom_reads, poll_order, send_order, transaction_outcomes, transforms
+from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
 from rules.engine import order, untold_offsets
-from rules.engine.log_time import observe, promote
+from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
-from rules.kept.chunks import Chunks, Values, values
+from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.report import Report
-from rules.kept.state import Polls, Spans, State, take
+from rules.kept.state import Passed, Polls, Spans, State, take
 from rules.registers import check
 from rules.settling import frontier
 from rules.settling.gate import Gate
+from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.slices import Place
 
 
@@ -61,6 +64,15 @@ def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
         state.inside = poll_order.inside(columns, found)
 
 
+def _passed(state: State, columns: Columns, fresh: Any, passes: poll_order.Passes) -> Spans:
+    """What readers passed: `passes`, unless polls did not tell all offsets. Where the first record of such a one lay
+    nobody knows, nor from where it came."""
+    committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
+    if (committed.offset < 0).any():
+        return untold_offsets.passed(columns, untold_offsets.located(committed, state.log, state.index))
+    return Spans(*intervals.merge(passes.start, passes.end))
+
+
 def _locate_sends(state: State, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
     """The same for records that were sent, of visible operations and of others."""
     sent = send_order.placed(columns, columns.sent.take(fresh[columns.sent.row]), visible)
@@ -74,38 +86,49 @@ def finish(
 ) -> None:  # fmt: skip
     """Nothing more will come: every outcome is known, and every verdict can be given."""
     delivered = _delivered_uncommitted(columns)
-    end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, state.outstanding.since) if len(t))])
+    losing = order.own(state, losses.CHECK)
+    end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, losing.outstanding.since) if len(t))])
     moves, polled = state.moves, state.polls
     state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
     poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     none = state.uncommitted
-    order.fold(
-        Passage(
-            state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-            report, state.log_start, finished=True,
-        )
+    passage = Passage(
+        state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
+        report, state.log_start, Passed(), finished=True,
     )  # fmt: skip
+    order.fold(passage)
     check.finish(state, chunks, report)
     passes = poll_order.walk(state, moves, None)
-    state.passed = Spans(*intervals.merge(passes.start, passes.end))
+    state.passed = _passed(state, columns, fresh, passes)
     observe(state, moves)
-    phantom_reads.judge(state, chunks, polled, frontier.FOREVER, report)
-    transaction_outcomes.judge_parts(state, polled, report, list_each=True)
-    losses.poll(state, chunks, polled)
-    losses.drop_delivered(state, delivered)
-    losses.judge_unseen(state, end, report)
-    shown = promote(state, chunks, visible, end, report)
+    phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
+    losses.poll(losing, chunks, polled)
+    losses.drop_delivered(losing, delivered)
+    unseen.judge_finished(losing.outstanding, state, end, report)
+    places, passage.shown = losses.promote(losing, state, chunks, visible)
+    place_shown(state, chunks, places, end, report)
+    losses.settle(losing, chunks, NO_VALUES)
     _locate_sends(state, columns, fresh, visible)
-    transforms.resolve_doubtful(state, chunks, shown, frontier.FOREVER, report)
-    losses.drop_delivered(state, delivered)
+    losses.drop_delivered(losing, delivered)
     state.highest_polled = _highest_first_place(state, polled)
-    losses.settle_finished(state, end, report)
-    transaction_outcomes.decide(state, chunks, end, report.objectives, report, finished=True)
-    transforms.tell_inputs(state, chunks, moves, None, end, report)
+    losses.settle_finished(losing, state, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
     send_order.walk(state, state.sends)
     send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)
+
+
+def telling(facts: Sequence[pa.Table]) -> pa.Table:
+    """The facts of all partitions of a finished history, without those that can prove nothing: that a transaction is
+    visible matters only where one of its values is absent, and no other fact will come."""
+    others = [one["txn"].filter(pc.not_equal(one["kind"], "visible")) for one in facts]
+    concerned = pc.unique(pa.chunked_array([chunk for column in others for chunk in column.chunks], pa.int64()))
+    kept = [
+        one.filter(pc.or_(pc.not_equal(one["kind"], "visible"), pc.is_in(one["txn"], value_set=concerned)))
+        for one in facts
+    ]
+    return pa.concat_tables(kept) if kept else FACT_SCHEMA.empty_table()
 
 
 def explain_all(columns: Columns, report: Report) -> None:

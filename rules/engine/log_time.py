@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from rules.arrays import intervals
+from rules.arrays.columns import OFFSETS
+from rules.arrays.intervals import Ints
 from rules.audit import digests
 from rules.checks import (
     duplicates,
@@ -19,97 +21,108 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     send_order,
-    transaction_outcomes,
-    transforms,
 )
-from rules.engine import order, rare_rows
+from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Spans, State, take
+from rules.kept.state import Moves, Passed, Places, Spans, State, take
 from rules.registers import check
-from rules.settling import completeness, frontier, transactional_ids
+from rules.settling import completeness, frontier, retrying_writers
 from rules.settling.gate import Gate
-from rules.vocabulary.objectives import Objectives
+from rules.settling.listings import Listings, keep_passes, prove_passes
+from rules.vocabulary.objectives import SECOND, Objectives
+
+FORGET_HOLES = 3_600 * SECOND
+"""Holes are remembered for this long after everything that might rest on them has been decided."""
 
 
-def fold(state: State, chunks: Chunks, buckets: digests.Buckets, objectives: Objectives, report: Report) -> None:
-    """Let log time pass up to the horizon: fold what is complete, move the frontier, give the verdicts."""
+def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report, *, late: bool) -> None:
+    """Let log time pass up to the horizon: fold what is complete, move the frontier, give the verdicts.
+
+    `late`: rows have come from before the last tick."""
+    objectives = report.objectives
     limit = completeness.horizon(state)
     at = frontier.ticks(state, limit) if limit >= 0 else intervals.EMPTY
+    if not len(at) and late and state.tick >= 0:
+        at = np.array([state.tick], np.int64)  # what comes late decides now, and not when somebody else has moved on
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
         return
-    end = int(at[-1])
-    moves, state.moves = _until(state.moves, end)
-    ripe, state.polls = _until(state.polls, end)
-    unproven, state.uncommitted = _until(state.uncommitted, end)
-    sent, state.sends = _until(state.sends, end)
-    send_order.walk(state, sent)
-    moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
-    passage = Passage(state, at, end, moves, sent, ripe, unproven, None, Gate(state), chunks, report, state.log_start)
+    passage, passes = _pass(state, chunks, at, report)
+    advance, end = passage.advance, passage.end
+    assert advance is not None
     order.fold(passage)
-    rare_rows.fold(state, at, moves, report)
-    check.judge(state, chunks, end, report)
-    advance = frontier.advance(state, at, moves, objectives)
-    poll_order.note_log_start(state, moves)
-    poll_order.walk_inside(state, moves, advance)
-    passes = poll_order.walk(state, moves, advance)
-    observe(state, moves)
-    digests.fold(state, buckets, passes, ripe, report)
-    phantom_reads.judge(state, chunks, ripe, end - objectives.grace, report)
-    transaction_outcomes.judge_parts(state, ripe, report)
-    losses.judge_unseen_between(state, ripe, at, objectives, report)
-    timely, late = losses.split_by_time(ripe, advance)
-    losses.poll(state, chunks, timely)
-    shown = promote(state, chunks, set(), end, report)
-    transforms.resolve_doubtful(state, chunks, shown, end - 30 * objectives.grace, report)
-    losses.deliver(state, chunks, losses.split_by_time(unproven, advance)[0])
-    losses.note_passes(state, passes, advance)
-    losses.judge_losses(state, advance, end, objectives, report)
-    transaction_outcomes.decide(state, chunks, end, objectives, report)
-    transforms.tell_inputs(state, chunks, moves, advance, end, report)
-    transforms.tell_horizon(state, end, report)
+    check.judge(state, chunks, min(end, passage.gate.known_through()), report)
+    digests.fold(state, buckets, passes, passage.polls, report)
+    phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)
+    if passage.shown_places is not None:
+        place_shown(state, chunks, passage.shown_places, end, report)
+    order.fold_settled(passage)
     poll_order.judge_steps(state, state.settled, advance.settled_at, report)
     send_order.judge(state, state.settled, end, report, list_skips=False)
-    if len(late):
-        losses.poll(state, chunks, late)
-    losses.age_out(state, end, objectives, report)
-    losses.judge_conditions(state, end, objectives, report)
-    _judge_unverifiable(state, end, report)
-    needed = min(poll_order.needed_from(state), losses.needed_from(state, end - objectives.grace))
-    duplicates.forget_below(state, needed)
+    keep_passes(state, passage.proven)
+    _judge_unverifiable(state, passage.gate, end, report)
+    needed = poll_order.needed_from(state)
+    behind = [one.position for _, one, _ in completeness.lateness(state) if one.reads and one.position >= 0]
+    still = min([needed, *behind])
+    # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
+    roomy = len(state.log) <= objectives.window_runs // 2
+    duplicates.forget_below(state, still if roomy else needed, still)
     digests.forget(state, buckets, chunks)
-    transaction_outcomes.forget_names(state)
-    transactional_ids.forget(state)
+    retrying_writers.forget(state)
     _overflow(state, objectives, end, report)
 
 
-def _until(table: Any, end: int) -> tuple[Any, Any]:
-    """The entries up to log time `end`, and the rest."""
+def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> tuple[Passage, poll_order.Passes]:
+    """Let readers and writers make their moves up to the last tick; what that passes on."""
+    end, objectives = int(at[-1]), report.objectives
+    moves, state.moves = _until(state, state.moves, end)
+    polls, state.polls = _until(state, state.polls, end)
+    uncommitted, state.uncommitted = _until(state, state.uncommitted, end)
+    sends, state.sends = _until(state, state.sends, end)
+    send_order.walk(state, sends)
+    moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
+    before = state.log_start
+    advance = frontier.advance(state, at, moves, objectives)
+    poll_order.walk_inside(state, moves, advance)
+    passes = poll_order.walk(state, moves, advance)
+    listings = Listings.of(state, moves)
+    poll_order.note_log_start(state, listings, end)
+    proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
+    observe(state, moves)
+    passage = Passage(
+        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven
+    )
+    return passage, passes
+
+
+def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
+    """The entries up to log time `end` before which nothing of their process is missing, and the rest."""
     ripe = table.at <= end
+    observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
+    for number, process in state.processes.items():
+        if process.ahead:
+            ripe &= (table.process != number) | (table.slice < process.next) | observed
     return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
 
 
-def promote(
-    state: State, chunks: Chunks, visible: set[tuple[int, int]], at: int, report: Report
-) -> set[tuple[int, int]]:
-    shown, operations = losses.promote(state, chunks, visible)
-    if len(shown):
-        duplicates.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
-        irregular_records.judge_displaced(state, report)
-        spans = intervals.merge(
+def place_shown(state: State, chunks: Chunks, shown: Places, at: int, report: Report) -> None:
+    """Indefinite operations turned out visible: where what they wrote was acknowledged is part of the log."""
+    if not len(shown):
+        return
+    duplicates.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
+    irregular_records.judge_displaced(order.own(state, irregular_records.CHECK), state, report)
+    state.index = Spans(
+        *intervals.merge(
             np.append(state.index.start, shown.offset), np.append(state.index.end, shown.offset + shown.length)
         )
-        state.index = Spans(*spans)
-    losses.settle_acknowledged(state, chunks, (intervals.EMPTY, intervals.EMPTY, intervals.EMPTY))
-    return operations
+    )
 
 
 def observe(state: State, moves: Any) -> None:
-    """What the observers' rows told: the log start, and what is readable since when."""
+    """What the observers' rows told."""
     seen = np.flatnonzero(moves.stable >= 0)
-    losses.note_readable(state, moves.at[seen], moves.stable[seen])
     if len(seen):
         state.last_stable = max(state.last_stable, int(moves.stable[seen].max()))
     lows = np.flatnonzero(moves.low >= 0)
@@ -118,15 +131,20 @@ def observe(state: State, moves: Any) -> None:
         state.log_start_at = max(state.log_start_at, int(moves.at[lows].max()))
 
 
-def _judge_unverifiable(state: State, at: int, report: Report) -> None:
-    silent = [number for number, p in state.processes.items() if p.unverifiable]
+def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> None:
+    """`unverifiable`: something is missing for good, until nothing that is open may rest on it."""
+    out = state.checks["lost-write"].outstanding
+    oldest = int(out.invoked.min(initial=at))
+    silent = [hole[0] for hole in state.holes if hole[2] > oldest or at - hole[5] < report.objectives.delivery]
     report.condition(
         "unverifiable",
         bool(silent),
-        f"the log of {len(silent)} processes never completed",
+        f"of the log of {len(set(silent))} processes, something is missing for good",
         at=at,
-        evidence={"processes": silent[:10]},
+        evidence={"processes": sorted(set(silent))[:10]},
     )
+    through = min(gate.known_through(), oldest) - FORGET_HOLES
+    state.holes = [hole for hole in state.holes if hole[2] > through]
 
 
 def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> None:
@@ -139,9 +157,10 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
         # Steps that end below it can be judged no more: what they went over is being forgotten.
         gone = np.maximum(state.transitions.first, state.transitions.previous) < state.settled
         state.transitions = take(state.transitions, ~gone)
-        duplicates.forget_below(state, state.settled)
-    if len(state.outstanding) > objectives.window_runs:
-        state.outstanding = take(state.outstanding, slice(len(state.outstanding) - objectives.window_runs, None))
+        duplicates.forget_below(state, state.settled, state.settled)
+    losing = order.own(state, losses.CHECK)
+    if len(losing.outstanding) > objectives.window_runs:
+        losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))
         over = True
     report.condition(
         "window-overflow",

@@ -7,32 +7,66 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rules.arrays.columns import Columns, Runs, listed_runs
+import numpy as np
+
+from rules.arrays.columns import Columns, Runs
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    altered_records,
     committed_offsets,
     fences,
+    hanging_transactions,
+    irregular_records,
+    late_evidence,
     log_ends,
+    losses,
     phantom_reads,
     rebalances,
     sequence_loss,
+    stuck_closes,
+    stuck_consumers,
+    stuck_producers,
+    transaction_outcomes,
+    transforms,
+    unreachable_brokers,
+    unsafe_settings,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
 from rules.kept.state import State
 from rules.registers import check as registers
+from rules.settling import listed_ends, transactional_ids
 
 CHECKS: Final[tuple[Check[Any], ...]] = (
     sequence_loss.CHECK,
     fences.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
+    altered_records.CHECK,
+    irregular_records.CHECK,
     committed_offsets.CHECK,
     log_ends.CHECK,
+    unreachable_brokers.CHECK,  # before what waits on the cluster
+    stuck_consumers.CHECK,
+    stuck_producers.CHECK,
+    stuck_closes.CHECK,
+    hanging_transactions.CHECK,
+    late_evidence.CHECK,
+    unsafe_settings.CHECK,
+    losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
-KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS}
+SETTLED: Final[tuple[Check[Any], ...]] = (
+    listed_ends.CHECK,
+    transaction_outcomes.CHECK,
+    transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
+    transactional_ids.CHECK,  # last: the others ask it for lives that it is about to forget
+)
+"""Those that are told of log time once it is settled: what was polled is in the chunks, the frontier has moved, and
+losses have been judged."""
+
+KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS + SETTLED}
 """The type of each check's state, by its name."""
 
 
@@ -46,14 +80,23 @@ def own(state: State, check: Check[Any]) -> Any:
 
 def arrive(news: News) -> None:
     """Tell every check of new rows."""
-    for check in CHECKS:
+    for check in CHECKS + SETTLED:
         if not (news.finished and check.live_only):
             check.arrive(own(news.state, check), news)
 
 
 def fold(passage: Passage) -> None:
-    """Tell every check of log time that has passed."""
-    for check in CHECKS:
+    """Tell the checks of log time that has passed, before anything of it is settled."""
+    _fold(passage, CHECKS)
+
+
+def fold_settled(passage: Passage) -> None:
+    """Tell the others, once it is."""
+    _fold(passage, SETTLED)
+
+
+def _fold(passage: Passage, checks: tuple[Check[Any], ...]) -> None:
+    for check in checks:
         if passage.finished and check.live_only:
             continue
         told = check.finish if passage.finished and check.finish is not None else check.fold
@@ -64,17 +107,14 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The names of the chunks that the coming step will touch."""
     asked = Asked(state, columns)
     names: set[str] = set()
-    for check in CHECKS:
+    for check in CHECKS + SETTLED:
         names.update(check.needs(own(state, check), asked))
-    for runs in (columns.sent, columns.polled, listed_runs(columns, "sources")):
+    for runs in (columns.sent, columns.polled):
         names |= chunk_names(runs.writer, runs.seq, runs.length)
-    for kept in (
-        state.outstanding, state.indefinite, state.polls, state.uncommitted, state.written, state.doubtful,
-    ):  # fmt: skip
+    for kept in (state.polls, state.uncommitted):
         names |= chunk_names(kept.writer, kept.seq, kept.length)
-    if state.consumed_by or any(p.transforms for p in state.processes.values()):
-        names |= chunk_names(state.log.writer, state.log.seq, state.log.length)
     names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
+    names |= digests.dropping_needs(state)
     names |= phantom_reads.chunks_needed(state, columns)
     return names | registers.chunks_needed(state, columns)
 
@@ -82,4 +122,6 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
 def buckets_needed(state: State, columns: Columns) -> set[int]:
     """The buckets of block digests that the coming step will touch."""
     both = Runs.concat(columns.sent, columns.polled)
-    return digests.buckets_needed(state, both.offset, both.length)
+    indefinite = own(state, losses.CHECK).indefinite.offset
+    offset, length = np.append(both.offset, indefinite), np.append(both.length, np.zeros_like(indefinite))
+    return digests.buckets_needed(state, offset, length)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import Runs
+from rules.arrays.columns import ASSIGN, CLOSE, FAIL, OK, REVOKE, SUBSCRIBE, Columns, Runs
 from rules.checks.losses import extreme_places
 from rules.kept.chunks import values
 from rules.kept.state import Places, Spans
@@ -34,3 +34,28 @@ def located(runs: Runs, log: Places, index: Spans) -> Runs:
     lost = unknown[of] & ~intervals.touched(index.start, index.end, offset, offset + 1)
     offset[lost] = -1
     return Runs(runs.row[of], runs.writer[of], seq, offset, length)
+
+
+def passed(columns: Columns, polled: Runs) -> Spans:
+    """What readers in assign mode went over in ok operations, where some of them polled records at offsets that nobody
+    told: from each record to the next of its reader, where both offsets are known. `polled`: all runs of the history at
+    read_committed, located as far as they can be."""
+    rows = np.lexsort((columns.slice, columns.process))
+    place = np.empty(len(columns), np.int64)
+    place[rows] = np.arange(len(columns))
+    gave_up = columns.where(ASSIGN, SUBSCRIBE, REVOKE) & (columns.type != FAIL) & (columns.assigned == 0)
+    hold = np.empty(len(columns), np.int64)
+    hold[rows] = np.cumsum((gave_up | columns.where(CLOSE))[rows])
+    own = polled.take((columns.type == OK)[polled.row] & ~columns.subscribed[polled.row])
+    own = own.take(np.argsort(place[own.row], kind="stable"))
+    end = own.offset + own.length
+    told = own.offset >= 0
+    before, after = slice(None, -1), slice(1, None)
+    steps = (columns.process[own.row][before] == columns.process[own.row][after]) & told[before] & told[after]
+    steps &= (hold[own.row][before] == hold[own.row][after]) & (end[before] < own.offset[after])
+    return Spans(
+        *intervals.merge(
+            np.concatenate((own.offset[told], end[before][steps])),
+            np.concatenate((end[told], own.offset[after][steps])),
+        )
+    )

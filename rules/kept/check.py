@@ -11,7 +11,7 @@ The engine holds one ordered list of checks (`rules.engine.order`), with a reaso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from rules.arrays.intervals import Bools, Ints
 if TYPE_CHECKING:
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
-    from rules.kept.state import Moves, Polls, SendMoves, State
+    from rules.kept.state import Moves, Passed, Places, Polls, SendMoves, State
     from rules.settling.frontier import Advance
     from rules.settling.gate import Gate
 
@@ -88,7 +88,8 @@ class Passage:
 
     `moves` (canonical order: time, process, slice), `sends` and the runs of ok polls (`polls` at read_committed,
     `uncommitted`) are those up to `end` that were not passed on before. Of a finished history `end` is FOREVER, and
-    `advance` is None. `shown`: indefinite operations (process, op) that turned out visible now."""
+    `advance` is None. `shown`: indefinite operations (process, op) that turned out visible now, by `losses`, and where
+    what they wrote was acknowledged (`shown_places`)."""
 
     state: State
     at: Ints
@@ -103,8 +104,15 @@ class Passage:
     report: Report
     log_start_before: int
     """The log start as it was known before these moves."""
+    proven: Passed
+    """What readers in assign mode went over, newly proven to have been above the log start."""
     finished: bool = False
-    shown: Any = None
+    shown: set[tuple[int, int]] = field(default_factory=set)
+    shown_places: Places | None = None
+    revealed: set[tuple[int, int]] = field(default_factory=set)
+    """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    refused: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 
 
 def _no_chunks(own: Any, asked: Asked) -> Iterable[str]:

@@ -18,14 +18,14 @@ from rules.arrays.intervals import EMPTY, Ints, merge_grouped
 SPAN: Final = 8192
 _SHIFT: Final = 13
 
-Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered"]
+Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost"]
 ASPECTS: Final[tuple[Aspect, ...]] = (
-    "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered",
+    "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost",
 )  # fmt: skip
 """`placed`: stands in the log at some offset. `polled`: returned by an ok operation at read_committed. `failed`: its
 write certainly failed or its transaction aborted. `duplicated`, `exposed`: reported as duplicate, as G1a. `reflected`:
 an input that a transform's committed output in this partition reflects. `delivered`: returned by an ok operation at
-read_uncommitted, which is no proof of a commit, and yet no loss."""
+read_uncommitted, which is no proof of a commit, and yet no loss. `lost`: reported as lost."""
 
 Values = tuple[Ints, Ints, Ints]
 """Values as (writer, first seq, end of seq), arrays of equal length; merged where a function says so."""
@@ -81,6 +81,7 @@ class Chunks:
         self._declared = declared
         self._open: dict[tuple[int, int], list[BitMap]] = {}
         self._changed: set[tuple[int, int]] = set()
+        self._tops: dict[tuple[int, int], int] = {}
         self._blobs: dict[str, bytes | None] = {}
 
     def _chunk(self, writer: int, number: int) -> list[BitMap]:
@@ -90,7 +91,7 @@ class Chunks:
             name = chunk_name(writer, number)
             self._check(name)
             stored = self._stored.get(name)
-            chunk = _decode(stored) if stored else [BitMap() for _ in ASPECTS]
+            chunk, self._tops[key] = _decode(stored) if stored else ([BitMap() for _ in ASPECTS], -1)
             self._open[key] = chunk
         return chunk
 
@@ -100,6 +101,23 @@ class Chunks:
         for writer, number, low, high in _pieces(of):
             self._chunk(writer, number)[at].add_range(low, high)
             self._changed.add((writer, number))
+
+    def top(self, writer: int, number: int) -> int:
+        """The highest offset at which one of the chunk's values stands, -1 for none."""
+        self._chunk(writer, number)
+        return self._tops[writer, number]
+
+    def stands(self, writer: int, number: int, offset: int) -> None:
+        """One of the chunk's values stands at this offset."""
+        if offset > self.top(writer, number):
+            self._tops[writer, number] = offset
+            self._changed.add((writer, number))
+
+    def drop(self, writer: int, number: int) -> None:
+        """Forget a chunk."""
+        self._open.pop((writer, number), None)
+        self._changed.discard((writer, number))
+        self._blobs[chunk_name(writer, number)] = None
 
     def having(self, aspect: Aspect, of: Values) -> Values:
         """Which of these values have the aspect, merged."""
@@ -147,7 +165,7 @@ class Chunks:
     def changed(self) -> dict[str, bytes | None]:
         """The chunks that were written to, by name, as bytes; None where one was deleted."""
         written: dict[str, bytes | None] = {
-            chunk_name(writer, number): _encode(self._open[writer, number]) for writer, number in self._changed
+            chunk_name(*key): _encode(self._open[key], self._tops[key]) for key in self._changed
         }
         return written | self._blobs
 
@@ -162,9 +180,9 @@ def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
     return zip(starts.tolist(), ends.tolist(), strict=True)
 
 
-def _encode(chunk: list[BitMap]) -> bytes:
-    """A byte that tells which aspects are there, one that tells which of them all values have, then each of the
-    others as (length, Roaring bytes)."""
+def _encode(chunk: list[BitMap], top: int) -> bytes:
+    """A byte that tells which aspects are there, one that tells which of them all values have, the highest offset, then
+    each of the others as (length, Roaring bytes)."""
     present = whole = 0
     parts = []
     for i, bits in enumerate(chunk):
@@ -175,12 +193,12 @@ def _encode(chunk: list[BitMap]) -> bytes:
             bits.run_optimize()
             data = bits.serialize()
             parts.append(len(data).to_bytes(2, "little") + data)
-    return bytes([present, whole]) + b"".join(parts)
+    return b"".join((bytes([present, whole]), top.to_bytes(8, "little", signed=True), *parts))
 
 
-def _decode(data: bytes) -> list[BitMap]:
+def _decode(data: bytes) -> tuple[list[BitMap], int]:
     chunk = []
-    at = 2
+    at = 10
     for i in range(len(ASPECTS)):
         if data[1] & (1 << i):
             whole = BitMap()
@@ -192,4 +210,4 @@ def _decode(data: bytes) -> list[BitMap]:
             at += 2 + size
         else:
             chunk.append(BitMap())
-    return chunk
+    return chunk, int.from_bytes(data[2:10], "little", signed=True)

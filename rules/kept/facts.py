@@ -32,7 +32,7 @@ class Facts:
         group: Sequence[str] | None = None,
         outcome: Ints | None = None,
         runs: Runs | None = None,
-        about: Sequence[str] | None = None,
+        about: Sequence[str | None] | None = None,
     ) -> None:
         """One fact for each entry of `at`, log time in microseconds; the others are as long or absent. `outcome` are
         codes of `rules.arrays.columns`."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from rules.kept.facts import Facts
+from rules.kept.outages import Outages
 from rules.kept.state import State
 from rules.vocabulary.finding import Event, Finding, Recheck
 from rules.vocabulary.objectives import Objectives
@@ -27,6 +28,7 @@ class Report:
         self._counts: Counter[str] = Counter()
         self.facts = Facts()
         self.rechecks: list[Recheck] = []
+        self.outages = Outages()
 
     def add(
         self,
@@ -39,13 +41,15 @@ class Report:
         evidence: Mapping[str, Any] | None = None,
         context: Mapping[str, str] | None = None,
         event: Event = "raised",
+        implied_by: str | None = None,
     ) -> None:
         """Report once per step and subject; see `Finding` for the fields. Beyond `findings_per_step`, only counts."""
         key = (anomaly, event, subject, 0 if event == "raised" else at)
         if key in self._findings:
             return
-        self._counts[anomaly] += 1
-        if self._counts[anomaly] > self.objectives.findings_per_step:
+        counted = _counted(anomaly, context)
+        self._counts[counted] += 1
+        if self._counts[counted] > self.objectives.findings_per_step:
             return
         self._findings[key] = Finding(
             anomaly=anomaly,
@@ -60,6 +64,7 @@ class Report:
             context=context or {},
             at=at,
             decidable=at if decidable is None else decidable,
+            implied_by=implied_by,
         )
 
     def take(self, finding: Finding) -> None:
@@ -84,6 +89,12 @@ class Report:
         """How many more findings of this anomaly are reported one by one; callers need not build the rest."""
         return max(0, self.objectives.findings_per_step - self._counts[anomaly])
 
+    def each(self, anomaly: str, start: int, end: int) -> Iterator[int]:
+        """Of start .. end-1, each of which is a finding to add, those to build; the others are counted."""
+        stop = min(end, start + self.room(anomaly) + 1)
+        yield from range(start, stop)
+        self.skip(anomaly, end - stop)
+
     def skip(self, anomaly: str, number: int) -> None:
         """Count findings that were not built because there was no room."""
         self._counts[anomaly] += number
@@ -94,22 +105,50 @@ class Report:
     ) -> None:  # fmt: skip
         """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
 
-        `subject` names whose condition it is, where a partition can have several of one name."""
+        `subject` names whose condition it is, where a partition can have several of one name. What waits on a cluster
+        that answers nobody is opened as explained by that, and once more, as not explained, where it outlasts it
+        (`rules.kept.outages`)."""
         opened = self.state.open_conditions
         key = ":".join((name, *map(str, subject)))
-        if holds and key not in opened:
-            opened[key] = at if since is None else since
-            self.add(name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened")
-        elif not holds and key in opened:
-            lasted = (at - opened.pop(key)) / 1e6
-            ended = {**evidence, "lasted_s": round(lasted, 3)}
-            self.add(name, subject, f"{name} ended after {lasted:.1f} s", at=at, evidence=ended, event="closed")
+        if holds and key in opened:
+            until = self.outages.explained_until(name, opened[key])
+            if at < until:
+                return
+            since = until
+        if holds:
+            if not self.outages.undecided(name, at):
+                opened[key] = at if since is None else since
+                cause = self.outages.cause(name, opened[key])
+                self.add(
+                    name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened",
+                    implied_by=cause,
+                )  # fmt: skip
+        elif key in opened:
+            self._close(name, key, at, evidence, subject)
+
+    def _close(
+        self, name: str, key: str, at: int, evidence: Mapping[str, Any], subject: tuple[int | str, ...]
+    ) -> None:  # fmt: skip
+        since = self.state.open_conditions.pop(key)
+        lasted = (at - since) / 1e6
+        self.add(
+            name, subject, f"{name} ended after {lasted:.1f} s", at=at, event="closed",
+            evidence={**evidence, "lasted_s": round(lasted, 3)}, implied_by=self.outages.cause(name, since),
+        )  # fmt: skip
 
     def findings(self) -> list[Finding]:
         """All, in the order reported; the last of a flood says how many more there were."""
         found = list(self._findings.values())
         for i in range(len(found) - 1, -1, -1):
-            more = self._counts.pop(found[i].anomaly, 0) - self.objectives.findings_per_step
+            more = self._counts.pop(_counted(found[i].anomaly, found[i].context), 0) - self.objectives.findings_per_step
             if more > 0:
+                more += found[i].evidence.get("more_of_the_same", 0)
                 found[i] = replace(found[i], evidence={**found[i].evidence, "more_of_the_same": more})
         return found
+
+
+def _counted(anomaly: str, context: Mapping[str, str] | None) -> str:
+    """What a finding counts as in a flood. Readers in assign mode are judged apart from those that subscribed: a flood
+    of the one must not hide the other."""
+    mode = (context or {}).get("mode", "")
+    return f"{anomaly} by {mode}" if mode else anomaly

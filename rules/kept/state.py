@@ -9,30 +9,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rules.arrays.intervals import EMPTY, Ints
 from rules.kept import codec
 from rules.kept.codec import Table, UnknownFormat, concat, take
+from rules.vocabulary.objectives import SECOND
 
 __all__ = ["State", "UnknownFormat", "concat", "dump", "load", "take"]
+
+
+NEVER: Final = 2**62
+"""A log time after everything."""
+
+OPEN_LONG: Final = 5 * SECOND
+"""An operation that is open for longer holds back only what it might still decide, and not log time."""
 
 
 @dataclass(slots=True)
 class Process:
     """One client's life, as one partition knows it. Times are microseconds of log time; -1 means unknown.
 
-    `next`: slices 0 .. next-1 are all here; `ahead` holds the later ones that came too early, as merged [start, end).
-    `marks` are the (slices, through) promises not yet fulfilled; `through` is the newest fulfilled one."""
+    `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, `missing` those
+    below `next` that were given up, both as merged [start, end). `marks` are the [slices, through, time] promises not
+    yet fulfilled. `through`: all that it invoked before is here; `marked`: all that had completed by then is."""
 
     next: int = 0
     ahead: list[list[int]] = field(default_factory=list)
-    marks: list[tuple[int, int]] = field(default_factory=list)
+    missing: list[list[int]] = field(default_factory=list)
+    marks: list[list[int]] = field(default_factory=list)
     through: int = -1
+    marked: int = -1
     first: int = -1
-    closes_at: int = -1  # the number of slices, once a close row has told it
+    host: int = -1  # its committer
+    boot: int = -1  # of `State.boot_names`
+    closes_at: int = -1  # the number of slices, once a close row or a mark has told it
     closed: int = -1  # when it closed
-    unverifiable: bool = False
+    lost_by: int = -1  # by when it was over, where its end may be missing
     # The reader in it.
     reads: bool = False
     assigned: bool = False
@@ -40,25 +53,66 @@ class Process:
     position: int = -1  # one past the last offset that an ok operation polled, -1 before and when forgotten
     position_known: bool = True  # False where the last record's value could not be read
     last_op: int = -1
+    last_slice: int = -1
     moved: int = -1
     # The writer in it: the offset of the last record sent, and by which operation.
     sent_to: int = -1
     sent_op: int = -1
     writer: int = -1
-    transforms: str = ""  # the group of a transform that reads
+
+    @property
+    def complete(self) -> bool:
+        """Is it over, with all of its log here that there ever will be?"""
+        return 0 <= self.closes_at <= self.next
 
     @property
     def known_through(self) -> int:
-        """The log time through which all that it did is here; -1 while nothing is known."""
+        """The log time up to which all that it invoked is here; -1 while nothing is known."""
+        if self.complete:
+            return NEVER
         if self.through >= 0:
             return self.through
         # While its first slice is missing, nobody knows when it began.
         return self.first if self.next else -1
 
     @property
-    def complete(self) -> bool:
-        """Has it closed, with all of its log here?"""
-        return 0 <= self.closes_at <= self.next
+    def told_through(self) -> int:
+        """The log time up to which all that had completed is here, as far as log time waits for it."""
+        return max(self.known_through, self.marked - OPEN_LONG)
+
+
+@dataclass(slots=True)
+class Host:
+    """One committer, as one partition knows it. `now`: the time of its newest mark; `silent`: 1 while log time does not
+    wait for it."""
+
+    now: int = -1
+    silent: int = 0
+
+
+@dataclass(slots=True)
+class Clocks(Table):
+    """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was polled
+    by `reader` at its time p, so reader's clock is ahead by less than p - s. The least of them of this span of time
+    (`least`, since `since`) and of the one before it."""
+
+    sender: Ints = field(default_factory=lambda: EMPTY)
+    reader: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+    least: Ints = field(default_factory=lambda: EMPTY)
+    before: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Sightings(Table):
+    """Sends and polls of a value by hosts that no other host has been met for: `seq` is the run's last, `at` when it
+    was sent (invoked) or polled (completed) by the clock of `boot`."""
+
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -74,7 +128,8 @@ class Places(Table):
 @dataclass(slots=True)
 class Outstanding(Table):
     """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
-    `since` is when it came, `readable` when the last stable offset had passed it (-1: not yet)."""
+    `since` is when it came, `invoked` when it was sent, `readable` when the last stable offset had passed it (-1: not
+    yet). `due`: from when on it may be called lost, -1 while no reader has passed it."""
 
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -82,6 +137,8 @@ class Outstanding(Table):
     length: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
     readable: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    due: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -95,6 +152,7 @@ class Indefinite(Table):
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -104,7 +162,7 @@ class Moves(Table):
     `f` and `type` are codes of `rules.arrays.columns`. `first`, `last`: the offsets of the first and last record polled
     (-1: none); `known`: bit 0 if the first one's value is, bit 1 if the last one's, bit 2 if read at read_uncommitted.
     `before`, `after`: the positions around it. `stable`, `low`, `end`: last stable offset, log start and log end as
-    observed."""
+    observed. `boot` is a number of `State.boot_names`, -1 for none."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
@@ -122,6 +180,8 @@ class Moves(Table):
     low: Ints = field(default_factory=lambda: EMPTY)
     after: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -135,6 +195,7 @@ class Polls(Table):
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
+    slice: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -152,6 +213,7 @@ class Transitions(Table):
     low: Ints = field(default_factory=lambda: EMPTY)  # nothing below counts: log start, or settled at the poll
     internal: Ints = field(default_factory=lambda: EMPTY)
     awaits: Ints = field(default_factory=lambda: EMPTY)  # 1: the log start after the poll is not observed yet
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -179,46 +241,6 @@ class SendSteps(Table):
 
 
 @dataclass(slots=True)
-class Written(Table):
-    """Runs of transactions, and of indefinite sends, until it is known what became of them
-    (`rules.checks.transaction_outcomes`).
-
-    `type` is a code of `rules.arrays.columns`; `alone`: 1 if the transaction wrote this run and nothing else; `ended`:
-    when its commit was invoked, by the monotonic clock of `boot`, -1 if never; `boot` and `name` are numbers of
-    `State.boots` and `State.transactional_ids`, -1 for none; `said`: 1 if the client was told that it failed."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    op: Ints = field(default_factory=lambda: EMPTY)
-    txn: Ints = field(default_factory=lambda: EMPTY)
-    type: Ints = field(default_factory=lambda: EMPTY)
-    alone: Ints = field(default_factory=lambda: EMPTY)
-    at: Ints = field(default_factory=lambda: EMPTY)
-    ended: Ints = field(default_factory=lambda: EMPTY)
-    boot: Ints = field(default_factory=lambda: EMPTY)
-    name: Ints = field(default_factory=lambda: EMPTY)
-    said: Ints = field(default_factory=lambda: EMPTY)
-    writer: Ints = field(default_factory=lambda: EMPTY)
-    seq: Ints = field(default_factory=lambda: EMPTY)
-    offset: Ints = field(default_factory=lambda: EMPTY)
-    length: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
-class Reflections(Table):
-    """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
-    output partition; `group` is a number of `State.groups`."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    op: Ints = field(default_factory=lambda: EMPTY)
-    group: Ints = field(default_factory=lambda: EMPTY)
-    at: Ints = field(default_factory=lambda: EMPTY)
-    offset: Ints = field(default_factory=lambda: EMPTY)
-    writer: Ints = field(default_factory=lambda: EMPTY)
-    seq: Ints = field(default_factory=lambda: EMPTY)
-    length: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
 class Reading(Table):
     """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
     without a break, and `digest` is that of what they polled in the block that `end` lies in."""
@@ -235,6 +257,27 @@ class Spans(Table):
 
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Passed(Table):
+    """Offsets [start, end) that a reader in assign mode went over in an ok operation, at time `at` of `boot`. Until the
+    log start is observed after it, it is not known whether retention had sent the reader forward."""
+
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Listed(Table):
+    """Observations of the log start: see `rules.settling.listings`."""
+
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    low: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -267,7 +310,6 @@ class State:
     polled: int = 0
     failed: int = 0
     send_skips: int = 0
-    partial_reads: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
@@ -280,28 +322,32 @@ class State:
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
-    boots: list[str] = field(default_factory=list)
-    transactional_ids: list[str] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)  # of transforms that write here
-    reflected_groups: list[int] = field(default_factory=list)
-    consumed_by: list[str] = field(default_factory=list)  # groups of transforms that read here
-    told_log_start: int = -1  # to stage 2, for them
+    not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     reads_uncommitted: bool = False
-    unverified: list[int] = field(default_factory=list)  # processes forgotten before their logs were complete
+    gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
+    lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
+    dropping: list[list[int]] = field(default_factory=list)  # [writer, chunk]: see `rules.audit.digests.forget`
+    reaching: list[list[int]] = field(default_factory=list)  # [writer, chunk, offset]: those that reach further
     blocks_from: int = -1  # the first bucket of blocks that is kept, see `rules.audit.digests`
     notes: dict[str, list[Any]] = field(
         default_factory=dict
     )  # small lists of rules about rare rows, by rule: see there
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
+    hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
+    boot_names: list[str] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
+    clocks: Clocks = field(default_factory=Clocks)
+    sightings: Sightings = field(default_factory=Sightings)
+    unproven: Passed = field(default_factory=Passed)
+    listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
     checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
     log: Places = field(default_factory=Places)
-    index: Spans = field(default_factory=Spans)
-    passed: Spans = field(default_factory=Spans)
+    index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
+    index_from: int = 0
+    passed: Spans = field(default_factory=Spans)  # by readers in assign mode, while above the log start
     unclear: Spans = field(default_factory=Spans)
     moved: Moved = field(default_factory=Moved)
-    outstanding: Outstanding = field(default_factory=Outstanding)
-    indefinite: Indefinite = field(default_factory=Indefinite)
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
@@ -310,8 +356,6 @@ class State:
     transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
     send_steps: SendSteps = field(default_factory=SendSteps)
-    written: Written = field(default_factory=Written)
-    doubtful: Reflections = field(default_factory=Reflections)
     reading: Reading = field(default_factory=Reading)
 
 

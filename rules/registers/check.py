@@ -85,12 +85,11 @@ def arrive(state: State, chunks: Chunks, columns: Columns, fresh: Bools) -> None
 def judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
     """Take the operations that were invoked before log time `end`; everything invoked before it is known."""
     noted = state.notes.get(NAME)
-    missing = any(process.unverifiable for process in state.processes.values())
-    if noted is None or (noted[0] >= end and not missing):
+    lost = max((hole[2] + LOST_LOG for hole in state.holes), default=-1)
+    if noted is None or (noted[0] >= end and lost < end):
         return
     kept = _load(chunks.blob(NAME))
-    if missing:
-        kept.assume = end + LOST_LOG
+    kept.assume = max(kept.assume, lost)
     ripe = sorted((one for one in kept.ops if one[1].at < end), key=lambda one: one[1][:4])
     kept.ops = [one for one in kept.ops if one[1].at >= end]
     cut = state.begins >= 0 or kept.dropped

@@ -2,12 +2,19 @@
 
 What is missing must be complete before it is called lost. Each process numbers its slices of a partition without gaps,
 and each host's committer marks, once a second, up to which slice and which time a process's log is in the table. A mark
-is *fulfilled* once all the slices that it counts are here. The *horizon* is the earliest time through which every
-process of the partition is known: below it, nothing that happened is missing.
+is *fulfilled* once all the slices that it counts are here. A process is judged by the marks of its own host alone.
 
-A process whose log does not complete within `COMPLETION_LIMIT` is `unverifiable`: it stops holding the horizon, and
-as long as it might have read what is missing, no loss is called. It is forgotten when nobody has vouched for it for
-twice as long.
+The *horizon* is the log time to which ticks may go: through it, everything that had completed is here, of every process
+that log time waits for. It does not wait for an operation that is open for long (what it may still bring is waited for
+by whoever needs it, see `rules.settling.gate`), nor for a process or a host that is `LATE`. Their rows are taken when
+they come; verdicts that need them wait, however long it takes.
+
+What never comes leaves a *hole*: an interval of one process's log time of which something is missing for good. Slices
+that are missing `GIVEN_UP` after the host's own clock had passed the mark that counts them are given up; a life that
+was lost with its host, or whose journal is broken, misses what it did from its last mark until it was over. Nothing
+outside the interval suffers. Slices that were given up, and come after all, are taken as ever.
+
+A process is forgotten when it is over, all of its log is here, and log time has passed it. No life is forgotten before.
 """
 
 from __future__ import annotations
@@ -17,16 +24,18 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, marks
+from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
 from rules.arrays.intervals import Bools, Ints, distinct
-from rules.checks import transforms
-from rules.kept.state import Process, State
+from rules.kept.state import NEVER, Host, Process, State
+from rules.settling import retrying_writers
 from rules.vocabulary.objectives import SECOND
 
-COMPLETION_LIMIT: Final = 600 * SECOND
-FORGET_CLOSED: Final = 120 * SECOND
+LATE: Final = 30 * SECOND
+GIVEN_UP: Final = 600 * SECOND
+REMEMBERED: Final = 180 * SECOND
+"""How long it is remembered of a process that it is forgotten: marks and rows may come out of their order."""
 MARKS_KEPT: Final = 128
-UNVERIFIED_KEPT: Final = 64
+HOLES_KEPT: Final = 256
 
 
 def new_rows(state: State, columns: Columns) -> Bools:
@@ -36,22 +45,37 @@ def new_rows(state: State, columns: Columns) -> Bools:
     process, number = columns.process[order], columns.slice[order]
     heads = np.flatnonzero(np.diff(process, prepend=process[0] - 1))
     ends = np.append(heads[1:], len(process))
+    forgotten = {entry[0] for entry in state.gone}
     for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+        if int(process[head]) in forgotten:
+            fresh[order[head:end]] = False
+            continue
         known = state.processes.setdefault(int(process[head]), Process())
         numbers = number[head:end]
         repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
+        if known.missing:
+            repeated &= ~intervals.touched(*_spans(known.missing), numbers, numbers + 1)
+            _found_again(state, int(process[head]), known, numbers)
         if known.ahead:
-            repeated |= intervals.touched(*_ahead(known), numbers, numbers + 1)
+            repeated |= intervals.touched(*_spans(known.ahead), numbers, numbers + 1)
         if repeated.any():
             fresh[order[head:end][repeated]] = False
             numbers = numbers[~repeated]
-        _count(known, numbers)
+        _count(known, numbers[numbers >= known.next])
     return fresh
 
 
-def _ahead(process: Process) -> tuple[Ints, Ints]:
-    start, end = np.array(process.ahead, np.int64).reshape(-1, 2).T
+def _spans(listed: list[list[int]]) -> tuple[Ints, Ints]:
+    start, end = np.array(listed, np.int64).reshape(-1, 2).T
     return start, end
+
+
+def _found_again(state: State, number: int, process: Process, numbers: Ints) -> None:
+    """Slices that had been given up are here after all."""
+    start, end = intervals.subtract(*_spans(process.missing), *intervals.merge(numbers, numbers + 1))
+    process.missing = [[low, high] for low, high in zip(start.tolist(), end.tolist(), strict=True)]
+    if not process.missing and process.lost_by < 0:
+        state.holes = [hole for hole in state.holes if hole[0] != number]
 
 
 def _count(process: Process, numbers: Ints) -> None:
@@ -62,7 +86,7 @@ def _count(process: Process, numbers: Ints) -> None:
     if not process.ahead and first == process.next and last - first == len(numbers) - 1:
         process.next = last + 1
         return
-    start, end = _ahead(process)
+    start, end = _spans(process.ahead)
     merged = intervals.merge(np.append(start, numbers), np.append(end, numbers + 1))
     waiting = [[low, high] for low, high in zip(*(bounds.tolist() for bounds in merged), strict=True)]
     if waiting[0][0] == process.next:
@@ -72,13 +96,15 @@ def _count(process: Process, numbers: Ints) -> None:
 
 def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
-    rare = np.flatnonzero(columns.where(START, CLOSE, MARK))
     committers = set()
-    for row in rare.tolist():
-        process = state.processes.get(int(columns.process[row]))
+    for row in np.flatnonzero(columns.where(START, CLOSE, MARK)).tolist():
+        number = int(columns.process[row])
+        process = state.processes.get(number)
         if columns.f[row] == MARK:
-            state.now = max(state.now, int(columns.completed[row]))
-            committers.add(int(columns.process[row]))
+            host = state.hosts.setdefault(number, Host())
+            host.now = max(host.now, int(columns.completed[row]))
+            state.now = max(state.now, host.now)
+            committers.add(number)
         elif process is None:
             continue
         elif columns.f[row] == CLOSE:
@@ -89,20 +115,24 @@ def note_lives(state: State, columns: Columns) -> None:
             _note_settings(state, columns, row)
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
-    for number in distinct(columns.process).tolist():
+    _note_first_rows(state, columns)
+    _note_marks(state, columns)
+
+
+def _note_first_rows(state: State, columns: Columns) -> None:
+    """Since when each process is known, by which clock, and whether it reads."""
+    numbers, heads = np.unique(columns.process, return_index=True)
+    for number, head in zip(numbers.tolist(), heads.tolist(), strict=True):
         process = state.processes.get(number)
-        if process is not None and process.through < 0:
+        if process is not None and (process.boot < 0 or process.first < 0 or process.through < 0):
+            process.boot = int(columns.boot[head])
             began = int(columns.invoked[columns.process == number].min())
             process.first = began if process.first < 0 else min(process.first, began)
     reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0)
-    for number in distinct(columns.process[reading]).tolist():
+    readers = [columns.process[reading], columns.process[columns.polled.row]]
+    for number in distinct(np.concatenate(readers)).tolist():
         if number in state.processes:
             state.processes[number].reads = True
-    if len(columns.polled):
-        for number in distinct(columns.process[columns.polled.row]).tolist():
-            if number in state.processes:
-                state.processes[number].reads = True
-    _note_marks(state, columns)
 
 
 def _note_settings(state: State, columns: Columns, row: int) -> None:
@@ -110,58 +140,127 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     if not settings:
         return
     told = dict(settings)
-    kind = columns.table["kind"][row].as_py()
     process = state.processes[int(columns.process[row])]
-    transforms.note_transform(process, kind, told)
-    if told.get("writer", "").isdigit():
-        process.writer = int(told["writer"])
-    if told.get("idempotent") == "false" and told.get("writer", "").lstrip("-").isdigit():
-        writer = int(told["writer"])
-        if writer not in state.not_idempotent:
-            state.not_idempotent.append(writer)
-            state.not_idempotent_processes.append(int(columns.process[row]))
+    writer = retrying_writers.writer_told(told)
+    if writer >= 0:
+        process.writer = writer
+    retrying_writers.note(state, int(columns.process[row]), told)
 
 
 def _note_marks(state: State, columns: Columns) -> None:
-    _, processes, slices, through = marks(columns)
-    if not len(processes):
-        return
-    order = np.lexsort((through, slices, processes))
-    for i in order.tolist():
-        number = int(processes[i])
-        if number not in state.processes:
-            if slices[i] == 0:
+    told = all_marks(columns)
+    forgotten = {entry[0] for entry in state.gone}
+    for i in np.lexsort((told.through, told.slices, told.process)).tolist():
+        number, slices, through = int(told.process[i]), int(told.slices[i]), int(told.through[i])
+        if number in forgotten:
+            continue
+        process = state.processes.get(number)
+        if process is None:
+            if slices == 0:
                 continue  # it has no row here, and none is missing
             # None of its rows is here: it has been awaited since this mark.
-            state.processes[number] = Process(first=int(through[i]))
-        state.processes[number].marks.append((int(slices[i]), int(through[i])))
+            process = state.processes[number] = Process(first=through)
+        process.host = int(told.host[i])
+        if told.ended[i] >= 0:
+            ended = int(told.ended[i])
+            if told.lost[i]:
+                process.lost_by = ended if process.lost_by < 0 else min(process.lost_by, ended)
+            process.closed = max(process.closed, ended)
+            process.closes_at = max(process.closes_at, slices)
+        process.marks.append([slices, through, int(told.at[i])])
 
 
 def horizon(state: State) -> int:
-    """The time through which the log of every process is here, in microseconds; -1 while nothing is known.
+    """The log time to which ticks may go, in microseconds; -1 while nothing is known.
 
-    Forgets processes that closed long ago, and notes those that have become unverifiable."""
+    Fulfils marks, gives up what is overdue, and forgets processes that are over."""
     if state.now < 0:
         return -1
-    earliest = state.now
+    for host in state.hosts.values():
+        host.silent = int(state.now - host.now > LATE)
+    awaited = [host.now for host in state.hosts.values() if not host.silent]
+    earliest = min(awaited, default=state.now)
     for number, process in list(state.processes.items()):
-        fulfilled = [t for n, t in process.marks if n <= process.next]
-        if fulfilled:
-            process.through = max(process.through, *fulfilled)
-        process.marks = [(n, t) for n, t in process.marks if n > process.next and t > process.through][-MARKS_KEPT:]
+        _fulfil(state, number, process)
         if process.complete:
-            if state.now - process.closed > FORGET_CLOSED and state.tick > process.closed:
+            if state.tick > process.closed and _all_said(state, process):
                 del state.processes[number]
+                state.gone.append([number, state.now])
             continue
-        known = max(process.through, process.first)
-        if state.now - known > COMPLETION_LIMIT:
-            process.unverifiable = True
-        elif process.unverifiable:
-            process.unverifiable = False
-        if not process.unverifiable:
-            earliest = min(earliest, process.known_through)
-        elif state.now - max([known, *(through for _, through in process.marks)]) > 2 * COMPLETION_LIMIT:
-            # Nobody has vouched for it any more, either. While it lives its log goes on, with a hole in it.
-            del state.processes[number]
-            state.unverified = [*state.unverified, number][-UNVERIFIED_KEPT:]
+        now = state.hosts[process.host].now if process.host in state.hosts else state.now
+        if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
+            earliest = min(earliest, process.told_through)
+    state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     return earliest
+
+
+def _all_said(state: State, process: Process) -> bool:
+    """Has its host spoken since it was over? Then no mark of it is still to come."""
+    host = state.hosts.get(process.host)
+    return state.now > process.closed if host is None else host.now > process.closed
+
+
+def _fulfil(state: State, number: int, process: Process) -> None:
+    """Take the marks whose slices are all here, and give up what is overdue."""
+    for slices, through, at in process.marks:
+        if slices <= process.next:
+            process.through, process.marked = max(process.through, through), max(process.marked, at)
+    waiting = [
+        mark
+        for mark in process.marks
+        if mark[0] > process.next and (mark[1] > process.through or mark[2] > process.marked)
+    ]
+    process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    if process.lost_by >= 0 and process.complete:
+        begun = process.through if process.through >= 0 else process.first
+        _dig(state, number, process, begun, process.lost_by)
+        process.lost_by = -1
+    host = state.hosts.get(process.host)
+    while process.marks and host is not None:
+        slices, through, at = process.marks[0]
+        if host.now - at <= GIVEN_UP:
+            break
+        _give_up(state, number, process, slices, at)
+        process.marks.pop(0)
+        process.through, process.marked = max(process.through, through), max(process.marked, at)
+
+
+def _give_up(state: State, number: int, process: Process, slices: int, at: int) -> None:
+    """The slices below `slices` that are not here, and should be since `at`, are not waited for any longer."""
+    ahead = [[max(low, process.next), high] for low, high in process.ahead]
+    start, end = intervals.subtract(np.array([process.next]), np.array([slices]), *_spans(ahead))
+    gone = [[low, high] for low, high in zip(start.tolist(), end.tolist(), strict=True)]
+    if not gone:
+        return
+    process.missing = (process.missing + gone)[-MARKS_KEPT:]
+    process.next = slices
+    while process.ahead and process.ahead[0][0] <= process.next:
+        process.next = max(process.next, process.ahead.pop(0)[1])
+    # What stood open when the last mark was fulfilled may be among them, and completed long after.
+    begun = process.through if process.through >= 0 else process.first
+    _dig(state, number, process, begun, at)
+
+
+def _dig(state: State, number: int, process: Process, start: int, end: int) -> None:
+    """Something that `process` did in [start, end) is missing for good."""
+    writes = process.writer >= 0 or process.sent_op >= 0
+    unknown = not process.next
+    state.holes.append([number, start, end, int(process.reads or unknown), int(writes or unknown), state.now])
+    if process.writer >= 0:
+        state.lost_writers.append(process.writer)
+    if len(state.holes) > HOLES_KEPT:  # those of the oldest become one: more is unverifiable, and nothing less
+        a, b = state.holes[0], state.holes[1]
+        state.holes[:2] = [[-1, min(a[1], b[1]), max(a[2], b[2]), a[3] | b[3], a[4] | b[4], max(a[5], b[5])]]
+
+
+def lateness(state: State) -> list[tuple[int, Process, int]]:
+    """The processes whose evidence is behind their own host's clock, or whose host is silent: (number, process, since
+    when, in log time)."""
+    found = []
+    for number, process in state.processes.items():
+        host = state.hosts.get(process.host)
+        if process.known_through == NEVER or host is None:
+            continue
+        if host.silent or host.now - process.known_through > LATE:
+            found.append((number, process, process.known_through))
+    return found

@@ -1,11 +1,14 @@
 """The evidence gate: is everything here that a verdict from absence rests on?
 
 One question for all checks, asked per span of log time and for those processes whose log matters (readers for a loss,
-the writer for a phantom, all that commit for an offset): *not yet*, *complete*, or *unverifiable* for an interval.
+the writer for a phantom, all that commit for an offset): *not yet*, *complete*, or *unverifiable*.
 
-- *complete*: the log of each of them is here through the end of the span, without a hole that the span touches.
+- *complete*: whatever each of them invoked through the end of the span is here, without a hole that the span touches.
 - *unverifiable*: it is here, but for an interval of some process that touches the span and will never be here.
 - *not yet*: somebody's log has not come that far. It may, whatever the delay: who asked waits.
+
+An operation that is open for long is awaited where it may still bring what is missing. Where only what had completed
+counts (has this reader moved?), `told` asks for that alone, and an open operation holds nobody up.
 """
 
 from __future__ import annotations
@@ -25,25 +28,35 @@ class Evidence(Enum):
 
 
 class Hole(NamedTuple):
-    """Of `process`, what it did in [start, end) of log time is missing for good."""
+    """Of `process` (-1: of several), what it did in [start, end) of log time is missing for good."""
 
     process: int
     start: int
     end: int
     reads: int  # 1: it may have polled in it
     writes: int  # 1: it may have sent or committed in it
+    known: int  # since when, in log time
 
 
-Who = Callable[[int, Process], bool]
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`."""
+
+    picks: Callable[[int, Process], bool]
+    reads: bool = True
+    writes: bool = True
+    number: int = -1
+    """The one process that it picks, -1 for those that `picks` does."""
 
 
-def everybody(number: int, process: Process) -> bool:
-    return True
+EVERYBODY = Who(lambda number, process: True)
+READERS = Who(lambda number, process: process.reads or not process.next, writes=False)
+"""Those that may poll here, and those of which it is not known yet whether they do."""
 
 
-def reading(number: int, process: Process) -> bool:
-    """Those that may poll here, and those of which it is not known yet whether they do."""
-    return process.reads or not process.next
+def only(number: int) -> Who:
+    """One process alone."""
+    return Who(lambda other, process: other == number, number=number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +67,50 @@ class Gate:
     finished: bool = False
     """Nothing more will come, and nothing is missing."""
 
-    def ask(self, start: int, end: int, who: Who = everybody) -> Evidence:
-        """Is everything here that happened in [start, end] of log time, of all processes that `who` picks?"""
+    def ask(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
+        """Is everything here that was invoked in [start, end] of log time, of those that `who` picks?"""
         if self.finished:
             return Evidence.COMPLETE
-        for number, process in self.state.processes.items():
-            if not process.complete and process.known_through < end and who(number, process):
-                return Evidence.NOT_YET
-        if self.holes(start, end, who):
-            return Evidence.UNVERIFIABLE
-        return Evidence.COMPLETE
+        if self.known_through(who) < end:
+            return Evidence.NOT_YET
+        return Evidence.UNVERIFIABLE if self.holes(start, end, who) else Evidence.COMPLETE
 
-    def holes(self, start: int, end: int, who: Who = everybody) -> list[Hole]:
-        """The intervals for which something is missing for good, of those that `who` picks."""
+    def told(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
+        """The same, for what had completed in [start, end]."""
+        if self.finished:
+            return Evidence.COMPLETE
+        if self.told_through(who) < end:
+            return Evidence.NOT_YET
+        return Evidence.UNVERIFIABLE if self.holes(start, end, who) else Evidence.COMPLETE
+
+    def known_through(self, who: Who = EVERYBODY) -> int:
+        """The log time through which all that `who` picks invoked is here."""
+        through = self.state.now
+        for number, process in self.state.processes.items():
+            if process.known_through < through and who.picks(number, process):
+                through = process.known_through
+        return through
+
+    def told_through(self, who: Who = EVERYBODY) -> int:
+        """The log time through which all that those had completed is here."""
+        through = self.state.now
+        for number, process in self.state.processes.items():
+            told = process.told_through
+            if told < through and who.picks(number, process):
+                through = told
+        return through
+
+    def holes(self, start: int, end: int, who: Who = EVERYBODY) -> list[Hole]:
+        """The intervals that touch [start, end] for which something is missing for good, of those that `who` picks."""
         found = []
         for entry in self.state.holes:
             hole = Hole(*entry)
-            if hole.start <= end and start < hole.end:
+            if (
+                hole.start > end
+                or hole.end <= start
+                or not ((hole.reads and who.reads) or (hole.writes and who.writes))
+            ):
+                continue
+            if who.number < 0 or hole.process in (who.number, -1):
                 found.append(hole)
         return found

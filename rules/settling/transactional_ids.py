@@ -6,16 +6,15 @@ last one of each name that a living process bears, at most the newest `KEPT`.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-import numpy as np
-
-from rules.arrays.columns import INIT, OK, Columns
-from rules.arrays.intervals import Bools
+from rules.arrays.columns import INIT, OK
+from rules.kept.check import Check, News, Passage
 from rules.kept.state import State
 
 KEPT: Final = 256
-INITS: Final = "inits"
+NAME: Final = "transactional-ids"
 
 
 class Init(NamedTuple):
@@ -31,12 +30,19 @@ class Init(NamedTuple):
     mono: int
 
 
-def note_inits(state: State, columns: Columns, fresh: Bools) -> None:
+@dataclass(slots=True)
+class Lives:
+    """`inits`: each call as `Init` has it, in the order of their invocations, at most `KEPT`."""
+
+    inits: list[list[Any]] = field(default_factory=list)
+
+
+def arrive(own: Lives, new: News) -> None:
     """Remember the new rows' inits, in whatever order they come."""
-    rows = np.flatnonzero(fresh & columns.where(INIT))
+    rows = new.where(INIT)
     if not len(rows):
         return
-    kept = state.notes.setdefault(INITS, [])
+    columns = new.columns
     for row in rows.tolist():
         name = columns.table["transactional_id"][row].as_py()
         if name:
@@ -44,14 +50,15 @@ def note_inits(state: State, columns: Columns, fresh: Bools) -> None:
             boot, mono = columns.table["boot"][row].as_py(), columns.table["mono_completed"][row].as_py()
             returned = int(columns.type[row] == OK)
             clock = [boot or "", -1 if boot is None or mono is None else mono]
-            kept.append([name, int(columns.process[row]), invoked, completed, returned, *clock])
-    kept.sort(key=lambda entry: entry[2])
-    del kept[:-KEPT]
+            own.inits.append([name, int(columns.process[row]), invoked, completed, returned, *clock])
+    own.inits.sort(key=lambda entry: entry[2])
+    del own.inits[:-KEPT]
 
 
 def inits(state: State, name: str) -> list[Init]:
     """All known calls with this transactional id, in the order of their invocations."""
-    return [Init(*entry) for entry in state.notes.get(INITS, []) if entry[0] == name]
+    known = state.checks.get(NAME)
+    return [] if known is None else [Init(*entry) for entry in known.inits if entry[0] == name]
 
 
 def initialised(state: State, name: str) -> list[Init]:
@@ -59,15 +66,23 @@ def initialised(state: State, name: str) -> list[Init]:
     return [one for one in inits(state, name) if one.returned]
 
 
-def forget(state: State) -> None:
+def under_another_id(state: State, name: str) -> set[int]:
+    """The processes that called init_transactions with another id."""
+    known = state.checks.get(NAME)
+    return set() if known is None else {entry[1] for entry in known.inits if entry[0] != name}
+
+
+def forget(own: Lives, passage: Passage) -> None:
     """Drop what belongs to processes that are forgotten, save the last life of each name that is still borne."""
-    kept = state.notes.get(INITS, [])
-    if len(kept) <= KEPT // 4:
+    if passage.finished or len(own.inits) <= KEPT // 4:
         return
-    borne = {entry[0] for entry in kept if entry[1] in state.processes}
-    last = {entry[0]: i for i, entry in enumerate(kept)}
-    state.notes[INITS] = [
-        entry
-        for i, entry in enumerate(kept)
-        if entry[1] in state.processes or (entry[0] in borne and last[entry[0]] == i)
+    living = passage.state.processes
+    borne = {entry[0] for entry in own.inits if entry[1] in living}
+    last = {entry[0]: i for i, entry in enumerate(own.inits)}
+    own.inits = [
+        entry for i, entry in enumerate(own.inits) if entry[1] in living or (entry[0] in borne and last[entry[0]] == i)
     ]
+
+
+CHECK: Final = Check(NAME, Lives, arrive=arrive, fold=forget)
+"""It finds nothing itself; those that do ask `inits` and `initialised`."""

@@ -89,12 +89,18 @@ _ENTRIES: Final = (
     Anomaly(
         "relocated-write", "violation", "at once",
         "A value was polled in a topic or partition other than the one it was sent to.",
-        "the value, where it was meant to be, where it was",
+        "the value, where it was meant to be, where it was; of a flood, how many, from where to where, some examples",
     ),
     Anomaly(
         "corrupted-record", "violation", "at once",
         "The checksum or the form of a record's tag is broken.",
-        "the offset and the hash of the bytes",
+        "the offset and the hash of the bytes; of a flood, how many, from where to where, some examples",
+    ),
+    Anomaly(
+        "altered-record", "violation", "at once",
+        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent.",
+        "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
+        " reader, the leader's epoch where the client knows it",
     ),
     Anomaly(
         "spurious-zero-offset", "violation", "at once",
@@ -113,8 +119,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "phantom-read", "violation", "on settlement",
-        "A polled value was never sent: it is beyond its writer's highest invocation, and that writer's log is there.",
-        "the value, its offset, the highest sequence number that its writer sent",
+        "A polled value was never sent, and the log of whoever could have sent it is there.",
+        "the value, its offset, who polled it, the highest sequence number that its writer sent",
     ),
     Anomaly(
         "torn-transaction", "violation", "on resolution",
@@ -219,9 +225,19 @@ _ENTRIES: Final = (
         "the time of the last row",
     ),
     Anomaly(
+        "evidence-late", "condition", "while it lasts",
+        "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
+        "the process or the host, what holds it (an open operation, missing rows, the host), since when",
+    ),
+    Anomaly(
         "check-failed", "condition", "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error",
+    ),
+    Anomaly(
+        "cluster-unreachable", "condition", "while it lasts",
+        "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
+        "the brokers, whether they are all of the cluster, when the last answer came, the error",
     ),
     Anomaly(
         "stuck-consumer", "condition", "while it lasts",
@@ -265,8 +281,8 @@ _ENTRIES: Final = (
     ),
     Anomaly(
         "foreign-record", "classified", "at once",
-        "A well-formed record of a run that this log does not know: two canaries may share a topic.",
-        "the offset and the run",
+        "Well-formed records of a run that this log does not know: two canaries may share a topic. Told once a run.",
+        "the run, and the first of its records: offset, hash, who polled it",
     ),
     Anomaly(
         "abort-position", "classified", "at once",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -46,15 +46,35 @@ class Finding:
     @property
     def id(self) -> str:
         """16 hex digits. The same for every event of one finding."""
-        named = [self.anomaly, self.cluster, self.topic_id, self.partition, *self.subject]
-        return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
+        return identity(self.anomaly, self.cluster, self.topic_id, self.partition, self.subject)
 
 
-FactKind = Literal["visible", "absent", "guarded", "input", "reflected", "doubtful", "gone", "horizon"]
-"""`visible`, `absent`: of this transaction, a value was polled here; a value is absent although a reader passed it.
-`guarded`: a finding that holds if the transaction is visible. `input`, `reflected`, `doubtful`, `horizon`: settled
-records of a transform's input, those reflected in its committed output, those that an indefinite transaction may have
-reflected, and how far the output's log is complete; `gone`: the input's log start (`rules.checks.transforms`)."""
+def identity(anomaly: str, cluster: str, topic_id: str, partition: int, subject: Sequence[int | str]) -> str:
+    """The id of the finding of this anomaly, at this place, about this subject."""
+    named = [anomaly, cluster, topic_id, partition, *subject]
+    return hashlib.blake2b(json.dumps(named).encode(), digest_size=8).hexdigest()
+
+
+FactKind = Literal[
+    "visible",
+    "absent",
+    "guarded",
+    "input",
+    "reflected",
+    "doubtful",
+    "dropped",
+    "gone",
+    "hole",
+    "horizon",
+    "holds",
+    "ended",
+]
+"""Of a transaction: `visible`, a value was polled here; `absent`, one is not although a reader passed it; `guarded`, a
+finding that holds if the transaction is visible. Of a transform: `input`, settled records of its input; `reflected`,
+those that its committed output reflects; `doubtful`, those that an indefinite transaction may have reflected;
+`dropped`, those of which it turned out that it has not; `gone`, the input's log start; `hole`, a part of its log will
+never be here; `horizon`, how far the log of the output, or (`about` says "input") of the input is complete.
+`holds`, `ended`: a condition that other partitions see as well (`rules.across.shared_conditions`)."""
 
 FACT_SCHEMA: Final = pa.schema(
     [

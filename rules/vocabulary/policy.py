@@ -19,8 +19,18 @@ ALLOWED_WHEN_SUBSCRIBED: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
 ALLOWED_WITH_WW: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
 ALLOWED_WHEN_UNCOMMITTED: Final = frozenset({"G1a", "precommitted-read"}) | ALLOWED_WITH_WW
 WARNING_WITHOUT_IDEMPOTENCE: Final = frozenset({"duplicate", "nonmonotonic-send"})
+FAILURES_OF_A_FINISHED_HISTORY: Final = frozenset({"unseen"})
+"""Conditions that nothing will end any more once a history is finished: it is not valid."""
 WARNING_CONDITIONS: Final = frozenset(
-    {"suspected", "unverifiable", "window-overflow", "unsafe-config", "under-replicated-probe-topic", "stuck-close"}
+    {
+        "suspected",
+        "unverifiable",
+        "window-overflow",
+        "unsafe-config",
+        "under-replicated-probe-topic",
+        "stuck-close",
+        "evidence-late",
+    }
 )
 
 

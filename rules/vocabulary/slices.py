@@ -7,7 +7,8 @@ may have happened, or may yet). The probe log holds one row per operation and pa
 A record's identity, its *value*, is (writer, intended topic, intended partition, seq). Writers count their sequence
 numbers per partition, so that a healthy log is made of *runs*: `length` records at offset, offset+1, ... that carry one
 writer's seq, seq+1, ... Slices, state and rules hold records as runs; what does not fit into one (a corrupt tag, a
-record outside its intended place) is listed singly as *irregular*.
+record outside its intended place) is listed singly as *irregular*. A record whose value is whole, and whose key,
+headers or timestamp are not those that were sent, stays in its run and is listed beside the runs as *altered*.
 
 Every process numbers its slices per partition 0, 1, 2, ... without a gap. Rows may arrive late and in any order; the
 counter tells what is still missing. `mark` rows, written by each host's committer once a second, say how far the log
@@ -84,6 +85,24 @@ class Irregular(NamedTuple):
     run: str | None = None
 
 
+class Altered(NamedTuple):
+    """`length` neighbouring records of a polled run that differ in the same respects from what was sent, beside their
+    values: consecutive sequence numbers at consecutive offsets.
+
+    `what` names the respects, joined by commas in this order: key, headers, timestamp (a time that was not sent),
+    timestamp-type (the broker's time instead of it, which a topic with LogAppendTime is asked to do). `sent` and `told`
+    are what was sent and what was polled of the first of them, as text."""
+
+    writer: int
+    seq: int
+    offset: int
+    length: int
+    what: str
+    sent: str
+    told: str
+    leader_epoch: int | None = None
+
+
 class Mark(NamedTuple):
     """How far one process's log is complete, as its host's committer knew it when it wrote the mark.
 
@@ -146,6 +165,18 @@ _IRREGULAR: Final = pa.struct(
         pa.field("run", pa.string()),
     ]
 )
+_ALTERED: Final = pa.struct(
+    [
+        pa.field("writer", pa.int64(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("what", pa.string(), nullable=False),
+        pa.field("sent", pa.string(), nullable=False),
+        pa.field("told", pa.string(), nullable=False),
+        pa.field("leader_epoch", pa.int32()),
+    ]
+)
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _MARK: Final = pa.struct(
     [
@@ -201,6 +232,7 @@ SLICE_SCHEMA: Final = pa.schema(
         pa.field("sent", pa.list_(_RUN)),
         pa.field("polled", pa.list_(_RUN)),
         pa.field("irregular", pa.list_(_IRREGULAR)),
+        pa.field("altered", pa.list_(_ALTERED)),
         pa.field("sources", pa.list_(_RUN)),
         pa.field("registers", pa.list_(_REGISTER)),
         # What was observed of the partition.
@@ -235,7 +267,7 @@ records that a transform's output records (`sent`, in the order of their seqs) r
 offset in the input partition of the same number; the row's `group` is the transform's. A `position` row with `txn`
 tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
 polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
-topic: see `probes/topics.py`."""
+topic and which brokers do not answer: see `probes/topic_settings.py` and `probes/observer.py`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,6 +299,7 @@ class Slice:
     sent: Sequence[Run] = ()
     polled: Sequence[Run] = ()
     irregular: Sequence[Irregular] = ()
+    altered: Sequence[Altered] = ()
     sources: Sequence[Run] = ()
     registers: Sequence[RegisterOp] = ()
     position_before: int | None = None
@@ -295,7 +328,7 @@ _FIELDS: Final = tuple(f.name for f in fields(Slice))
 
 def _column(name: str, rows: Sequence[Slice]) -> list[object]:
     values = [getattr(row, name) for row in rows]
-    if name in ("sent", "polled", "irregular", "marks", "sources", "registers"):
+    if name in ("sent", "polled", "irregular", "altered", "marks", "sources", "registers"):
         return [[v._asdict() for v in runs] if runs else None for runs in values]
     if name == "txn_partitions":
         return [[{"topic": t, "partition": p} for t, p in touched] if touched else None for touched in values]

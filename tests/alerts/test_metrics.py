@@ -18,6 +18,7 @@ from tests.alerts.findings import NOON, event, finding
 
 SUMMARY: dict[str, Any] = {
     "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "now": NOON, "log_start": 5, "log_end": 110,
+    "checked_through": NOON - timedelta(seconds=2.5),
     "last_stable": 100, "frontier": 90, "unseen": 2, "window_runs": 7, "processes": 4, "state_bytes": 512,
     "readers": [
         {"process": 1, "position": 70, "mode": "assign"},
@@ -103,6 +104,7 @@ def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
     expected = {
         "log_start_offset": 5, "log_end_offset": 110, "last_stable_offset": 100, "settled_frontier_offset": 90,
         "unseen_records": 2, "window_runs": 7, "processes": 4, "state_bytes": 512, "log_time_seconds": NOON.timestamp(),
+        "checked_behind_seconds": 2.5,
     }  # fmt: skip
     assert {name: scraped(f"offsetwatch_partition_{name}", **place) for name in expected} == expected
     assert scraped("offsetwatch_partition_readers_lag_records", mode="assign", **place) == 30

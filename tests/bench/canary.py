@@ -107,6 +107,8 @@ class Traffic:
                 pa.array(process.T.reshape(-1)),
                 pa.array(slices.T.reshape(-1)),
                 pa.array(np.repeat(when, 4)).cast(pa.timestamp("us", tz="UTC")),
+                pa.nulls(4 * len(at), pa.timestamp("us", tz="UTC")),
+                pa.nulls(4 * len(at), pa.bool_()),
             ],
             fields=list(kind.value_type),
         )

@@ -254,6 +254,7 @@ def _marked(partition: int, operations: list[_Operations], first: dict[int, int]
             pa.array(np.tile(np.array([made.process for made in operations]), len(at))),
             pa.array(np.array(slices).T.reshape(-1)),
             pa.array(np.array(through).T.reshape(-1)).cast(pa.timestamp("us", tz="UTC")),
+            *(pa.nulls(len(at) * len(operations), kind.value_type.field(name).type) for name in ("ended", "lost")),
         ],
         fields=list(kind.value_type),
     )

@@ -37,7 +37,7 @@ def write(folder: Path, lines: str, form: str) -> Path:
 
 
 def checked(path: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    done = offsetwatch("check", "--json", *options, str(path), cwd=path.parent)
+    done = offsetwatch("check", "--json", "--allow", "unseen", *options, str(path), cwd=path.parent)
     return done.returncode, json.loads(done.stdout)
 
 

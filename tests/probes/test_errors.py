@@ -12,7 +12,7 @@ IN_DOUBT = (
     "_MSG_TIMED_OUT _TIMED_OUT _TIMED_OUT_QUEUE _PURGE_QUEUE _PURGE_INFLIGHT _TRANSPORT _FATAL _GAPLESS_GUARANTEE "
     "REQUEST_TIMED_OUT NOT_LEADER_FOR_PARTITION NOT_ENOUGH_REPLICAS_AFTER_APPEND NETWORK_EXCEPTION INVALID_TXN_STATE "
     "PRODUCER_FENCED INVALID_PRODUCER_EPOCH OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID KAFKA_STORAGE_ERROR "
-    "TOPIC_AUTHORIZATION_FAILED UNKNOWN"
+    "TOPIC_AUTHORIZATION_FAILED MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE UNKNOWN"
 )
 
 
@@ -52,9 +52,10 @@ def test_codes_that_nobody_knows_are_info(context):
     assert name_of(9999) == "CODE_9999"
 
 
-def test_what_the_client_refused_and_what_is_too_large_failed():
+def test_what_the_client_refused_and_what_is_malformed_failed():
     assert classify(KafkaError._QUEUE_FULL, "enqueue") == "fail"
-    assert classify(KafkaError.MSG_SIZE_TOO_LARGE, "send") == "fail"
+    assert classify(KafkaError.MSG_SIZE_TOO_LARGE, "enqueue") == "fail"
+    assert classify(KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, "send") == "fail"
     assert classify(KafkaError._PARTITION_EOF, "poll") == "ok"
 
 

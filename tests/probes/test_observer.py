@@ -113,6 +113,25 @@ def test_where_nobody_answers_there_is_a_row_all_the_same(stage):
     assert all(row.error and row.log_end is None and row.committed is None for row in rows)
 
 
+def test_who_does_not_answer_is_named_while_it_lasts(stage):
+    one = stage(observer={"request_timeout": 0.5})
+    here = (one.config.topics.records, 0)
+    with Proxy(one.connection.bootstrap, []) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        observer.observe()
+    for _ in range(3):
+        observer.finish()
+    rows = [row for row in witness(observer).of("offsets") if (row.topic, row.partition) == here]
+    answered, *_, silent = rows
+    assert (answered.type, "silent" in dict(answered.settings or {})) == ("ok", False)
+    assert silent.type == "info" and silent.log_end is None
+    named = {
+        name: value for name, value in dict(silent.settings or {}).items() if name in ("leader", "silent", "brokers")
+    }
+    assert named == {"leader": "1", "silent": "1", "brokers": "1"}
+
+
 def told(observer: Observer, topic: str) -> list[dict[str, str]]:
     rows = witness(observer).of("offsets")
     return [dict(row.settings) for row in rows if row.settings and (row.topic, row.partition) == (topic, 0)]
@@ -130,6 +149,7 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stag
     has = {
         "replicas": "1", "min_insync": "1", "created_by": "offsetwatch", "unclean_leader_election": "false",
         "transaction_max_timeout_ms": "900000", "retention_ms": "7200000", "cleanup_policy": "delete",
+        "timestamp_type": "CreateTime",
     }  # fmt: skip
     assert told(observer, topic) == [asked | has]
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)

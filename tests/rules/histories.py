@@ -16,13 +16,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rules.across.resolution import resolve
+from rules.across.lookups import Question, answer, is_lost, own_rows, polls_of, values_of
 from rules.step import Stepped, Stored, step
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
+from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, micros, to_table
 
 START = EPOCH + timedelta(days=20_000)
 
@@ -126,7 +127,8 @@ class Store:
         self.store = MemoryStore(self.objectives)
         self.findings: list[Finding] = []
         self.last: dict[Place, Stepped] = {}
-        self.resolution: bytes | None = None
+        self.rows: list[pa.Table] = []
+        self.questions: dict[tuple[str, int], Question] = {}
         self.transactions: list[dict[str, Any]] = []
         self.rechecks: list[tuple[Place, Recheck]] = []
 
@@ -141,14 +143,36 @@ class Store:
         new: list[Finding] = [finding for stepped in out.values() for finding in stepped.findings]
         facts = [stepped.facts for stepped in out.values()]
         if facts:
-            resolved = resolve(self.resolution, pa.concat_tables(facts), self.objectives, finished=finished)
-            self.resolution = resolved.stored
+            resolved = self.store.resolve(pa.concat_tables(facts), finished=finished)
             self.transactions.extend(resolved.transactions.to_pylist())
             new.extend(resolved.findings)
+            for asked in resolved.questions:
+                known = self.questions.get(asked.key)
+                self.questions[asked.key] = asked if known is None else known.joined(asked)
+        self.rows.append(table)
+        new.extend(self._looked_up())
         self.rechecks.extend((place, r) for place, stepped in out.items() for r in stepped.rechecks)
         self.last.update(out)
         self.findings.extend(new)
         return new
+
+    def _looked_up(self) -> list[Finding]:
+        """Answer what was asked of ok transactions, from all rows so far, once each."""
+        if not self.questions:
+            return []
+        rows = pa.concat_tables(self.rows)
+        now = micros(pc.max(rows["completed"]).as_py())
+        found = []
+        for key, question in list(self.questions.items()):
+            if now < question.due + self.objectives.grace:  # other partitions may have more to tell
+                continue
+            wrote = values_of(question, rows.filter(own_rows([question])))
+            finding = answer(question, wrote, rows.filter(polls_of([wrote])))
+            if finding is not None:
+                found.append(finding)
+            if finding is not None or is_lost(question, wrote):
+                del self.questions[key]
+        return found
 
 
 def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:

@@ -263,7 +263,7 @@ def relocated_write(log: Log) -> Iterator[Found]:
 
 def foreign_record(log: Log) -> Iterator[Found]:
     for record in _irregulars(log, "foreign"):
-        yield "foreign-record", (record.offset, record.hash)
+        yield "foreign-record", (record.run or "",)
 
 
 def _irregulars(log: Log, status: str) -> list[Irregular]:

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.across.resolution import KEPT, resolve
+from rules.across.resolution import ABORTED_KEPT, OPEN_KEPT, expired, resolve
 from rules.kept.state import UnknownFormat
+from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Run
@@ -202,22 +203,23 @@ def test_what_became_of_an_indefinite_transaction_is_told() -> None:
 
 
 def test_facts_are_forgotten_in_time() -> None:
+    """An aborted transaction's absent values wait for a quarter of an hour, what is open for a day."""
     fact = {
-        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 10, "txn": 1,
-        "outcome": "ok", "writer": 1, "seq": 0, "offset": 0, "length": 1,
+        "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "absent", "at": 10, "txn": 1,
+        "outcome": "fail", "writer": 1, "seq": 0, "offset": 0, "length": 1,
     }  # fmt: skip
-    first = resolve(None, pa.Table.from_pylist([fact], schema=FACT_SCHEMA), Objectives())
-    later = resolve(
-        first.stored, pa.Table.from_pylist([fact | {"txn": 2, "at": 10 + 2 * KEPT}], schema=FACT_SCHEMA), Objectives()
-    )
-    assert len(later.stored) <= len(first.stored) + 16
-    absent = fact | {"txn": 1, "kind": "absent", "at": 11 + 2 * KEPT, "partition": 1}
-    assert resolve(later.stored, pa.Table.from_pylist([absent], schema=FACT_SCHEMA), Objectives()).findings == []
+    store = MemoryStore()
+    store.resolve(pa.Table.from_pylist([fact], schema=FACT_SCHEMA))
+    store.resolve(pa.Table.from_pylist([fact | {"txn": 2, "outcome": "info"}], schema=FACT_SCHEMA))
+    assert len(store.across) == 3, "with the format"
+    assert expired(store.across, 10 + ABORTED_KEPT) == []
+    assert len(expired(store.across, 11 + ABORTED_KEPT)) == 1
+    assert len(expired(store.across, 11 + OPEN_KEPT)) == 2
 
 
 def test_a_state_of_another_version_is_refused() -> None:
     with pytest.raises(UnknownFormat):
-        resolve(b"something else", pa.Table.from_pylist([], schema=FACT_SCHEMA), Objectives())
+        resolve({"format": b"1"}, FACT_SCHEMA.empty_table(), Objectives())
 
 
 # Transforms: input partition 0, output partition 1 (stage 2 joins by number, so both rows carry partition 0 of a topic)
@@ -248,8 +250,8 @@ class Pair:
         self.inputs.send("w", seq, count, at=seq)
         self.inputs.poll("r", [("w", seq, count, seq)])
 
-    def transform(self, op: int, seq: int, count: int, at: int, type: str = "ok", *, process: str = "x") -> None:
-        """Operation `op` reflects these inputs at output offset `at`."""
+    def transform(self, op: int, seq: int, count: int, at: int | None, type: str = "ok", *, process: str = "x") -> None:
+        """Operation `op` reflects these inputs at output offset `at`, None where none was acknowledged."""
         runs = [("w", seq, count, seq)]
         polled = [Run(number(w), s, o, n) for w, s, n, o in runs]
         self.inputs.row(
@@ -257,10 +259,10 @@ class Pair:
             isolation="read_committed",
         )  # fmt: skip
         self.outputs.row(
-            process, "txn", op=op + 10, txn=op, type=type, sent=[Run(number("o"), at, at, count)], group="g",
-            sources=[Run(W, seq, seq, count)],
+            process, "txn", op=op + 10, txn=op, type=type, group="g", sources=[Run(W, seq, seq, count)],
+            sent=[Run(number("o"), 900 if at is None else at, at, count)],
         )  # fmt: skip
-        if type == "ok":
+        if type == "ok" and at is not None:
             self.outputs.poll("q", [("o", at, count, at)])
 
     def settle(self) -> None:
@@ -315,11 +317,27 @@ def tail_not_done(p: Pair) -> None:
     p.transform(0, 0, 4, 0)
 
 
-def perhaps_done(p: Pair) -> None:
-    """An indefinite transaction may have reflected what is missing."""
+def aborted_after_all(p: Pair) -> None:
+    """An indefinite transaction might have reflected what is missing, but a reader passed its outputs without one."""
     p.feed(0, 10)
     p.transform(0, 0, 4, 0)
     p.transform(1, 4, 2, 6, "info")
+    p.transform(2, 6, 4, 12)
+
+
+def perhaps_done(p: Pair) -> None:
+    """The same, and nobody has read as far as its outputs yet."""
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 4, 2, 16, "info")
+    p.transform(2, 6, 4, 12)
+
+
+def perhaps_done_somewhere(p: Pair) -> None:
+    """The same, and no offset of its outputs was acknowledged."""
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 4, 2, None, "info")
     p.transform(2, 6, 4, 12)
 
 
@@ -335,7 +353,9 @@ TRANSFORMS: list[tuple[Callable[[Pair], None], Findings]] = [
     (twice, {("eos-violation", ("twice", W, 4))}),
     (left_out, MISSING),
     (tail_not_done, set()),
+    (aborted_after_all, MISSING),
     (perhaps_done, set()),
+    (perhaps_done_somewhere, set()),
     (begun_late, set()),
 ]
 ORDER = {"poll-skip", "nonmonotonic-poll"}

@@ -234,6 +234,19 @@ def test_write_write_edges_follow_the_log(why: str, history: str) -> None:
     assert cycles(history, ww=True) == [], why
 
 
+@pytest.mark.parametrize(
+    "first_key",
+    [
+        "2.0 0-9: >0 1@2 >1 2@1\n1.0 0-9: >0 1@1 >1 2@4\n3.0 0-9: <0 2/1@3",  # twice in a row
+        "2.0 0-9: >0 1@3 >1 2@1\n1.0 0-9: >0 1@1 >1 2@4\n4.0 0-9: >0 1@2\n3.0 0-9: <0 4/1@9",  # another's earlier place
+    ],
+)
+def test_an_earlier_place_of_a_value_parts_no_neighbours(first_key: str) -> None:
+    found = cycles(first_key, ww=True)
+    assert "G0" in [f.anomaly for f in found]
+    assert cycles(first_key.replace(">1 2@1", ">1 2@5"), ww=True) == []
+
+
 def test_an_indefinite_write_that_was_seen_anywhere_is_in_the_log() -> None:
     history = "1.0 0-9 info: >0 1@0 >1 2@1 >2 3\n2.0 0-9: >0 1@1 >1 2@0\n3.0 0-9: <2 1/3@0"
     assert [f.anomaly for f in cycles(history, ww=True)] == ["G0"]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from rules.checks.transaction_outcomes import NAMES_KEPT
+from rules.checks.transaction_runs import Outcomes
 from rules.engine.order import KINDS
 from rules.kept.state import load
-from rules.settling.transactional_ids import INITS, KEPT, inits
+from rules.settling.transactional_ids import KEPT, NAME, inits
 from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, found, number
 
@@ -271,7 +272,7 @@ def test_a_transaction_seen_in_part_is_counted_live_and_listed_in_files() -> Non
     assert [f for f in store.findings if f.anomaly == "G1b"] == []
     (kept,) = store.stored.values()
     assert kept.hot is not None
-    assert load(kept.hot, KINDS).partial_reads == 2
+    assert load(kept.hot, KINDS).checks["transaction-outcomes"].partial_reads == 2
 
 
 def test_names_of_transactional_ids_are_forgotten() -> None:
@@ -288,6 +289,7 @@ def test_names_of_transactional_ids_are_forgotten() -> None:
     (kept,) = store.stored.values()
     assert kept.hot is not None
     state = load(kept.hot, KINDS)
-    assert len(state.transactional_ids) <= NAMES_KEPT
+    outcomes = state.checks.get("transaction-outcomes", Outcomes())
+    assert len(outcomes.names) <= NAMES_KEPT
     assert len(inits(state, "id-1")) == 0
-    assert len(state.notes[INITS]) <= KEPT
+    assert len(state.checks[NAME].inits) <= KEPT

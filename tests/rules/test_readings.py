@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from rules.audit.readings import Read, Readings
-from tests.rules.histories import History
+from rules.audit.readings import Excerpt, Readings
+from tests.rules.histories import History, number
 
 
-def reads(h: History, start: int = 0, end: int = 1000) -> list[Read]:
-    return Readings(h.table()).in_range(start, end)
+def excerpt(h: History, start: int = 0, end: int = 1000) -> Excerpt:
+    return Readings(h.table()).excerpt(start, end)
 
 
 def spans(h: History) -> list[list[tuple[int, int]]]:
-    return [read.spans for read in reads(h)]
+    """What each read went over."""
+    found = excerpt(h)
+    over = list(zip(found.over_read.tolist(), found.over_start.tolist(), found.over_end.tolist(), strict=True))
+    return [[(low, high) for own, low, high in over if own == read] for read in range(len(found.rows))]
 
 
 def test_a_poll_goes_over_what_lies_between_its_process_s_last_record_and_its_own() -> None:
@@ -57,7 +60,9 @@ def test_a_poll_that_went_back_inside_leaves_its_consumer_at_the_end_of_its_last
 def test_values_are_cut_to_the_range() -> None:
     h = History()
     h.poll("r", [("w", 100, 10, 0)])
-    (read,) = reads(h, 4, 6)
-    writer = next(iter(read.values.values()))[0]  # type: ignore[index]
-    assert read.values == {4: (writer, 104), 5: (writer, 105)}
-    assert reads(h, 10, 20) == []
+    found = excerpt(h, 4, 6)
+    values = found.values
+    assert (values.row.tolist(), values.writer.tolist()) == ([0], [number("w")])
+    assert (values.seq.tolist(), values.offset.tolist(), values.length.tolist()) == ([104], [4], [2])
+    assert (found.over_start.tolist(), found.over_end.tolist()) == ([4], [6])
+    assert len(excerpt(h, 10, 20).rows) == 0

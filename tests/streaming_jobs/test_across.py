@@ -13,15 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rules.audit.digests import BLOCK
+from rules.audit.readings import Readings
 from rules.kept.state import UnknownFormat
-from rules.vocabulary.finding import FACT_SCHEMA
+from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.slices import Place, Slice
+from streaming_jobs import recheck
 from streaming_jobs.bundles import pack
 from streaming_jobs.config import JobConfig
 from streaming_jobs.integrity import OUTPUT_SCHEMA
-from streaming_jobs.recheck import TOGETHER, Asked, Rechecks, of_one_partition, unanswered
+from streaming_jobs.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
 from streaming_jobs.replay import Replay
-from streaming_jobs.schemas import RECHECKS, RESOLUTION
+from streaming_jobs.schemas import ACROSS, RECHECKS
 from streaming_jobs.sink import Batch, Sink
 from streaming_jobs.tables import open_table, read_table
 from tests.rules.histories import History, number
@@ -62,7 +64,7 @@ def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     assert raised(config) == [("lost-write", 1), ("torn-transaction", -1)]
     outcomes = read_table(config.tables_path, "transactions").to_pylist()
     assert {(r["txn"], r["outcome"], r["partition"]) for r in outcomes} == {(7, "visible", 0), (7, "absent", 1)}
-    tables = ("findings", "transactions", "resolution")
+    tables = ("findings", "transactions", "across")
     before = {name: read_table(config.tables_path, name) for name in tables}
 
     last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
@@ -77,8 +79,8 @@ def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     assert sum(b.findings.num_rows for b in told.batches) == 0
     assert read_table(config.tables_path, "findings") == before["findings"]
     assert read_table(config.tables_path, "transactions") == before["transactions"]
-    (row,) = read_table(config.tables_path, "resolution").to_pylist()
-    assert row["after"] is not None and row["app"] != before["resolution"]["app"][0].as_py()
+    after = read_table(config.tables_path, "across")
+    assert after.num_rows and set(after["app"].to_pylist()).isdisjoint(before["across"]["app"].to_pylist())
 
 
 def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
     sink.accept(0, facts("visible", 0))
     sink.accept(1, facts("absent", 1))
     assert {a for b in told for a in b.findings["anomaly"].to_pylist()} == {"torn-transaction", "lost-write"}
-    before = {name: read_table(tmp_path, name) for name in ("findings", "transactions", "resolution")}
+    before = {name: read_table(tmp_path, name) for name in ("findings", "transactions", "across")}
     again = Sink(tmp_path, "job:q", [told.append])
     again.accept(1, facts("absent", 1))
     assert told[-1].replayed
@@ -112,13 +114,13 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
     one.accept(1, facts("absent", 1))
     Sink(half, "job:q").accept(1, facts("absent", 1))
     assert read_table(half, "findings")["id"].to_pylist() == before["findings"]["id"].to_pylist()
-    assert read_table(half, "resolution")["after"] == before["resolution"]["after"]
+    columns = ["batch", "name", "value"]
+    assert read_table(half, "across").select(columns) == before["across"].select(columns)
 
 
 def test_a_state_of_stage_two_of_another_version_asks_for_a_rebuild(tmp_path: Path) -> None:
-
-    row = {"app": "job:q", "batch": 0, "before": None, "after": b"?"}
-    open_table(tmp_path, "resolution").write(pa.Table.from_pylist([row], schema=RESOLUTION), mode="overwrite")
+    row = {"app": "job:q", "batch": 0, "name": "format", "value": b"1"}
+    open_table(tmp_path, "across").write(pa.Table.from_pylist([row], schema=ACROSS), mode="overwrite")
 
     fact = {
         "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 5, "txn": 7,
@@ -211,10 +213,39 @@ def test_many_questions_about_one_partition_are_answered_with_one_reading(
     assert len(readings) == 2, "nothing is left to answer"
 
 
-def test_questions_are_taken_together_by_partition_and_in_groups_of_a_bounded_size() -> None:
+def test_questions_are_taken_together_by_partition_and_in_shares_of_a_bounded_size() -> None:
     one, other = Place("c", "t", 0), Place("c", "t", 1)
     asked = [Asked(place, start, start + 1) for start in range(TOGETHER + 1) for place in (one, other)]
-    groups = list(of_one_partition(reversed(asked)))
-    assert sorted(len(group) for group in groups) == [1, 1, TOGETHER, TOGETHER]
-    assert all(len({a.place for a in group}) == 1 for group in groups)
-    assert {a for group in groups for a in group} == set(asked)
+    first, second = shares((a, a.start) for a in asked)
+    assert [part.of for part in first] == [a for a in asked if a.place == one][:TOGETHER]
+    assert [part.of for part in second] == [a for a in asked if a.place == other][:TOGETHER]
+    wide, small = Asked(one, 0, 3 * AT_ONCE), Asked(one, 7, 8)
+    assert shares([(small, 7), (wide, 0)]) == [[Part(wide, 0, AT_ONCE - 1), Part(small, 7, 8)]]
+    assert shares([(wide, AT_ONCE), (small, 7)]) == [[Part(wide, AT_ONCE, 2 * AT_ONCE)]]
+
+
+def test_a_wide_question_lets_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recheck, "AT_ONCE", BLOCK)
+    log = logged(5 * BLOCK)
+    gone = {100, 1500, 1501, 3 * BLOCK, 5 * BLOCK - 2}
+    history, tables = tmp_path / "history", tmp_path / "tables"
+    commit(history, audited(log, {o: v for o, v in log.items() if o not in gone}).rows)
+    told: list[tuple[int, int]] = []
+    explain = recheck.explain
+
+    def noted(readings: Readings, place: Place, start: int, end: int, **more: bool) -> list[Finding] | None:
+        told.append((start, end))
+        return explain(readings, place, start, end, **more)
+
+    monkeypatch.setattr(recheck, "explain", noted)
+    place = Place("c", "t", 0)
+    rechecks = Rechecks(history, tables, Sink(tables, "job:q").report)
+    rechecks.ask([Asked(place, 0, 5 * BLOCK), Asked(place, 40, 50), Asked(place, 60, 70)])
+    rechecks.answer()
+    assert told[0] == (0, BLOCK)
+    assert set(told[1:4]) == {(40, 50), (60, 70), (BLOCK, 2 * BLOCK - 20)}, "the others do not wait for all of it"
+    assert sum(end - start for start, end in told) == 5 * BLOCK + 20 and max(end for _, end in told) == 5 * BLOCK
+    found = read_table(tables, "findings")
+    assert {orjson.loads(evidence)["offset"] for evidence in found["evidence"].to_pylist()} == gone
+    answers = read_table(tables, "rechecks")
+    assert answers.num_rows == 3 and all(answers["answered"].to_pylist())

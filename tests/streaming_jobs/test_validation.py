@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,15 @@ import pytest
 
 from rules.vocabulary.slices import Irregular, Mark, Run, to_table
 from streaming_jobs.bundles import NOWHERE, REJECTED_SHOWN, bundles_of, records_in, slices_in, unpack
-from streaming_jobs.validation import CHECKED_SCHEMA, reasons_to_reject
+from streaming_jobs.validation import (
+    CHECKED_SCHEMA,
+    FIRST_TIME,
+    LAST_TIME,
+    MAX_COUNT,
+    MAX_LENGTH,
+    MAX_OFFSET,
+    reasons_to_reject,
+)
 from tests.bench.histories import Plan, partition_rows
 from tests.rules.histories import START, History
 from tests.streaming_jobs.probe_log import loose
@@ -44,9 +53,24 @@ def test_what_probes_write_is_understood() -> None:
         ({"isolation": "serializable"}, "isolation is unknown"),
         ({"mode": "group"}, "mode is unknown"),
         ({"slice": -1}, "slice is negative or out of range"),
-        ({"partition": -1}, "partition is negative or out of range"),
+        ({"partition": -1}, "partition is negative"),
         ({"log_end": -1001}, "log_end is negative or out of range"),
         ({"position_after": 2**63 - 1}, "position_after is negative or out of range"),
+        ({"process": -1}, "process is negative"),
+        ({"txn": -1}, "txn is negative"),
+        ({"op": MAX_COUNT + 1}, "op is negative or out of range"),
+        ({"log_start": MAX_OFFSET + 1}, "log_start is negative or out of range"),
+        ({"invoked": FIRST_TIME - timedelta(microseconds=1)}, "invoked is no time of these centuries"),
+        ({"completed": LAST_TIME + timedelta(microseconds=1)}, "completed is no time of these centuries"),
+        ({"settings": [("writer", "1"), ("group.id", None)]}, "settings holds an empty value"),
+        ({"polled": [Run(1, 0, MAX_OFFSET + 1, 1)._asdict()]}, "polled.offset is negative or out of range"),
+        ({"sources": [Run(1, MAX_COUNT + 1, 0, 1)._asdict()]}, "sources.seq is negative or out of range"),
+        ({"sent": [Run(-1, 0, 0, 1)._asdict()]}, "sent.writer is negative"),
+        ({"sent": [Run(1, 0, 0, MAX_LENGTH + 1)._asdict()]}, "sent.length is not a number of records"),
+        (
+            {"marks": [Mark(1, 0, LAST_TIME + timedelta(days=1))._asdict()]},
+            "marks.through is no time of these centuries",
+        ),
         ({"sent": [Run(1, 0, 0, 0)._asdict()]}, "sent.length is not a number of records"),
         ({"sent": [Run(1, 0, 0, -4)._asdict()]}, "sent.length is not a number of records"),
         ({"polled": [Run(1, -1, 0, 1)._asdict()]}, "polled.seq is negative or out of range"),
@@ -62,6 +86,18 @@ def test_a_row_that_breaks_the_schema_is_rejected(changes: dict[str, Any], reaso
     guilty = loose(history.rows, **changes)
     table = pa.concat_tables([innocent, guilty, innocent])
     assert reasons_to_reject(table) == {1: reason}
+
+
+def test_the_highest_numbers_that_a_log_can_hold_are_understood() -> None:
+    history = History()
+    history.send("w", 0, 5, at=100)
+    run = Run(2**63 - 1, MAX_COUNT, MAX_OFFSET, MAX_LENGTH)._asdict()
+    changes: dict[str, Any] = {
+        "process": 2**63 - 1, "op": MAX_COUNT, "slice": MAX_COUNT, "txn": 2**63 - 1, "log_end": MAX_OFFSET,
+        "sent": [run], "polled": [run], "sources": [run], "invoked": FIRST_TIME, "completed": LAST_TIME,
+        "marks": [Mark(2**63 - 1, MAX_COUNT, LAST_TIME)._asdict()], "settings": [("writer", "")],
+    }  # fmt: skip
+    assert reasons_to_reject(loose(history.rows, **changes)) == {}
 
 
 def test_an_element_that_lacks_a_number_is_rejected() -> None:

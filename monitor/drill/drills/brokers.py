@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from confluent_kafka import Producer
 
-from monitor.drill.drill import THREE, ClusterKind, Drill, found
+from monitor.drill.drill import ONE, THREE, ClusterKind, Drill, found
 from monitor.drill.errors import DrillFailed, DrillSkipped
 from monitor.drill.faults import processes as faults
 from monitor.drill.faults.clocks import ClockJump
@@ -15,7 +15,7 @@ from monitor.drill.faults.membership import AddAndRemoveBroker
 from monitor.drill.faults.network import CutFromPeers
 from monitor.drill.faults.processes import KillBroker, PauseBroker
 from monitor.drill.faults.recovery import await_recovered
-from monitor.drill.faults.roles import Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
+from monitor.drill.faults.roles import BrokerOf, Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
 from monitor.drill.stage import Stage
 
 WORKING = {
@@ -201,6 +201,22 @@ class JumpingClock(Faulty):
 
     def fault(self, stage: Stage) -> Fault:
         return ClockJump(LeaderOf(stage.records, 0), 600)
+
+
+class SingleBrokerAway(Faulty):
+    """The only broker is away for a minute. All that waits for it is one outage, told while it lasts."""
+
+    name = "single-broker-away"
+    seen_in = "this canary"
+    must = (found("cluster-unreachable", times=1),)
+    # A client whose records timed out meanwhile skips their sequence numbers, and is told so when the broker is back.
+    may = frozenset({"sequence-loss"})
+    never = frozenset({"stuck-producer", "stuck-consumer", "stuck-close"})
+    cluster = ONE
+    lasts = 60.0
+
+    def fault(self, stage: Stage) -> Fault:
+        return KillBroker(BrokerOf(1))
 
 
 class RollingRestart(Faulty):

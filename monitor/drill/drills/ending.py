@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.actors import alternating, scripted
+from monitor.drill.actors import Hold, alternating, held_transactions, scripted
 from monitor.drill.drill import OLD_KAFKA, ONE_OLD, ORDER, ClusterKind, Drill, found
 from monitor.drill.java_client import JavaClients
 from monitor.drill.java_probe import java_transactions
@@ -19,6 +19,7 @@ from monitor.drill.proxy.lies import HoldEndTxn
 from monitor.drill.stage import Stage
 from probes.course import Outline
 from probes.supervisor import Spec
+from rules.vocabulary.objectives import SECOND
 
 THEIRS = Where(client_id="offsetwatch-transactions-1")
 SCRIPTED = Where(client_id="offsetwatch-transactions-scripted")
@@ -257,6 +258,42 @@ class ZombieFenced(Drill):
         stage.act("the old life goes on")
         self._gate.set()
         stage.wait(lambda: stage.counters("transactions-old").errors, 30, "that the old life was fenced")
+
+
+class HeldBehindAborted(Drill):
+    """A transactional producer is killed while another transaction is open behind its own: what its next life aborts
+    lies below the last stable offset, and the marker that says so above it. Readers have nothing to read, and that is
+    no fault."""
+
+    name = "held-behind-aborted"
+    seen_in = "this canary"
+    never = frozenset({"stuck-consumer", "hanging-transaction", "unrecovered-transaction"})
+    probes: ClassVar = ONLY_SCRIPTED
+
+    def __init__(self) -> None:
+        self._killed, self._behind = Hold(), Hold()
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [
+            held_transactions("transactions-killed", self._killed, {0: 3}, "crash", "commit"),
+            held_transactions("transactions-behind", self._behind, {0: 1}, "commit", "commit"),
+        ]
+
+    def act(self, stage: Stage) -> None:
+        self._killed.set.set()
+        stage.wait(lambda: self._killed.holds("transactions-killed"), 30, "that a transaction was held open")
+        self._behind.set.set()
+        stage.wait(lambda: self._behind.holds("transactions-behind"), 30, "that one was open behind it")
+        lives = stage.counters("transactions-killed").lives
+        stage.act("the first transaction's producer is abandoned")
+        self._killed.set.clear()
+        stage.wait(lambda: stage.counters("transactions-killed").lives > lives, 30, "that its next life began")
+        stage.pause(3 * self.objectives.liveness / SECOND)
+
+    def undo(self, stage: Stage) -> None:
+        self._killed.set.clear()
+        self._behind.set.clear()
+        stage.work_goes_on()
 
 
 class FencedByTimeout(Drill):

@@ -9,7 +9,19 @@ from typing import ClassVar
 from monitor.drill.actors import held_reader
 from monitor.drill.drill import ORDER, Drill, found
 from monitor.drill.lies.drill import Lying
-from monitor.drill.lies.fetch import HideFrom, HideRange, ReadUncommitted, RewriteRecord, flipped, predecessor
+from monitor.drill.lies.fetch import (
+    HideFrom,
+    HideRange,
+    ReadUncommitted,
+    RewriteBatch,
+    RewriteRecord,
+    flipped,
+    keyless,
+    of_1970,
+    of_the_broker,
+    predecessor,
+    with_header,
+)
 from monitor.drill.proxy import ONCE, Lie, Where
 from monitor.drill.proxy.lies import EmptyAbortedTransactions
 from monitor.drill.stage import Stage
@@ -43,6 +55,45 @@ class CorruptedRecord(Lying):
 
     def make(self) -> Lie:
         return RewriteRecord(flipped, FIRST, ONCE, armed=False)
+
+
+class RewrittenTimestamps(Lying):
+    """Every timestamp of a batch is shown as of 1970."""
+
+    name = "rewritten-timestamps"
+    case = "timestamps"
+    seen_in = "the field's oldest fear"
+    must = (found("altered-record", what="timestamp"),)
+    change: ClassVar = staticmethod(of_1970)
+
+    def make(self) -> Lie:
+        return RewriteBatch(self.change, FIRST, ONCE, armed=False)
+
+
+class RewrittenTimestampType(RewrittenTimestamps):
+    """A batch is shown with the broker's time, in a topic that keeps the sender's. It is judged when the topic's
+    settings were told again."""
+
+    case = "timestamp-type"
+    must = (found("altered-record", what="timestamp-type"),)
+    change: ClassVar = staticmethod(of_the_broker)
+    limit = 90.0
+
+
+class RewrittenKey(RewrittenTimestamps):
+    """The records of a batch are shown without their keys."""
+
+    case = "key"
+    must = (found("altered-record", what="key"),)
+    change: ClassVar = staticmethod(keyless)
+
+
+class RewrittenHeader(RewrittenTimestamps):
+    """The records of a batch are shown with a header that nobody sent."""
+
+    case = "header"
+    must = (found("altered-record", what="headers"),)
+    change: ClassVar = staticmethod(with_header)
 
 
 class VanishedTail(Lying):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.actors import altered_writer, plain_writer
@@ -17,6 +18,7 @@ from monitor.drill.proxy.lies import (
     ChangeAckOffset,
     CopyProduceWithoutProducerId,
     DropProduceResponse,
+    LateProduceResponse,
 )
 from monitor.drill.stage import Stage
 from probes.supervisor import Spec
@@ -24,6 +26,8 @@ from probes.supervisor import Spec
 PLAIN = Where(client_id="offsetwatch-writer-plain")
 WRITER = Where(client_id="offsetwatch-writer-1")
 THRICE = When(times=3)
+TOO_SMALL = 100
+"""Bytes; less than any batch of a probe has."""
 
 
 class RetryWithoutIdempotence(Lying):
@@ -95,6 +99,51 @@ class ReorderedLog(Lying):
         return Exchanged(
             Where(client_id="offsetwatch-writer-singly", partitions={0}), THRICE, armed=False, only_if=is_records
         )
+
+
+class TooLargeRetry(Lying):
+    """A batch is appended and its answer late, the topic's largest message is made smaller, and the retry is refused as
+    too large. The records are there all the same, and nobody may say that they were not written."""
+
+    name = "too-large-retry"
+    case = "idempotent"
+    seen_in = "the field's checkers"
+    changes_cluster = True
+    setting: ClassVar = "max.message.bytes"
+    writer: ClassVar[Where] = WRITER
+
+    def make(self) -> Lie:
+        return LateProduceResponse(self.writer, When(times=1), armed=False, only_if=is_records)
+
+    def act(self, stage: Stage) -> None:
+        super().act(stage)
+        self._alter(stage, str(TOO_SMALL))
+        self.lie.lost.set()
+        stage.wait(lambda: any("refused" in act.what for act in self.lie.acts), 30, "that a batch was refused")
+        stage.pause(1.0)
+
+    def undo(self, stage: Stage) -> None:
+        self.lie.lost.set()
+        self._alter(stage, None)
+        stage.work_goes_on()
+
+    def _alter(self, stage: Stage, value: str | None) -> None:
+        how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(self.setting, value, incremental_operation=how)
+        topic = ConfigResource(ResourceType.TOPIC, stage.records, incremental_configs=[entry])
+        for future in stage.admin.incremental_alter_configs([topic]).values():
+            future.result(10.0)
+        stage.act(f"{self.setting} of the topic is {value or 'as before'}")
+
+
+class TooLargePlainRetry(TooLargeRetry):
+    """The same of a client without idempotence."""
+
+    case = "not-idempotent"
+    writer = PLAIN
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [plain_writer()]
 
 
 def is_records(exchange: Any) -> bool:

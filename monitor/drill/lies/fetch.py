@@ -15,14 +15,14 @@ _EMPTY_EVERY_S = 0.1
 
 
 class RewriteRecord(Lie):
-    """One record is shown with another value, `change` makes it of the record before it and its own. The batch's
-    checksum is made to fit."""
+    """One record is shown as another: `change` makes it of the record before it and itself. The batch's checksum is
+    made to fit."""
 
     apis = frozenset({Api.FETCH})
 
     def __init__(
         self,
-        change: Callable[[bytes, bytes], bytes],
+        change: Callable[[Record, Record], Record],
         where: Where = EVERYWHERE,
         when: When = ALWAYS,
         **options: Any,
@@ -38,14 +38,62 @@ class RewriteRecord(Lie):
                 if batch.is_control or batch.count < 2 or not self.turn():
                     continue
                 before, record, *rest = batch.records()
-                value = self._change(before.value or b"", record.value or b"")
-                self.did("showed another value", exchange, place, offset=batch.base_offset + record.offset_delta)
-                changed = batch.with_records([before, replace(record, value=value), *rest])
+                self.did("showed another record", exchange, place, offset=batch.base_offset + record.offset_delta)
+                changed = batch.with_records([before, self._change(before, record), *rest])
                 return [*batches[:i], changed, *batches[i + 1 :]]
             return None
 
         change_fetched_batches(exchange, rewritten)
         return PASS
+
+
+class RewriteBatch(Lie):
+    """A whole batch is shown as `change` makes it, its checksum made to fit."""
+
+    apis = frozenset({Api.FETCH})
+
+    def __init__(
+        self, change: Callable[[Batch], Batch], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._change = change
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
+            if place not in self.where:
+                return None
+            return [
+                batch if batch.is_control or not self.turn() else self._told(exchange, place, batch)
+                for batch in batches
+            ]
+
+        change_fetched_batches(exchange, rewritten)
+        return PASS
+
+    def _told(self, exchange: Exchange, place: Place, batch: Batch) -> Batch:
+        self.did("showed a batch with something else beside its values", exchange, place, offset=batch.base_offset)
+        return self._change(batch)
+
+
+def of_1970(batch: Batch) -> Batch:
+    """The batch with all its timestamps in the first second of 1970."""
+    return replace(batch, base_timestamp=0, max_timestamp=batch.max_timestamp - batch.base_timestamp)
+
+
+def of_the_broker(batch: Batch) -> Batch:
+    """The batch with the broker's time of appending, as in a topic with LogAppendTime."""
+    return batch.with_append_time()
+
+
+def keyless(batch: Batch) -> Batch:
+    """The batch without its records' keys."""
+    return batch.with_records([replace(record, key=None) for record in batch.records()])
+
+
+def with_header(batch: Batch) -> Batch:
+    """The batch with one header more at each of its records."""
+    more = ((b"unsent", b"1"),)
+    return batch.with_records([replace(record, headers=record.headers + more) for record in batch.records()])
 
 
 class HideFrom(Lie):
@@ -98,15 +146,16 @@ class ReadUncommitted(Lie):
         return PASS
 
 
-def flipped(_: bytes, value: bytes) -> bytes:
-    """The value with one bit of its middle byte changed."""
+def flipped(_: Record, record: Record) -> Record:
+    """The record with one bit of its value's middle byte changed."""
+    value = record.value or b""
     at = len(value) // 2
-    return value[:at] + bytes([value[at] ^ 0x10]) + value[at + 1 :]
+    return replace(record, value=value[:at] + bytes([value[at] ^ 0x10]) + value[at + 1 :])
 
 
-def predecessor(before: bytes, _: bytes) -> bytes:
-    """The value of the record before it."""
-    return before
+def predecessor(before: Record, record: Record) -> Record:
+    """The record before it, with all that goes with its value."""
+    return replace(before, offset_delta=record.offset_delta)
 
 
 class HideRange(Lie):

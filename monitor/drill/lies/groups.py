@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.proxy import ALWAYS, EVERYWHERE, PASS, Answer, Api, Exchange, Lie, Verdict, When, Where, answer
+from monitor.drill.proxy import (
+    ALWAYS,
+    EVERYWHERE,
+    PASS,
+    Answer,
+    Api,
+    Exchange,
+    Lie,
+    Place,
+    Verdict,
+    When,
+    Where,
+    answer,
+)
 
 LATEST = -1
 
@@ -78,6 +94,65 @@ class ForcedRebalance(Lie):
         if exchange.response.error_code is ErrorCode.none and self.turn():
             exchange.response = replace(exchange.response, error_code=ErrorCode.rebalance_in_progress)
             self.did("told a member that its group rebalances", exchange)
+        return PASS
+
+
+class SwallowCommits(Lie):
+    """OffsetCommit is answered, and not forwarded."""
+
+    apis = frozenset({Api.OFFSET_COMMIT})
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if not self.turn():
+            return PASS
+        self.did(f"swallowed a commit of {exchange.group}", exchange)
+        return Answer(answer(exchange))
+
+
+class StaleEnds(Lie):
+    """Once `told` is set, listings of logs' beginnings and ends tell what was listed `age` seconds before.
+
+    What is listed is remembered from the first, by partition, isolation and what was asked for."""
+
+    apis = frozenset({Api.LIST_OFFSETS})
+
+    def __init__(self, age: float, where: Where = EVERYWHERE, **options: Any) -> None:
+        super().__init__(where, ALWAYS, **options)
+        self._age = age
+        self.told = threading.Event()
+        self._listed: dict[tuple[Place, int, Any], deque[tuple[float, Any]]] = {}
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        asked = {
+            (Place(topic.name, one.partition_index), one.timestamp)
+            for topic in exchange.request.topics
+            for one in topic.partitions
+        }
+        isolation = int(getattr(exchange.request, "isolation_level", 0) or 0)
+        now = asyncio.get_running_loop().time()
+
+        def older(topic: Any, part: Any) -> Any:
+            place = Place(topic.name, part.partition_index)
+            kinds = [timestamp for where, timestamp in asked if where == place]
+            if len(kinds) != 1 or part.error_code is not ErrorCode.none:
+                return part
+            known = self._listed.setdefault((place, isolation, kinds[0]), deque())
+            known.append((now, part.offset))
+            while len(known) > 1 and known[1][0] <= now - self._age:
+                known.popleft()
+            told = known[0][1]
+            if not self.told.is_set() or told == part.offset:
+                return part
+            if not any(act.place == place for act in self.acts):
+                self.did(f"listed {told} for {part.offset}", exchange, place)
+            return replace(part, offset=told)
+
+        topics = tuple(
+            replace(topic, partitions=tuple(older(topic, part) for part in topic.partitions))
+            for topic in exchange.response.topics
+        )
+        if topics != exchange.response.topics:
+            exchange.response = replace(exchange.response, topics=topics)
         return PASS
 
 

@@ -83,10 +83,10 @@ class Exchanged(Lie):
             return PASS
         (second,) = batches
         ours = self._kept
-        change_produced(ours, lambda _, __: [kept.with_records(second.records())])
+        change_produced(ours, lambda _, __: [kept.with_records_of(second)])
         response = await self.side.resend(ours)
         (part,) = response.responses[0].partition_responses
-        change_produced(exchange, lambda _, __: [second.with_records(kept.records())])
+        change_produced(exchange, lambda _, __: [second.with_records_of(kept)])
         self._first = part.base_offset
         return PASS
 

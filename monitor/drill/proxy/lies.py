@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -41,6 +43,30 @@ class DropProduceResponse(Lie):
         for place, result in acknowledged(exchange).items():
             self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
         return self._verdict
+
+
+class LateProduceResponse(Lie):
+    """The broker appends, and what it answers is kept until `lost` is set; then it is lost, and the connection with it:
+    the client sends the batch again. What that is refused for is an act, too."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self.lost = threading.Event()
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        told = acknowledged(exchange)
+        if not self.turn():
+            for place, result in told.items():
+                if self.lost.is_set() and result.error_code is not ErrorCode.none and place in self.where:
+                    self.did(f"was refused: {result.error_code.name}", exchange, place)
+            return PASS
+        for place, result in told.items():
+            self.did("kept an acknowledgement", exchange, place, base_offset=result.base_offset)
+        while not self.lost.is_set():
+            await asyncio.sleep(0.05)
+        return CLOSE
 
 
 class AnswerProduceWith(Lie):

@@ -112,6 +112,17 @@ class Batch:
             max_timestamp=self.max_timestamp if self.has_append_time or not records else newest,
         )
 
+    def with_records_of(self, other: Batch) -> Batch:
+        """The same batch with another's records, at the times that they have there."""
+        later = other.base_timestamp - self.base_timestamp
+        return self.with_records(
+            [replace(record, timestamp_delta=record.timestamp_delta + later) for record in other.records()]
+        )
+
+    def with_append_time(self) -> Batch:
+        """As the broker writes it in a topic with LogAppendTime: its one time stands for all records'."""
+        return replace(self, attributes=self.attributes | _LOG_APPEND_TIME)
+
     def without_producer(self) -> Batch:
         """As a producer without idempotence and outside any transaction would have sent it."""
         return replace(

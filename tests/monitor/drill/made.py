@@ -19,10 +19,11 @@ def one(
     seen: float = 1.0,
     subject: str = "s",
     evidence: Mapping[str, Any] | None = None,
+    implied_by: str | None = None,
 ) -> Found:
     finding = Finding(
         anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=0, subject=(subject,), event=event,
-        message=f"{anomaly} <here>", evidence=evidence or {}, at=0, decidable=0,
+        message=f"{anomaly} <here>", evidence=evidence or {}, at=0, decidable=0, implied_by=implied_by,
     )  # fmt: skip
     return Found(finding=finding, severity=severity, seen=seen)
 

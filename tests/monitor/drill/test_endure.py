@@ -28,6 +28,8 @@ def in_topic(found: Found, topic: str) -> Found:
 
 CONDITION = one("stuck-producer", event="opened")
 DUPLICATE = in_topic(one("duplicate"), "endure-records")
+NO_MARKER = in_topic(one("G1a", evidence={"offsets_between": 0}), "endure-transactions")
+MARKER = in_topic(one("G1a", evidence={"offsets_between": 1}), "endure-transactions")
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,9 @@ DUPLICATE = in_topic(one("duplicate"), "endure-records")
         ([DUPLICATE], ["KAFKA-17754"], 1),
         ([DUPLICATE, one("lost-write")], ["librdkafka-4953"], 1),
         ([in_topic(one("duplicate"), "endure-transactions")], ["librdkafka-4953"], 1),
+        ([NO_MARKER], ["KAFKA-20734"], 0),
+        ([MARKER], ["KAFKA-20734"], 1),
+        ([in_topic(NO_MARKER, "endure-records")], ["KAFKA-20734"], 1),
     ],
 )
 def test_the_exit_code(found: list[Found], excuse: list[str], code: int, tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ class Classes(Made):
     must = tuple(found("abort-position", **{"class": name}) for name in ("advance", "rewind"))
 
 
+class Once(Made):
+    must = (found("duplicate", times=1),)
+
+
 class Quiet(Made):
     never = frozenset({"hanging-transaction"})
     closes = True
@@ -69,6 +73,9 @@ CASES: list[tuple[str, Drill, Sequence[Found], str]] = [
       one("abort-position", "info", evidence={"class": "rewind"})], "passed"),
     ("the same evidence twice", Classes(), [one("abort-position", "info", evidence={"class": "advance"})] * 2,
      "failed: missed abort-position (class rewind)"),
+    ("once, and it has to be once", Once(), [one("duplicate")], "passed"),
+    ("twice, and it has to be once", Once(), [one("duplicate")] * 2, "failed: missed duplicate (once)"),
+    ("never, and it has to be once", Once(), [], "failed: missed duplicate (once)"),
     ("nothing, where nothing must be", Quiet(), [], "passed"),
     ("a violation where nothing must be", Quiet(), [one("duplicate")], "failed: false alarm duplicate x1"),
     ("a condition that closes", Quiet(), [one("unseen", event="opened"), one("unseen", event="closed")], "passed"),
@@ -76,6 +83,9 @@ CASES: list[tuple[str, Drill, Sequence[Found], str]] = [
     ("one that opens again", Quiet(),
      [one("unseen", event="opened"), one("unseen", event="closed"), one("unseen", event="opened")],
      "failed: still open unseen"),
+    ("a condition that must never be, and is explained", Quiet(),
+     [one("hanging-transaction", event="opened", implied_by="another"),
+      one("hanging-transaction", event="closed", implied_by="another")], "passed"),
     ("a condition that must never be", Quiet(),
      [one("hanging-transaction", event="opened"), one("hanging-transaction", event="closed")],
      "failed: false alarm hanging-transaction x1"),

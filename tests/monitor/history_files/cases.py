@@ -76,6 +76,15 @@ SENT_BACK = """
     0 ok send >x a@1 b@2
 """
 
+TORN = """
+    0 ok send >x 9@9 >y 9@9
+    1 ok assign x y
+    1 ok poll <x 9@9 y 9@9
+    0 ok txn >x 10@10 >y 10@10
+    0 ok send >x 15@15 >y 15@15
+    1 ok poll <{read}
+"""
+
 CASES: Final = (
     Case(
         "an offset with two values, and a value at two offsets",
@@ -87,6 +96,7 @@ CASES: Final = (
             "inconsistent-offsets": [{"key": "x", "offset": 1, "values": [{"value": "b"}, {"value": "c"}]}],
             "duplicate": [one("x", "b", offsets=[1, 3])],
             "lost-write": [one("x", "c", offset=1)],
+            "phantom-read": [one("x", "a", offset=0)],
             "torn-transaction": [
                 {
                     "key": None,
@@ -376,6 +386,196 @@ CASES: Final = (
         "0 info txn >x a@0 <x a@0",
         {"precommitted-read": [one("x", "a", offset=0, process=0)]},
         open=frozenset({"G1c"}),
+    ),
+    Case(
+        "a transaction of one value a key, of which a reader passed one",
+        TORN.format(read="x 10@10 <y 15@15"),
+        {
+            "torn-transaction": [
+                {
+                    "key": None,
+                    "transaction_index": 7,
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": 10, "offset": 10},
+                    "absent": {"key": "y", "value": 10, "offset": 10},
+                    "message": "of transaction 7 (ok), value 10 was polled in key x, and value 10 is absent from offset"
+                    " 10 of key y, which a reader passed",
+                }
+            ],
+            "lost-write": [one("y", 10, offset=10)],
+            "poll-skip": [{"key": "y", "process": 1, "previous_offset": 9, "offset": 15, "skipped": [{"value": 10}]}],
+        },
+    ),
+    Case("a transaction of one value a key, of which a reader polled both", TORN.format(read="x 10@10 <y 10@10 15@15")),
+    Case("a transaction of one value a key, of which a reader has not come to one", TORN.format(read="x 10@10")),
+    Case(
+        "a transaction of one value a key, of which a reader passed both",
+        TORN.format(read="x 15@15 <y 15@15"),
+        {
+            "lost-write": [one("x", 10, offset=10), one("y", 10, offset=10)],
+            "poll-skip": [{"key": "x", "process": 1}, {"key": "y", "process": 1}],
+        },
+    ),
+    Case(
+        "a transaction of two values in each key, of which the second of one is missing",
+        """
+        0 ok txn >x a@1 b@2 >y a@1 b@2
+        0 ok send >x c@4
+        1 ok poll <x a@1 c@4 y a@1 b@2
+        """,
+        {
+            "torn-transaction": [
+                {
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": "a", "offset": 1},
+                    "absent": {"key": "x", "value": "b", "offset": 2},
+                }
+            ],
+            "lost-write": [one("x", "b", offset=2)],
+            "int-poll-skip": [{"key": "x", "process": 1}],
+        },
+    ),
+    Case(
+        "a transaction of two values in each key, of which the first of one is missing",
+        """
+        0 ok send >x 0@0
+        0 ok txn >x a@1 b@2 >y a@1 b@2
+        1 ok poll <x 0@0 b@2 y a@1 b@2
+        """,
+        {
+            "torn-transaction": [
+                {
+                    "outcome": "ok",
+                    "seen": {"key": "x", "value": "b", "offset": 2},
+                    "absent": {"key": "x", "value": "a", "offset": 1},
+                }
+            ],
+            "lost-write": [one("x", "a", offset=1)],
+            "int-poll-skip": [{"key": "x", "process": 1}],
+        },
+    ),
+    Case(
+        "a reader of which nobody knows where it began has passed nothing that lies before what it told",
+        """
+        0 ok txn >x a@0 b@1
+        0 ok send >x z
+        1 ok poll <x z@ b@1
+        """,
+        {"lost-write": [one("x", "a", offset=0)]},
+    ),
+    Case(
+        "readers that told no place at all have passed nothing",
+        """
+        0 ok txn >x a@0 b
+        1 ok poll <x b@
+        """,
+    ),
+    Case(
+        "a reader that told where it was before and after has passed what lies between",
+        """
+        0 ok send >x s@0 t@1
+        0 ok txn >x a@2 b@3
+        0 ok send >x z
+        1 ok poll <x s@0 z@ t@1
+        1 ok poll <x b@3 z@
+        """,
+        {
+            "lost-write": [one("x", "a", offset=2)],
+            "poll-skip": [{"key": "x", "process": 1, "previous_offset": 1, "offset": 3, "skipped": [{"value": "a"}]}],
+            "torn-transaction": [
+                {"seen": {"value": "b", "offset": 3, "key": "x"}, "absent": {"value": "a", "offset": 2, "key": "x"}}
+            ],
+        },
+    ),
+    Case(
+        "a reader that gave the partition up between has passed nothing there",
+        """
+        0 ok send >x s@0 t@1
+        0 ok txn >x a@2 b@3
+        0 ok send >x z
+        1 ok poll <x s@0 z@ t@1
+        1 ok assign y
+        1 ok assign x
+        1 ok poll <x b@3 z@
+        """,
+        {"lost-write": [one("x", "a", offset=2)]},
+    ),
+    Case(
+        "values that nobody sent: below the highest one sent, of a key to which nothing was sent, and of another key",
+        """
+        0 ok send >x 1@0 3@1 >z 5@0
+        1 ok poll <x 1@0 2@5 3@1
+        1 ok poll <y 1@0
+        2 info txn <y 1@0
+        2 ok poll <z 5@0 text@
+        """,
+        {
+            "phantom-read": [
+                one(
+                    "x",
+                    2,
+                    offset=5,
+                    process=1,
+                    index=3,
+                    message="value 2 was polled at offset 5 of key x, to which nobody sent it",
+                ),
+                one(
+                    "y",
+                    1,
+                    offset=0,
+                    process=1,
+                    index=5,
+                    message="value 1 was polled at offset 0 of key y, to which nobody sent it",
+                ),
+                one(
+                    "z",
+                    "text",
+                    offset=None,
+                    process=2,
+                    index=9,
+                    message="value text was polled at an unknown offset of key z, to which nobody sent it",
+                ),
+            ],
+        },
+        open=frozenset({"int-poll-skip", "int-nonmonotonic-poll"}),
+    ),
+    Case(
+        "values that were sent by operations of any outcome, some of which never completed",
+        """
+        0 fail send >x 1
+        1 info send >x 2
+        3 ok send >x 3@2
+        4 invoke txn >x 4 <
+        5 info poll <x 1@0 2@1 3@2 4@3
+        """,
+    ),
+    Case(
+        "an acknowledgement at 0 when a higher offset was known",
+        "0 ok send >x a@1\n1 ok send >x b@0",
+        {"spurious-zero-offset": [one("x", "b", known=1, process=1)]},
+    ),
+    Case(
+        "an acknowledgement at 0 of a send that may have been invoked before a higher offset was known",
+        "only 0 ok send >x a@1\nonly 1 ok send >x b@0",
+    ),
+    Case(
+        "acknowledgements of sends that were open at once",
+        """
+        only 0 invoke send >x a
+        only 1 invoke send >x b
+        only 0 ok send >x a@1
+        only 1 ok send >x b@0
+        """,
+    ),
+    Case(
+        "a send without invocation that its process began when a higher offset was known",
+        "only 0 ok send >x a@1\nonly 1 ok send >y c@0\nonly 1 ok send >x b@0",
+        {"spurious-zero-offset": [one("x", "b", known=1, process=1)]},
+    ),
+    Case(
+        "one operation that went back to 0 knew nothing before it was invoked",
+        "0 ok send >x a@0 b@1\n1 ok poll <x b@1 a@0",
+        {"int-nonmonotonic-poll": [{"key": "x", "process": 1}]},
     ),
     Case(
         "two sends that each key orders otherwise",

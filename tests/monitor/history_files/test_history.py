@@ -142,6 +142,16 @@ def test_an_assignment_tells_the_partitions_that_were_touched(
     assert told[9] == second
 
 
+def test_a_transaction_tells_where_it_wrote_if_that_is_in_several_keys(tmp_path: Path) -> None:
+    lines = "0 ok txn >3 1@0 >5 1@0 <7 9@9\n1 info txn >7 1 <3 1@0\n1 ok send >3 2@1 >7 2@1\n0 fail txn >5 2 >3 3 >5 3"
+    history = read(write(tmp_path / "h", events(lines)))
+    both = [{"topic": "h", "partition": 3}, {"topic": "h", "partition": 5}]
+    assert rows(history, "partition", "op", "txn_partitions") == [
+        (3, 1, both), (3, 3, None), (3, 5, None), (3, 7, both), (5, 1, both), (5, 7, both),
+        (7, 1, None), (7, 3, None), (7, 5, None),
+    ]  # fmt: skip
+
+
 def test_seeking_to_the_beginning_gives_up_the_position(tmp_path: Path) -> None:
     lines = "0 ok poll <x a@0\n0 ok assign x y rewind\n0 ok poll <x a@0\n1 ok assign x rewind"
     history = read(write(tmp_path / "h", events(lines)))
@@ -166,13 +176,21 @@ def test_rebalances_that_name_no_partition_concern_all(tmp_path: Path) -> None:
 
 
 def test_invocations_without_completion_are_indefinite(tmp_path: Path) -> None:
-    lines = "0 invoke send >x 1\n1 invoke send >x 2\n0 invoke send >x 3\n0 ok send >x 4@0"
-    found = events(lines)
-    found[3:5] = [found[4]]  # the completion belongs to the second invocation
-    history = read(write(tmp_path / "h", found))
+    history = read(write(tmp_path / "h", events("0 invoke send >x 1\n1 invoke send >x 2\n2 ok send >x 3@0")))
     told = rows(history, "process", "slice", "type", "op", "mono_invoked", "mono_completed")
     assert told == [
-        (0, 0, "info", 0, 0, 2000), (0, 1, "ok", 3, 2000, 4000), (1, 0, "info", 1, 1000, 4000),
+        (2, 0, "ok", 3, 2000, 3000), (0, 0, "info", 0, 0, 3000), (1, 0, "info", 1, 1000, 3000),
+    ]  # fmt: skip
+
+
+def test_a_completion_without_invocation_began_no_earlier_than_its_process_had_completed_the_one_before(
+    tmp_path: Path,
+) -> None:
+    lines = "only 0 ok send >x 1@0\nonly 1 ok send >x 2@1\n1 ok send >x 3@2\nonly 0 ok send >x 4@3\nonly 2 ok poll <"
+    lines += "\nonly 2 ok poll <x 1@0"
+    told = rows(read(write(tmp_path / "h", events(lines))), "process", "mono_invoked", "mono_completed", "invoked")
+    assert [(p, begun, ended, at.microsecond) for p, begun, ended, at in told] == [
+        (0, 0, 0, 0), (1, 0, 1000, 1), (1, 2000, 3000, 2), (0, 0, 4000, 4), (2, 5000, 6000, 6),
     ]  # fmt: skip
 
 
@@ -299,7 +317,9 @@ BROKEN = [
     (GOOD + GOOD.replace('[["send", 1, [0, 1]]]', "7"), 2, "this is not an event"),
     (GOOD + '{"type": "ok", "process": 0, "f": "assign", "value": 3}', 2, "3 is not the list of keys"),
     ('{"type": "invoke", "process": 0, "f": "poll", "value": [["poll"]]}\n' + GOOD, 2,
-     "completes a send, and had invoked"),
+     "process 0 completes send, and had invoked poll in line 1"),
+    ('{"type": "invoke", "process": "p", "f": "poll"}\n' + 2 * '{"type": "invoke", "process": ":p", "f": "send"}\n', 2,
+     "process :p invokes send before its poll of line 1 has completed: a process has one operation open at a time"),
     ('{"type": "invoke", "process": 0, "f": "poll", "value": [["pull"]]}\n\n' + GOOD.replace(": 0", ": 1"), 1,
      "is neither"),
     ("[" + GOOD + "," + GOOD.replace('"ok"', '"done"') + "]", 2, "the event's type is done"),

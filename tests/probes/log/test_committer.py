@@ -34,6 +34,13 @@ def marks_of(rows: list[dict], version: int, partition: int = 0) -> dict[int, tu
     return {mark["process"]: (mark["slices"], mark["through"]) for mark in row["marks"] or []}
 
 
+def ends_of(rows: list[dict], version: int) -> dict[int, tuple[object, bool]]:
+    """{process: (by when it was over, whether its end may be missing)} of those that are over, or broken."""
+    (row,) = [r for r in rows if r["f"] == "mark" and r["op"] == version and r["partition"] == 0]
+    marks = [mark for mark in row["marks"] or [] if mark["ended"] is not None or mark["lost"]]
+    return {mark["process"]: (mark["ended"], mark["lost"]) for mark in marks}
+
+
 def test_nothing_is_appended_before_a_partition_is_known(folder, history, clock):
     with committer(folder, history, clock) as one:
         assert one.commit() == 0
@@ -81,7 +88,7 @@ def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, 
     assert marks_of(rows, 6) == {}
 
 
-def test_a_closed_life_is_vouched_for_a_minute_and_then_its_journal_goes(folder, history, clock):
+def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(folder, history, clock):
     staying, closing = Prober.start(folder, 1, clock), Prober.start(folder, 2, clock)
     pace = Pace(keep=timedelta(minutes=2))
     with committer(folder, history, clock, pace) as one:
@@ -91,13 +98,13 @@ def test_a_closed_life_is_vouched_for_a_minute_and_then_its_journal_goes(folder,
         one.commit()
         rows = table_rows(history)
         assert marks_of(rows, 2)[2] == (2, clock.now()) and closes(rows, 2) == {0: ["ok"], 1: ["ok"]}
-        for seconds in (30, 29, 2, 100):
+        assert ends_of(rows, 2) == {2: (clock.now() + timedelta(microseconds=1), False)} and ends_of(rows, 1) == {}
+        for seconds in (30, 29, 2, 58):
             clock.tick(seconds)
             staying.alive()
             one.commit()
         rows = table_rows(history)
-        assert [2 in marks_of(rows, version) for version in range(1, 7)] == [True, True, True, True, False, False]
-        assert marks_of(rows, 4)[2] == (2, BEGIN + timedelta(seconds=59.1))
+        assert [2 in marks_of(rows, version) for version in range(1, 7)] == [True, True, False, False, False, False]
         assert {path.name for path in life_folders(folder)} == {
             staying.journal.folder.name,
             closing.journal.folder.name,
@@ -117,7 +124,8 @@ def test_a_life_that_was_over_long_before_the_committer_came_is_in_the_table_all
     with committer(folder, history, clock) as one:
         assert one.commit() == 2 + 2 + 2
     rows = table_rows(history)
-    assert logged(rows, 1) == prober.must_be_logged() and marks_of(rows, 1) == {}
+    assert logged(rows, 1) == prober.must_be_logged() and marks_of(rows, 1) == {1: (2, clock.now())}
+    assert ends_of(rows, 1) == {1: (BEGIN + timedelta(microseconds=1), False)}
 
 
 def test_a_dead_life_is_finished_and_its_marks_then_go_on(folder, history, clock):
@@ -162,10 +170,11 @@ def test_after_the_loss_of_the_host_the_process_is_never_complete(folder, histor
         clock.tick(20)
         one.commit()
         assert "its host went down" in one.status().unverifiable[prober.journal.folder.name]
+        recovered = clock.now() - timedelta(seconds=20)
     rows = table_rows(history)
-    # Its last row is the recovery's, later than anything that it can be asked for; nothing beyond is promised.
-    assert closes(rows, 1) == {} and marks_of(rows, 2)[1] == marks_of(rows, 1)[1]
-    assert marks_of(rows, 2)[1][1] < clock.now() and lost < clock.now()
+    # What it did between its last sign of life and the recovery may be missing, and is said to be.
+    assert closes(rows, 1) == {} and 1 not in marks_of(rows, 2)
+    assert marks_of(rows, 1)[1][1] <= lost and ends_of(rows, 1) == {1: (recovered, True)}
 
 
 def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(folder, history, clock):
@@ -190,10 +199,14 @@ def test_a_broken_journal_is_read_up_to_there_and_promised_no_further(folder, hi
         rows = table_rows(history)
         assert marks_of(rows, 2)[1] == marks_of(rows, 1)[1] == (2, BEGIN)
         assert marks_of(rows, 2)[2] == (2, clock.now())
+        assert ends_of(rows, 2) == {1: (None, True)}  # it lives, and nobody knows what it does
         prober.kill()
         clock.tick(61)
         one.commit()
-        assert 1 not in marks_of(table_rows(history), 3) and path.exists()
+        assert ends_of(table_rows(history), 3)[1] == (clock.now(), True)
+        clock.tick()
+        one.commit()
+        assert 1 not in marks_of(table_rows(history), 4) and path.exists()
     assert closes(table_rows(history), 1) == {}
     with committer(folder, history, clock) as one:
         one.commit()

@@ -78,7 +78,7 @@ class Writer(Client):
         if trouble < 0.08:  # the answer is lost
             self._tell(runs, known=False, type="info", error="_MSG_TIMED_OUT", **self.span(dice))
         elif trouble < 0.12:
-            self._tell(runs, known=False, type="fail", error="MSG_SIZE_TOO_LARGE", **self.span(dice))
+            self._tell(runs, known=False, type="fail", error="UNSUPPORTED_COMPRESSION_TYPE", **self.span(dice))
         else:
             self._tell(runs, known=True, **self.span(dice))
 

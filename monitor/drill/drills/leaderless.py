@@ -1,0 +1,104 @@
+"""A defect of Kafka itself: transactions that end while a partition has no leader (KAFKA-20734)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from monitor.drill.actors import Hold, held_transactions
+from monitor.drill.drill import OLD_KAFKA, ClusterKind, Drill, found
+from monitor.drill.faults.processes import KillBroker
+from monitor.drill.faults.recovery import await_recovered
+from monitor.drill.faults.replicas import view
+from monitor.drill.faults.roles import LeaderOf
+from monitor.drill.stage import Stage
+from probes.supervisor import Spec
+
+ABORTED, COMMITTED = "transactions-aborted", "transactions-committed"
+LEADERLESS_WITHIN = 40.0
+ELSEWHERE = 1
+"""A partition that another broker leads."""
+
+
+class LeaderlessTransaction(Drill):
+    """Transactions end while a partition that they wrote has no leader: the only replica's broker is killed. The
+    coordinator of 4.3.1 takes the partition for deleted, writes no marker there and completes them; the next marker of
+    the same producer decides over their records.
+
+    One producer aborts the transaction that it held open and commits the next one, so that what it aborted is read; the
+    other commits and aborts, so that what it committed is lost, in one of two partitions."""
+
+    name = "leaderless-transaction"
+    case = "4.3.1"
+    seen_in = "KAFKA-20734"
+    must = (
+        found("G1a", told="aborted"),
+        found("lost-write", told="committed", next_told="aborted"),
+        found("torn-transaction"),
+    )
+    may = frozenset({"poll-skip", "int-poll-skip"})
+    cluster = ClusterKind(brokers=3)
+    changes_cluster = True
+    probes: ClassVar = {
+        "topics": {"replication": 1, "min_in_sync": 1, "partitions": 6},
+        "writer": {"rate": 10.0, "partitions_per_batch": 1},
+        "transaction": {"rate": 4.0},
+    }
+    limit = 60.0
+
+    def __init__(self) -> None:
+        self._hold = Hold()
+        self._fault: KillBroker | None = None
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        # Partitions 0 and 3 have the same leader: topics are laid out over the brokers in turn.
+        return [
+            held_transactions(ABORTED, self._hold, {0: 2}, "abort", "commit"),
+            held_transactions(COMMITTED, self._hold, {3: 2, ELSEWHERE: 2}, "commit", "abort"),
+        ]
+
+    def act(self, stage: Stage) -> None:
+        self._hold.set.set()
+        stage.wait(lambda: self._hold.holds(ABORTED, COMMITTED), 30, "that both producers held a transaction open")
+        fault = self._fault = KillBroker(LeaderOf(stage.transactions, 0))
+        fault.preconditions(stage.cluster)
+        fault.begin()
+        stage.act(fault.describe())
+        stage.wait(lambda: self._leaderless(stage), LEADERLESS_WITHIN, "that the partition was left without a leader")
+        ended = self._ended(stage)
+        stage.act("the open transactions end while partitions have no leader")
+        self._hold.set.clear()
+        stage.wait(
+            lambda: all(now > before for now, before in zip(self._ended(stage), ended, strict=True)),
+            30,
+            "that both transactions ended",
+        )
+        fault.end()
+
+    def undo(self, stage: Stage) -> None:
+        self._hold.set.clear()
+        if self._fault is not None:
+            self._fault.end()
+            stage.say(f"whole again after {await_recovered(stage.cluster):.1f} s")
+            stage.work_goes_on()
+
+    def _leaderless(self, stage: Stage) -> bool:
+        """Does every broker that runs say so? The coordinator is one of them."""
+        try:
+            views = [view(broker.bootstrap, stage.transactions) for broker in stage.cluster.brokers if broker.running]
+        except OSError:
+            return False
+        return all(place.leader is None for told in views for place in told.placements if place.partition in (0, 3))
+
+    def _ended(self, stage: Stage) -> tuple[int, int]:
+        aborted, committed = stage.counters(ABORTED), stage.counters(COMMITTED)
+        return aborted.transactions_aborted, committed.transactions_committed
+
+
+class LeaderlessTransactionOld(LeaderlessTransaction):
+    """The same on an older broker, whose coordinator waits for the partition's leader. Nothing is found."""
+
+    case = OLD_KAFKA
+    must = ()
+    may = frozenset()
+    cluster = ClusterKind(brokers=3, version=OLD_KAFKA)

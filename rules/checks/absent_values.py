@@ -1,0 +1,152 @@
+"""Which values of a transaction are absent: a reader passed their place, and nobody polled them.
+
+Part of `rules.checks.transaction_outcomes`. A run may be called absent where a reader in assign mode went over its
+place while that lay above the log start (`rules.settling.listings`), once the grace after that is over (`due`) and the
+log of everybody who may have polled it is here past that time, without a hole. What no such reader has gone over goes
+on waiting, and so does everything while somebody's log may still come.
+
+A run that was acknowledged without an offset lies somewhere between the log end before it was sent and the one after
+the next life of its transactional id began, since that life's `init_transactions` ends what an earlier one left open,
+and the broker refuses what it sends later (`rules.settling.listed_ends`). It is absent where one stretch of what
+readers passed covers all of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.columns import INFO, OK
+from rules.arrays.intervals import Bools, Ints
+from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
+from rules.kept.check import Passage
+from rules.kept.codec import concat, names, take
+from rules.kept.state import Spans, State
+from rules.settling import listed_ends, transactional_ids
+from rules.settling.clocks import ahead
+from rules.settling.frontier import TICK
+from rules.settling.gate import READERS
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Values [seq, end) of the run in row `row` are absent, as it was known at log time `at`."""
+
+    row: int
+    seq: Ints
+    end: Ints
+    at: int
+
+
+def find_places(own: Outcomes, state: State, ripe: Bools) -> None:
+    """Learn where the runs that were acknowledged without an offset lie, if they lie anywhere."""
+    rows = own.written
+    for i in np.flatnonzero(ripe & (rows.offset < 0) & (rows.txn >= 0) & (rows.high < 0)).tolist():
+        if rows.low[i] < 0:
+            rows.low[i] = listed_ends.end_before(state, int(rows.invoked[i]), int(rows.boot[i]))
+        over, boot = _over(own, state, i)
+        end = listed_ends.end_after(state, over, boot) if over >= 0 else -1
+        if end >= 0:
+            rows.high[i] = max(int(rows.low[i]), end)
+
+
+def _over(own: Outcomes, state: State, i: int) -> tuple[int, int]:
+    """The time, by the clock of which boot, after which nothing of row `i` is appended any more; -1 while unknown."""
+    rows = own.written
+    process, boot, name = int(rows.process[i]), int(rows.boot[i]), int(rows.name[i])
+    if rows.type[i] != INFO:
+        return int(rows.at[i]), boot
+    if name < 0:
+        return -1, -1
+    times = []
+    for one in transactional_ids.initialised(state, own.names[name]):
+        its = state.boot_names.index(one.boot) if one.boot in state.boot_names else -1
+        later = one.invoked - int(rows.invoked[i]) > ahead(state, its, boot)
+        if one.process != process and later:
+            times.append((one.completed, its))
+    # The same process began another transaction of that id: the coordinator had ended this one.
+    went_on = (rows.name == name) & (rows.process == process) & (rows.op > rows.op[i]) & (rows.type == OK)
+    times += [(at, boot) for at in rows.at[went_on].tolist()]
+    return min(times, default=(-1, -1))
+
+
+def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
+    """Readers went over these places, proven at these times: say from when on what lies there may be called absent.
+    Runs that were passed in part are split."""
+    grace, passed, proven = passage.report.objectives.grace, passage.state.passed, passage.proven
+    if passage.finished:  # where nobody proves what was above the log start, the last one known counts
+        keep = passed.end > passage.state.log_start
+        passed = Spans(np.maximum(passed.start[keep], passage.state.log_start), passed.end[keep])
+    wanted = among & (own.written.due < 0) & (own.written.high >= 0)
+    _stamp(own, wanted, passed, -1, grace)
+    for at in intervals.distinct(proven.at).tolist():
+        mine = proven.at == at
+        wanted = np.append(wanted, np.ones(len(own.written) - len(wanted), bool)) & (own.written.due < 0)
+        if not wanted.any():
+            return
+        _stamp(own, wanted, Spans(*intervals.merge(proven.start[mine], proven.end[mine])), at, grace)
+    _stamp_unplaced(own, passage, grace)
+
+
+def _stamp(own: Outcomes, wanted: Bools, spans: Spans, at: int, grace: int) -> None:
+    rows = own.written
+    placed = wanted & (rows.offset >= 0)
+    whole = placed & intervals.contained(spans.start, spans.end, rows.low, rows.high)
+    rows.due[whole] = np.maximum(rows.at[whole], at) + grace
+    part = placed & ~whole & intervals.touched(spans.start, spans.end, rows.low, rows.high)
+    for i in np.flatnonzero(part).tolist():
+        low, high = rows.low[i : i + 1], rows.high[i : i + 1]
+        inside = intervals.intersect(low, high, spans.start, spans.end)
+        outside = intervals.subtract(low, high, *inside)
+        over, rest = _pieces(rows, i, *inside), _pieces(rows, i, *outside)
+        over.due[:] = max(int(rows.at[i]), at) + grace
+        own.written = concat(concat(own.written, take(over, slice(1, None))), rest)
+        for name in names(Written):  # the first piece takes the row's place
+            getattr(own.written, name)[i] = getattr(over, name)[0]
+        rows = own.written
+
+
+def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
+    rows, passed, proven = own.written, passage.state.passed, passage.proven
+    waiting = (rows.offset < 0) & (rows.txn >= 0) & (rows.high >= 0) & (rows.due < 0)
+    rows.due[waiting & (rows.low >= rows.high)] = 0  # the log did not grow while it could be appended: it is nowhere
+    for i in np.flatnonzero(waiting & (rows.low < rows.high)).tolist():
+        low, high = rows.low[i : i + 1], rows.high[i : i + 1]
+        for at in [-1, *intervals.distinct(proven.at).tolist()]:
+            known = proven.at <= at
+            start, end = np.append(passed.start, proven.start[known]), np.append(passed.end, proven.end[known])
+            if intervals.contained(*intervals.merge(start, end), low, high)[0]:
+                rows.due[i] = max(int(rows.at[i]), at) + grace
+                break
+
+
+def _pieces(rows: Written, i: int, start: Ints, end: Ints) -> Written:
+    """The parts of row `i` that stand at these offsets."""
+    pieces = take(rows, np.full(len(start), i))
+    pieces.seq += start - pieces.offset
+    pieces.offset, pieces.length = start, end - start
+    pieces.low, pieces.high = start.copy(), end.copy()
+    return pieces
+
+
+def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
+    """What is absent of these rows. Sets their `fate`."""
+    rows, gate, state = own.written, passage.gate, passage.state
+    through = passage.end if passage.finished else min(passage.end, gate.known_through(READERS))
+    retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
+    rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
+    due = among & (rows.due >= 0) & (rows.due <= through) & (rows.fate == WAITING)
+    found = []
+    for i in np.flatnonzero(due).tolist():
+        if state.holes and gate.holes(int(rows.invoked[i]), int(rows.due[i]), READERS):
+            rows.fate[i] = UNKNOWN
+            continue
+        rows.fate[i] = ABSENT
+        writer, low, high = int(rows.writer[i]), int(rows.seq[i]), int(rows.seq[i] + rows.length[i])
+        lost = passage.chunks.lacking("polled", (np.array([writer]), np.array([low]), np.array([high])))
+        if len(lost[0]) and rows.offset[i] >= 0:
+            at = int(passage.at[-1]) if passage.finished else -(-int(rows.due[i]) // TICK) * TICK
+            found.append(Absent(i, lost[1], lost[2], at))
+    return found

@@ -1,0 +1,54 @@
+"""`G1b`: an operation polled a part of a transaction's records.
+
+It is legal and frequent where polls are short: a finished history lists each, a live partition counts them. Part of
+`rules.checks.transaction_outcomes`, whose waiting runs say where transactions begin and end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.checks.transaction_runs import Outcomes, Written
+from rules.kept.codec import take
+from rules.kept.report import Report
+from rules.kept.state import Polls
+
+
+def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> None:
+    """Count, or list, what the polls that are folded now cut in two."""
+    rows = take(own.written, own.written.txn >= 0)
+    if not len(rows) or not len(polled):
+        return
+    end = polled.seq + polled.length
+    same = (polled.process[1:] == polled.process[:-1]) & (polled.op[1:] == polled.op[:-1])
+    same &= (polled.writer[1:] == polled.writer[:-1]) & (end[:-1] == polled.seq[1:])
+    goes_on = np.concatenate((same, [False]))  # the next run of the operation takes the writer's numbers up
+    came_on = np.concatenate(([False], same))
+    rows = take(rows, np.lexsort((rows.seq, rows.writer)))
+    for writer in intervals.distinct(rows.writer).tolist():
+        low, high = np.searchsorted(rows.writer, (writer, writer + 1))
+        starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
+        mine = np.flatnonzero(polled.writer == writer)
+        for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
+            cuts = mine[~joined[mine]]
+            at = np.searchsorted(starts, edge[cuts], side="left") - 1
+            cut = (at >= 0) & (edge[cuts] < ends[np.maximum(at, 0)])
+            own.partial_reads += int(cut.sum())
+            for k in np.flatnonzero(cut & list_each).tolist():
+                reader = [int(polled.process[cuts[k]]), int(polled.op[cuts[k]])]
+                _report(rows, int(low + at[k]), reader, int(edge[cuts[k]]), report)
+
+
+def _report(rows: Written, row: int, reader: list[int], seq: int, report: Report) -> None:
+    report.add(
+        "G1b",
+        (int(rows.txn[row]), reader[0], reader[1]),
+        f"operation {reader[1]} of process {reader[0]} polled a part of transaction {rows.txn[row]}, cut at value"
+        f" {rows.writer[row]}/{seq}",
+        at=int(rows.at[row]),
+        evidence={
+            "txn": int(rows.txn[row]), "process": reader[0], "op": reader[1], "writer": int(rows.writer[row]),
+            "seq": seq,
+        },
+    )  # fmt: skip

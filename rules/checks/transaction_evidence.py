@@ -1,0 +1,110 @@
+"""What is known of the transaction of a value, for the evidence of findings about it.
+
+A transaction's records are decided by the first marker of its producer behind them in the partition, whose transaction
+ever that marker ends. Where the next transaction of the same transactional id begins right behind the records, no
+marker of their own can stand there: the coordinator never wrote it, and the next transaction's marker decided over
+both. Where other offsets lie between, its own marker may be one of them.
+
+Nothing is kept here: `rules.checks.transaction_outcomes` holds transactions until their records are decided, which is
+as long as it matters, and with each of them the one that came next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rules.arrays.columns import FAIL, OK
+from rules.checks import transaction_runs
+from rules.checks.transaction_runs import Outcomes, Written
+from rules.kept.codec import take
+from rules.kept.state import State
+
+_TOLD: Final = {OK: "committed", FAIL: "aborted"}
+
+
+class Told(NamedTuple):
+    """`evidence` to add to a finding, and `words` to add to its message; both empty where nothing is known.
+
+    Evidence: `txn`, `transactional_id`, `told` (what the client was told became of it: committed, aborted or unknown),
+    and of the next transaction of the same id in this partition, where there is one, `next_txn`, `next_process`,
+    `next_op`, `next_told`, `next_offset` (of its first record) and `offsets_between` (from the one's last record to the
+    other's first: 0 where no marker stands between them)."""
+
+    evidence: dict[str, Any]
+    words: str
+
+
+NOTHING: Final = Told({}, "")
+
+
+def of_value(state: State, writer: int, seq: int) -> Told:
+    """What is known of the transaction that wrote this value here."""
+    outcomes: Outcomes | None = state.checks.get(transaction_runs.NAME)
+    if outcomes is None:
+        return NOTHING
+    written = outcomes.written
+    mine = (written.writer == writer) & (written.seq <= seq) & (seq < written.seq + written.length) & (written.txn >= 0)
+    for i in np.flatnonzero(mine)[:1].tolist():
+        return of_row(outcomes, written, i)
+    return NOTHING
+
+
+def of_row(outcomes: Outcomes, rows: Written, i: int) -> Told:
+    """What is known of the transaction of row `i` of `rows`."""
+    txn, name, told = int(rows.txn[i]), int(rows.name[i]), _told(int(rows.type[i]))
+    evidence: dict[str, Any] = {"txn": txn, "told": told}
+    if name < 0:
+        return Told(evidence, f"; its transaction {txn} was told to be {told}")
+    evidence["transactional_id"] = outcomes.names[name]
+    words = f"; its transaction {txn} of {evidence['transactional_id']} was told to be {told}"
+    one = take(rows, slice(i, i + 1))
+    note_next(one, outcomes.written)
+    return _with_next(one, outcomes.written, evidence, words)
+
+
+def note_next(rows: Written, among: Written) -> None:
+    """Note for each of the rows the first transaction of the same transactional id whose records stand behind it, as
+    far as it is `among` those; what was noted before stays."""
+    known = np.flatnonzero((among.name >= 0) & (among.txn >= 0) & (among.offset >= 0))
+    mine = np.flatnonzero((rows.name >= 0) & (rows.txn >= 0) & (rows.offset >= 0) & (rows.next_txn < 0))
+    if not len(known) or not len(mine):
+        return
+    known = known[np.lexsort((among.offset[known], among.name[known]))]
+    for i in mine.tolist():
+        low, high = np.searchsorted(among.name[known], (rows.name[i], rows.name[i] + 1))
+        first = low + int(np.searchsorted(among.offset[known[low:high]], rows.offset[i] + rows.length[i]))
+        while first < high and among.txn[known[first]] == rows.txn[i]:
+            first += 1
+        if first < high:
+            j = known[first]
+            rows.next_txn[i], rows.next_process[i] = among.txn[j], among.process[j]
+            rows.next_op[i], rows.next_type[i], rows.next_offset[i] = among.op[j], among.type[j], among.offset[j]
+
+
+def _with_next(one: Written, written: Written, evidence: dict[str, Any], words: str) -> Told:
+    """With the transaction that stands behind all of this one's records here."""
+    if one.next_txn[0] < 0:
+        return Told(evidence, words)
+    own = (written.txn == one.txn[0]) & (written.offset >= 0) & (written.offset < one.next_offset[0])
+    end = max(int((written.offset + written.length)[own].max(initial=0)), int(one.offset[0] + one.length[0]))
+    between = int(one.next_offset[0]) - end
+    following = {
+        "next_txn": int(one.next_txn[0]),
+        "next_process": int(one.next_process[0]),
+        "next_op": int(one.next_op[0]),
+        "next_told": _told(int(one.next_type[0])),
+        "next_offset": int(one.next_offset[0]),
+        "offsets_between": between,
+    }
+    if not between:
+        words += (
+            f", no marker stands behind its records, and that of the next transaction {following['next_txn']},"
+            f" {following['next_told']}, decided over them"
+        )
+    return Told(evidence | following, words)
+
+
+def _told(outcome: int) -> str:
+    return _TOLD.get(outcome, "unknown")

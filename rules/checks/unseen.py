@@ -1,0 +1,146 @@
+"""`unseen` and `suspected`: acknowledged values that readers have not polled yet, while that lasts.
+
+`unseen`: a value has been readable for longer than the delivery objective, counted from when the last stable offset had
+passed it, although readers are assigned. `suspected`: every reader has gone past it, and it is not decided whether it
+is lost. Both are judged as of the log time through which everything that readers had completed is here: what a reader
+that is late has polled, nobody knows yet.
+
+State: the outstanding values of `rules.checks.losses`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.intervals import Bools
+from rules.kept.check import Passage
+from rules.kept.chunks import values
+from rules.kept.report import Report
+from rules.kept.state import Moves, Outstanding, State, take
+from rules.settling.frontier import TICK, readers
+from rules.settling.gate import READERS, Gate
+
+NEVER: Final = np.iinfo(np.int64).max
+
+
+def note_readable(out: Outstanding, state: State, moves: Moves) -> None:
+    """What the last stable offset, as observed, has passed is readable since then."""
+    seen = np.flatnonzero(moves.stable >= 0)
+    at, stable = moves.at[seen], moves.stable[seen]
+    waiting = out.readable < 0
+    if not waiting.any():
+        return
+    if state.last_stable < 0 and not len(stable):
+        out.readable = np.where(waiting, out.since, out.readable)  # nobody observes: count from the acknowledgement
+        return
+    if not len(stable):
+        return
+    index = np.searchsorted(np.maximum.accumulate(stable), out.offset + out.length, side="left")
+    passed = waiting & (out.offset >= 0) & (index < len(at))
+    out.readable[passed] = np.maximum(at[index[passed]], out.since[passed])
+
+
+def _judged_through(gate: Gate, end: int) -> int:
+    """The tick through which it is known what readers had completed."""
+    through = min(end, gate.told_through(READERS))
+    return end if through >= end else through // TICK * TICK
+
+
+def judge_between(out: Outstanding, passage: Passage) -> None:
+    """Open and close `unseen` at the ticks before the last, where a catch-up goes through many at once: live it would
+    have been seen. A value counts as polled when a reader went past it, which can only miss a spell, and makes none."""
+    state, report, polled = passage.state, passage.report, passage.polls
+    at, objectives = passage.at[passage.at <= _judged_through(passage.gate, passage.end)], report.objectives
+    if len(at) < 2:
+        return
+    due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
+    if not due.any() or "unseen" in state.open_conditions or not any(True for _ in readers(state)):
+        return
+    order = np.argsort(polled.at, kind="stable")
+    high = np.maximum.accumulate((polled.offset + polled.length)[order])
+    index = np.searchsorted(high, (out.offset + out.length)[due])
+    since, until = out.readable[due] + objectives.delivery, np.append(polled.at[order], NEVER)[index]
+    late = np.searchsorted(at, since) < np.searchsorted(at, until)
+    if not late.any():
+        return
+    start, end = intervals.merge(since[late], until[late])
+    for a, b in zip(np.searchsorted(at, start).tolist(), np.searchsorted(at, end).tolist(), strict=True):
+        if b >= len(at):
+            return  # it is open still: the last tick says so
+        held = (since[late] <= at[a]) & (until[late] > at[a])
+        values = int(out.length[due][late][held].sum())
+        age = round((int(at[a]) - int(since[late][held].min()) + objectives.delivery) / 1e6, 3)
+        report.condition(
+            "unseen", True, f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
+            at=int(at[a]), since=int(since[late][held].min()),
+            evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
+        )  # fmt: skip
+        report.condition("unseen", False, "", at=int(at[b]), evidence={"values": 0})
+
+
+def judge(out: Outstanding, passage: Passage) -> None:
+    """Open or close both conditions."""
+    state, report = passage.state, passage.report
+    at, delivery = _judged_through(passage.gate, passage.end), report.objectives.delivery
+    above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
+    overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
+    if not any(True for _ in readers(state)):
+        overdue = np.zeros(len(out), bool)
+    state.unseen = int(out.length[overdue].sum())
+    oldest = int(out.readable[overdue].min()) if overdue.any() else at
+    report.condition(
+        "unseen",
+        bool(overdue.any()),
+        f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s",
+        at=at,
+        since=oldest + delivery,
+        evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
+    )
+    past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))
+    report.condition(
+        "suspected",
+        bool(past.any()),
+        f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none",
+        at=at,
+        evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
+    )
+
+
+def _some(out: Outstanding) -> list[dict[str, int]]:
+    """The first few values, as evidence."""
+    order = np.argsort(out.offset, kind="stable")[:10]
+    return [
+        {
+            "offset": int(out.offset[i]),
+            "writer": int(out.writer[i]),
+            "seq": int(out.seq[i]),
+            "values": int(out.length[i]),
+        }
+        for i in order.tolist()
+    ]
+
+
+def judge_finished(out: Outstanding, state: State, at: int, report: Report) -> None:
+    """A finished history: unseen is all that ok operations acknowledged and no ok operation polled."""
+    cut = np.where(out.offset < 0, 0, np.clip(state.log_start - out.offset, 0, out.length))
+    above = cut < out.length
+    writer, start, end = values(out.writer[above], (out.seq + cut)[above], (out.length - cut)[above])
+    state.unseen = int((end - start).sum())
+    if not state.unseen:
+        return
+    first: list[dict[str, Any]] = [
+        {"writer": w, "seq": a, "values": b - a}
+        for w, a, b in zip(*(c[:10].tolist() for c in (writer, start, end)), strict=True)
+    ]
+    report.condition(
+        "unseen",
+        True,
+        "1 acknowledged value was never polled"
+        if state.unseen == 1
+        else f"{state.unseen} acknowledged values were never polled",
+        at=at,
+        evidence={"values": state.unseen, "first": first},
+    )

@@ -1,0 +1,78 @@
+"""When a partition's leader, or another broker, answered nobody: for conditions that wait on the cluster.
+
+What is stuck while nobody is answered is explained by one condition, `cluster-unreachable`: it says so by `implied_by`.
+It may be due a moment before it is decided that the cluster is away. Then it waits for that decision, for `SLACK` at
+most; `unseen`, whose objective is shorter, until the cluster is called away or answers. It is explained until a
+liveness objective after the cluster answered again: what is stuck by then is stuck by itself.
+
+A writer's operation goes to several brokers: it waits for each of them, also where this partition's leader answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rules.vocabulary.finding import identity
+from rules.vocabulary.objectives import SECOND, Objectives
+
+UNREACHABLE: Final = "cluster-unreachable"
+SLACK: Final = 5 * SECOND
+FOREVER: Final = 2**62
+_WAITING: Final = frozenset({"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late"})
+"""Conditions that wait on the cluster."""
+_ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late"})
+"""Those that wait on any broker."""
+_TOLD_ONCE: Final = frozenset({"stuck-close"})
+"""Conditions that a single row tells: they do not wait for a decision."""
+
+
+def unreachable_id(cluster: str) -> str:
+    """The id of the finding that a cluster, or a part of it, is away."""
+    return identity(UNREACHABLE, cluster, "", -1, ())
+
+
+@dataclass(slots=True)
+class Outages:
+    """`spells`: [since, opened, ended] of the times in which somebody asked and nobody was answered: since the last
+    answer, called away since, answered again; -1 for not, or not yet. `elsewhere`: the same of any broker."""
+
+    cluster: str = ""
+    objectives: Objectives = field(default_factory=Objectives)
+    spells: list[list[int]] = field(default_factory=list)
+    elsewhere: list[list[int]] = field(default_factory=list)
+
+    def undecided(self, name: str, at: int) -> bool:
+        """Does a condition that is due at `at` wait, because the cluster may be away?"""
+        if name in _TOLD_ONCE:
+            return False
+        first = self._first(name)
+        return any(
+            since + first <= at < (opened if opened >= 0 else ended if ended >= 0 else FOREVER)
+            for since, opened, ended in self._of(name)
+        )
+
+    def cause(self, name: str, since: int) -> str | None:
+        """The id of the finding that explains a condition that has held since then, if one does."""
+        return unreachable_id(self.cluster) if self._spell(name, since) is not None else None
+
+    def explained_until(self, name: str, since: int) -> int:
+        """Until when it is explained; `FOREVER` where nothing explains it, or the cluster has not answered yet."""
+        spell = self._spell(name, since)
+        return FOREVER if spell is None or spell[2] < 0 else spell[2] + self.objectives.liveness
+
+    def _of(self, name: str) -> list[list[int]]:
+        if name not in _WAITING:
+            return []
+        return self.spells + self.elsewhere if name in _ELSEWHERE else self.spells
+
+    def _first(self, name: str) -> int:
+        waited = self.objectives.delivery if name == "unseen" else self.objectives.liveness
+        return max(waited - SLACK, 0)
+
+    def _spell(self, name: str, since: int) -> list[int] | None:
+        first = self._first(name)
+        for spell in self._of(name):
+            if spell[1] >= 0 and spell[0] + first <= since <= (spell[2] if spell[2] >= 0 else FOREVER):
+                return spell
+        return None

@@ -1,0 +1,167 @@
+"""The clocks of hosts: what a boot's times mean, and by how much two boots' clocks may differ.
+
+**Within a boot** time is that of the monotonic clock. The log time of a row is the base of its boot plus its monotonic
+time, so that a wall clock that is set, ahead for a while or back, moves nothing. The base is what the first mark of
+that boot tells: its wall time less its monotonic time. Rows without a boot, or of a boot that no mark has told of yet,
+keep the time that they give.
+
+**Between boots** order in real time is concluded only by a measured bound. A record that one boot sent at its time s
+was polled by another at its time p: the first was before the second, so the reader's clock is ahead of the sender's by
+less than p - s. The least such difference of the last `SPAN`s bounds it from one side, records that go the other way
+from the other side. A bound that is not known concludes nothing.
+
+State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
+sends and polls that have not met their counterpart, only where a partition knows more than one boot.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules.arrays.columns import MARK, Columns, Runs
+from rules.arrays.intervals import Bools, Ints, distinct
+from rules.kept.state import Clocks, Sightings, State, concat, take
+from rules.vocabulary.objectives import SECOND
+
+SPAN: Final = 600 * SECOND
+SIGHTINGS_KEPT: Final = 256
+UNKNOWN: Final = 2**61
+"""More than any two clocks differ: no bound is known."""
+
+
+def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    """(names, domain of each row, invoked, completed) in the domain's own time: nanoseconds of a boot's monotonic
+    clock; rows without a boot share one domain, "", in microseconds. Computed once for the same columns."""
+    if columns.domains is None:
+        columns.domains = _domains(columns)
+    found: tuple[list[str], Ints, Ints, Ints] = columns.domains
+    return found
+
+
+def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
+    if columns.table["boot"].null_count == len(columns):
+        return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
+    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    names = encoded.dictionary.to_pylist()
+    number = {name: i for i, name in enumerate(names)}
+    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
+    has_boot = domain != number.get("", -1)
+    invoked, completed = columns.invoked, columns.completed
+    if has_boot.any():
+        table = columns.table
+        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
+        invoked = np.where(has_boot, mono[0], invoked)
+        completed = np.where(has_boot, mono[1], completed)
+    return names, domain, invoked, completed
+
+
+def set_times(state: State, columns: Columns) -> None:
+    """Number the rows' boots (`columns.boot`), and put `invoked` and `completed` into log time."""
+    names, domain, invoked, completed = domains(columns)
+    if names == [""]:
+        return
+    numbers = np.array([_number(state, name) for name in names], np.int64)
+    columns.boot = numbers[domain]
+    _learn_bases(state, columns, completed)
+    bases = np.array([*state.bases, -1], np.int64)[columns.boot]
+    told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
+    if told.any():
+        columns.invoked = np.where(told, bases + invoked // 1000, columns.invoked)
+        columns.completed = np.where(told, bases + completed // 1000, columns.completed)
+
+
+def _number(state: State, name: str) -> int:
+    if not name:
+        return -1
+    if name not in state.boot_names:
+        state.boot_names.append(name)
+        state.bases.append(-1)
+    return state.boot_names.index(name)
+
+
+def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
+    rows = np.flatnonzero(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
+    for row in rows[np.argsort(mono[rows], kind="stable")].tolist():
+        if state.bases[int(columns.boot[row])] < 0:
+            state.bases[int(columns.boot[row])] = int(columns.completed[row]) - int(mono[row]) // 1000
+
+
+def ahead(state: State, reader: int, sender: int) -> int:
+    """By how much the clock of boot `reader` is ahead of that of `sender`, at most, in microseconds; `UNKNOWN` where no
+    record tells. An event at s of `sender` was before one at p of `reader` if p - s is more."""
+    if reader == sender:
+        return 0
+    known = state.clocks
+    own = np.flatnonzero((known.reader == reader) & (known.sender == sender))
+    return int(min(known.least[own[0]], known.before[own[0]])) if len(own) else UNKNOWN
+
+
+def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
+    """Learn from records that one boot sent and another polled. `sent`, `polled`: the new rows' runs."""
+    if len(state.boot_names) < 2:
+        return
+    sends = concat(state.sightings, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
+    known = polled.take(columns.boot[polled.row] >= 0)
+    polls = _sightings(columns, _last_of_each(known), columns.completed)
+    _meet(state, sends, polls)
+    # Newest sends wait for polls that come with another append; polls come after their sends nearly always.
+    state.sightings = take(sends, np.argsort(sends.at, kind="stable")[-SIGHTINGS_KEPT:])
+
+
+def _last_of_each(runs: Runs) -> Runs:
+    """The last run of each writer in each row: what was sent last bounds best."""
+    if not len(runs):
+        return runs
+    order = np.lexsort((runs.seq, runs.writer, runs.row))
+    row, writer = runs.row[order], runs.writer[order]
+    last = np.append((row[1:] != row[:-1]) | (writer[1:] != writer[:-1]), True)
+    return runs.take(order[last])
+
+
+def _sightings(columns: Columns, runs: Runs, time: Ints) -> Sightings:
+    return Sightings(runs.writer, runs.seq, runs.length, time[runs.row], columns.boot[runs.row])
+
+
+def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
+    """Bound the clocks by each poll whose send is known."""
+    if not len(sends) or not len(polls):
+        return
+    order = np.lexsort((sends.seq, sends.writer))
+    writers, writer = np.unique(np.concatenate((sends.writer, polls.writer)), return_inverse=True)
+    width = int(max((sends.seq + sends.length).max(), (polls.seq + polls.length).max())) + 1
+    if len(writers) * width >= 2**62:
+        return
+    key = writer[: len(sends)][order] * width + sends.seq[order]
+    last = polls.seq + polls.length - 1
+    at = np.searchsorted(key, writer[len(sends) :] * width + last, side="right") - 1
+    sender = order[np.maximum(at, 0)]
+    found = (at >= 0) & (sends.writer[sender] == polls.writer) & (last < sends.seq[sender] + sends.length[sender])
+    other = found & (sends.boot[sender] != polls.boot)
+    for i in np.flatnonzero(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
+        _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
+
+
+def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:
+    """Of many, the one that bounds each pair of boots best."""
+    rows = np.flatnonzero(other)
+    pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
+    gap = polls.at[rows] - sends.at[sender[rows]]
+    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in distinct(pair).tolist()]
+
+
+def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:
+    known, least = state.clocks, polled - sent
+    own = np.flatnonzero((known.sender == sender) & (known.reader == reader))
+    if not len(own):
+        made = Clocks(*(np.array([value], np.int64) for value in (sender, reader, polled, least, UNKNOWN)))
+        state.clocks = concat(known, made)
+        return
+    i = int(own[0])
+    if polled - int(known.since[i]) >= SPAN:
+        known.before[i], known.least[i], known.since[i] = known.least[i], UNKNOWN, polled
+    known.least[i] = min(int(known.least[i]), least)

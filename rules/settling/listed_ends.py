@@ -1,0 +1,91 @@
+"""Where the log ended, and when: the observers' listings of the last `KEPT` half minutes, one for each.
+
+What was appended before a time lies below every end that was listed later, and what was appended after it at or above
+every end that was listed before. So a write whose acknowledgement told no offset lies between two listings. It is the
+read_uncommitted end that counts, and a listing's invocation or completion, whichever proves more; before and after are
+by one boot's clock, or beyond the measured bound of two (`rules.settling.clocks`).
+
+State: `KEPT` listings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from rules.arrays.columns import OFFSETS
+from rules.arrays.intervals import EMPTY, Ints
+from rules.kept.check import Check, News
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import State
+from rules.settling.clocks import ahead
+from rules.vocabulary.objectives import SECOND
+
+NAME: Final = "listed-ends"
+KEPT: Final = 40
+APART: Final = 30 * SECOND
+
+
+@dataclass(slots=True)
+class Ends(Table):
+    """Listings in the order of their invocations, by the clock of `boot`."""
+
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    completed: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class ListedEnds:
+    """The first listing of each boot in each half minute, at most `KEPT`."""
+
+    listed: Ends = field(default_factory=Ends)
+
+
+def arrive(own: ListedEnds, new: News) -> None:
+    """Take the new rows' listings in; the first of each half minute is kept, whatever order they come in."""
+    columns = new.columns
+    rows = np.flatnonzero(new.fresh & columns.where(OFFSETS) & (columns.log_end >= 0))
+    if not len(rows):
+        return
+    listings = Ends(columns.invoked[rows], columns.completed[rows], columns.boot[rows], columns.log_end[rows])
+    both = concat(own.listed, listings)
+    both = take(both, np.lexsort((both.end, both.completed, both.invoked, both.boot)))
+    first = (np.diff(both.invoked // APART, prepend=-1) != 0) | (np.diff(both.boot, prepend=-2) != 0)
+    both = take(both, first)
+    own.listed = take(both, np.argsort(both.invoked, kind="stable")[-KEPT:])
+
+
+def _listed(state: State) -> Ends:
+    known = state.checks.get(NAME)
+    return Ends() if known is None else known.listed
+
+
+def end_before(state: State, time: int, boot: int) -> int:
+    """What is appended after `time`, by the clock of `boot`, lies at or above this offset; 0 where nothing is known."""
+    listed = _listed(state)
+    bound = _each(listed, lambda other: ahead(state, boot, other))
+    return max(0, int(listed.end[time - listed.completed >= bound].max(initial=0)))
+
+
+def end_after(state: State, time: int, boot: int) -> int:
+    """What was appended before `time`, by the clock of `boot`, lies below this offset; -1 where no later listing is
+    known."""
+    listed = _listed(state)
+    bound = _each(listed, lambda other: ahead(state, other, boot))
+    later = np.flatnonzero(listed.invoked - time >= bound)
+    return int(listed.end[later[0]]) if len(later) else -1
+
+
+def _each(listed: Ends, bound: Callable[[int], int]) -> Ints:
+    """The bound of each listing's clock."""
+    boots, numbers = np.unique(listed.boot, return_inverse=True)
+    return np.array([bound(boot) for boot in boots.tolist()], np.int64)[numbers]
+
+
+CHECK: Final = Check(NAME, ListedEnds, arrive=arrive)
+"""It finds nothing itself; those that do ask `end_before` and `end_after`."""

@@ -1,0 +1,19 @@
+"""Numbers in settings, which are told as text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+
+
+def whole(told: str | None) -> int | None:
+    """The whole number that a setting is, None where it is none, or one of more than 18 digits."""
+    return int(told) if told is not None and _WHOLE.fullmatch(told) else None
+
+
+def natural(told: str | None) -> int:
+    """The same, -1 for whatever is no number from 0 on."""
+    number = whole(told)
+    return -1 if number is None else max(number, -1)

@@ -1,0 +1,117 @@
+"""Explaining a changed log over runs and intervals says what reading it offset by offset says."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import compress
+from typing import Any
+
+import pytest
+
+from rules.audit.explain import SHOWN, concerns, explain
+from rules.audit.readings import Readings
+from rules.vocabulary.slices import Irregular, Place, to_table
+from tests.rules.histories import History
+from tests.rules.reference_explain import explained
+
+PLACE = Place("c", "t", 0)
+OFFSETS = 60
+
+
+def _log(dice: random.Random) -> dict[int, tuple[str, int]]:
+    """offset -> (writer, seq): two writers, with holes."""
+    log, counts = {}, Counter[str]()
+    for offset in range(OFFSETS):
+        if dice.random() < 0.85:
+            writer = "v" if dice.random() < 0.2 else "w"
+            log[offset] = writer, counts[writer]
+            counts[writer] += 1
+    return log
+
+
+def _changed(dice: random.Random, log: dict[int, tuple[str, int]]) -> dict[int, tuple[str, int]]:
+    changed = dict(log)
+    for _ in range(dice.choice((0, 0, 1, 3))):
+        first = dice.randrange(OFFSETS)
+        for offset in range(first, min(OFFSETS, first + dice.choice((1, 2, 9)))):
+            if dice.random() < 0.3:
+                changed[offset] = "x", offset
+            else:
+                changed.pop(offset, None)
+    return changed
+
+
+def _poll(h: History, dice: random.Random, reader: str, log: dict[int, tuple[str, int]], start: int) -> int:
+    """One poll from `start`; where it ended."""
+    end = min(OFFSETS, start + dice.choice((1, 5, 12, 30)))
+    parts = [(start, end)]
+    if dice.random() < 0.1:  # it went back inside
+        back = dice.randrange(OFFSETS)
+        parts.append((back, min(OFFSETS, back + 4)))
+    polled = [(*log[offset], 1, offset) for low, high in parts for offset in range(low, high) if offset in log]
+    odd = [Irregular(0, dice.randrange(OFFSETS), "corrupted", 1)] if dice.random() < 0.05 else []
+    if not polled and not odd:
+        return end
+    more: dict[str, Any] = {"boot": dice.choice(("one", "one", "two", None))}
+    if more["boot"] and dice.random() < 0.9:
+        more |= {"mono_invoked": round(h.time * 1e9), "mono_completed": round(h.time * 1e9) + 1_500_000}
+    if dice.random() < 0.4:
+        more["position_before"] = start
+    h.poll(
+        reader, polled, irregular=odd, type=dice.choice(("ok", "ok", "ok", "ok", "info", "fail")),
+        mode="subscribe" if reader == "group" else "assign", rebalanced=dice.random() < 0.05,
+        isolation="read_uncommitted" if dice.random() < 0.03 else "read_committed", **more,
+    )  # fmt: skip
+    return polled[-1][3] + 1 if polled else end
+
+
+def history(seed: int) -> History:
+    """Readers read a log to its end, in an order of their own, while it changes a few times."""
+    dice = random.Random(seed)
+    log, h = _log(dice), History()
+    stands = dict.fromkeys(("r", "s", "q", "group"), 0)
+    if dice.random() < 0.5:
+        h.send("w", dice.randrange(20), dice.choice((1, 3, 10)), type="fail")
+    for _ in range(dice.choice((10, 40))):
+        reader = dice.choice(list(stands))
+        if dice.random() < 0.1:
+            log = _changed(dice, log)
+            h.time += dice.choice((0.0, 1.0, 600.0))
+        if stands[reader] >= OFFSETS or dice.random() < 0.05:
+            h.assign(reader, assigned=dice.random() < 0.5, f=dice.choice(("assign", "revoke")))
+            stands[reader] = dice.choice((0, dice.randrange(OFFSETS)))
+        stands[reader] = _poll(h, dice, reader, log, stands[reader])
+    h.observe(start=dice.choice((0, 0, 7)), end=OFFSETS)
+    return h
+
+
+@pytest.mark.parametrize("seeds", [range(0, 50), range(50, 100)], ids=str)
+def test_runs_tell_what_single_offsets_tell(seeds: range) -> None:
+    told = Counter[str]()
+    for seed in seeds:
+        h = history(seed)
+        dice = random.Random(seed)
+        start, end = sorted(dice.sample(range(OFFSETS + 1), 2)) if seed % 3 else (0, OFFSETS)
+        table = to_table(h.rows)
+        needed = concerns(table, [(start, end)])
+        found = explain(Readings(table.filter(needed)), PLACE, start, end, finished=False)
+        assert found is not None
+        expected = list(explained(list(compress(h.rows, needed.to_pylist())), start, end))
+        assert [(f.anomaly, f.subject, dict(f.evidence), f.at) for f in found] == expected, seed
+        told.update(f.anomaly for f in found)
+    assert min(told[name] for name in ("inconsistent-offsets", "vanished-record", "late-record")) > 5
+
+
+@pytest.mark.parametrize("gone", [SHOWN, SHOWN + 1, 5_000])
+def test_of_many_differences_the_first_are_told_and_the_rest_counted(gone: int) -> None:
+    h = History()
+    for first in range(0, 10_000, 500):
+        h.poll("r", [("w", first, 500, first)])
+    h.poll("s", [("w", 0, 1_000, 0)])
+    h.poll("s", [("w", 1_000 + gone, 1, 1_000 + gone)])
+    h.observe(end=10_000)
+    found = explain(Readings(to_table(h.rows)), PLACE, 0, 10_000, finished=False) or []
+    assert [f.subject[0] for f in found] == list(range(1_000, 1_000 + SHOWN))
+    assert {f.anomaly for f in found} == {"vanished-record"}
+    assert [f.evidence.get("more_of_the_same", 0) for f in found] == [0] * (SHOWN - 1) + [gone - SHOWN]

@@ -1,0 +1,275 @@
+"""`cluster-unreachable`: an outage is one condition, and what waits on it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.kept.outages import unreachable_id
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Slice, micros
+from tests.rules.histories import START, History, Store
+from tests.rules.liveness_of import at_once, events, row_by_row
+
+FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+AWAY = unreachable_id("c")
+
+
+def answered(h: History, seconds: int, *, first: int = 0, partitions: int = 1, polls: bool = True) -> int:
+    """A record a second in each partition, read at once; the observer is answered."""
+    for i in range(first, first + seconds):
+        for p in range(partitions):
+            h.send("w", i, 1, at=i, partition=p)
+            if polls:
+                h.poll("r", [("w", i, 1, i)], partition=p)
+            h.row("observer", "offsets", partition=p, log_start=0, log_end=i + 1, last_stable=i + 1)
+            mark(h, p)
+        h.time += 1.0
+    return first + seconds
+
+
+def mark(h: History, partition: int) -> None:
+    h.mark(partition=partition)
+
+
+def unanswered(
+    h: History, seconds: int, *, partitions: int = 1, silent: str = "1", brokers: str = "1", sends: bool = False,
+    error: str = "_TIMED_OUT", asker: str = "observer",
+) -> None:  # fmt: skip
+    """The observer asks, and gives up; the readers hear nothing, and a writer's operations time out every ten
+    seconds."""
+    for i in range(seconds):
+        for p in range(partitions):
+            if i % 3 == 2:
+                settings = {"leader": str(p % 3 + 1), "silent": silent, "brokers": brokers}
+                since = h.at(h.time - 2.5)
+                h.row(asker, "offsets", partition=p, type="info", error=error, settings=settings, invoked=since)
+            if sends and i % 10 == 9:
+                h.send("w", 1000 + i, 1, type="info", error="_MSG_TIMED_OUT", partition=p, invoked=h.at(h.time - 9.5))
+            mark(h, p)
+        h.time += 1.0
+
+
+def told(store: Store) -> list[tuple[str, str, int, str | None]]:
+    """(event, anomaly, second, implied by) of the conditions, in the order of time."""
+    said = sorted(store.findings, key=lambda f: (f.at, f.anomaly))
+    return [(f.event, f.anomaly, round((f.at - micros(START)) / 1e6), f.implied_by) for f in said]
+
+
+def the(store: Store, name: str, event: str = "opened") -> Finding:
+    (one,) = (f for f in store.findings if f.anomaly == name and f.event == event)
+    return one
+
+
+@FEEDS
+def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[[History], Store]) -> None:
+    h = History()
+    for p in range(3):
+        h.assign("r", partition=p)
+    answered(h, 10, partitions=3)
+    unanswered(h, 60, partitions=3, silent="1,2,3", brokers="1,2,3", sends=True)
+    answered(h, 5, first=10, partitions=3)
+    store = fed(h)
+    assert events(store, "cluster-unreachable") == [("opened", (), 40), ("closed", (), 71)]
+    one = the(store, "cluster-unreachable")
+    assert (one.topic_id, one.partition, one.id) == ("", -1, AWAY)
+    assert one.message == "no request to any broker (1, 2, 3) has been answered for 31 s"
+    assert {k: v for k, v in one.evidence.items() if k != "since"} == {
+        "brokers": [1, 2, 3], "known_brokers": [1, 2, 3], "whole_cluster": True, "error": "_TIMED_OUT",
+    }  # fmt: skip
+    assert one.evidence["since"] == one.decidable - 30_000_000
+    assert the(store, "cluster-unreachable", "closed").evidence["partitions"] == 3
+    rest = [f for f in store.findings if f.anomaly != "cluster-unreachable"]
+    assert {(f.anomaly, f.event) for f in rest} == {
+        ("stuck-consumer", "opened"), ("stuck-consumer", "closed"), ("stuck-producer", "opened"),
+        ("stuck-producer", "closed"),
+    }  # fmt: skip
+    assert {f.implied_by for f in rest} == {AWAY}
+
+
+def unread_when_it_goes(h: History) -> None:
+    h.assign("r")
+    answered(h, 10)
+    h.send("w", 10, 1, at=10)
+    h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
+    unanswered(h, 60)
+
+
+def test_what_is_unread_when_the_cluster_goes_is_explained_by_that() -> None:
+    h = History()
+    unread_when_it_goes(h)
+    h.poll("r", [("w", 10, 1, 10)])
+    answered(h, 5, first=11)
+    said = told(row_by_row(h))
+    assert said == [
+        ("opened", "cluster-unreachable", 41, None),
+        ("opened", "stuck-consumer", 41, AWAY),
+        ("opened", "unseen", 41, AWAY),
+        ("closed", "cluster-unreachable", 70, None),
+        ("closed", "stuck-consumer", 71, AWAY),
+        ("closed", "unseen", 71, AWAY),
+    ]
+
+
+@FEEDS
+def test_who_stays_stuck_when_the_cluster_is_back_is_stuck_by_himself(fed: Callable[[History], Store]) -> None:
+    h = History()
+    unread_when_it_goes(h)
+    for _ in range(60):
+        h.observe(end=11)
+        h.mark(1.0)
+    said = [e for e in told(fed(h)) if e[1] in ("stuck-consumer", "cluster-unreachable")]
+    assert said == [
+        ("opened", "cluster-unreachable", 41, None),
+        ("opened", "stuck-consumer", 41, AWAY),
+        ("closed", "cluster-unreachable", 70, None),
+        ("opened", "stuck-consumer", 101, None),
+    ]
+
+
+def quiet(h: History) -> None:
+    """Nobody sends or reads for minutes; the observer is answered."""
+    h.assign("r")
+    answered(h, 5)
+    for _ in range(120):
+        h.observe(end=5)
+        h.mark(1.0)
+
+
+def away_for_a_moment(h: History) -> None:
+    h.assign("r")
+    answered(h, 10)
+    unanswered(h, 25)
+    answered(h, 10, first=10)
+
+
+def the_observer_alone_is_cut_off(h: History) -> None:
+    """Another host's probes are answered all the time."""
+    h.assign("r")
+    i = answered(h, 5)
+    for _ in range(60):
+        unanswered(h, 1)
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+        h.send("w", i, 1, at=i)
+        h.poll("r", [("w", i, 1, i)])
+        h.mark()
+        i += 1
+
+
+def the_probe_host_is_away(h: History) -> None:
+    """Its log stops, and another committer's marks go on: nobody knows what the cluster answered."""
+    h.assign("r")
+    answered(h, 10)
+    h.row("observer", "offsets", type="info", error="_TIMED_OUT")
+    for _ in range(120):
+        h.time += 1.0
+        now = h.at(h.time)
+        h.row("committer-2", "mark", invoked=now, completed=now)
+
+
+def the_leader_has_an_error_for_everybody(h: History) -> None:
+    h.assign("r")
+    answered(h, 10)
+    unanswered(h, 60, error="NOT_LEADER_FOR_PARTITION")
+
+
+def asked_for_committed_offsets_in_vain(h: History) -> None:
+    """The group's coordinator is away, and not this partition's leader; nobody else has anything to do."""
+    answered(h, 5)
+    for _ in range(60):
+        h.row("observer", "offsets", type="info", error="_TIMED_OUT", group="g")
+        h.mark(1.0)
+
+
+FINE = [
+    quiet, away_for_a_moment, the_observer_alone_is_cut_off, the_probe_host_is_away,
+    the_leader_has_an_error_for_everybody, asked_for_committed_offsets_in_vain,
+]  # fmt: skip
+
+
+@FEEDS
+@pytest.mark.parametrize("build", FINE)
+def test_a_cluster_that_answers(build: Callable[[History], None], fed: Callable[[History], Store]) -> None:
+    h = History()
+    build(h)
+    assert events(fed(h), "cluster-unreachable") == []
+
+
+@FEEDS
+def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.assign("r", partition=1)
+    i = answered(h, 10, partitions=2)
+    for _ in range(15):
+        unanswered(h, 3, silent="1", brokers="1,2,3")
+        h.row("observer", "offsets", partition=1, log_start=0, log_end=i, last_stable=i)
+        h.mark(partition=1)
+    one = the(fed(h), "cluster-unreachable")
+    assert one.message == "no request to broker 1 (of 1, 2, 3) has been answered for 31 s"
+    assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([1], False)
+
+
+def stuck_in_two_partitions(h: History, *, silent: bool) -> None:
+    """A writer's operations over partitions 0 and 1 do not end; the leader of 1 answers the observer all the time."""
+    named = {"settings": {"silent": "1", "brokers": "1,2,3"}} if silent else {}
+    answered(h, 10, partitions=2)
+    for second in range(45):
+        h.time += 1.0
+        h.row("observer", "offsets", partition=1, log_start=0, log_end=10, last_stable=10, **named)
+        if second % 10 == 9:
+            h.txn("w", type="info", sends=[("w", 1000 + second, 1, None)], partition=1, invoked=h.at(h.time - 9.5))
+        h.mark(partition=1)
+
+
+@FEEDS
+def test_a_writer_waits_for_each_broker_that_its_operation_goes_to(fed: Callable[[History], Store]) -> None:
+    h = History()
+    stuck_in_two_partitions(h, silent=True)
+    assert [e[:3:2] + e[3:] for e in told(fed(h)) if e[1] == "stuck-producer"] == [("opened", 50, AWAY)]
+    h = History()
+    stuck_in_two_partitions(h, silent=False)
+    assert [e[:3:2] + e[3:] for e in told(fed(h)) if e[1] == "stuck-producer"] == [("opened", 50, None)]
+
+
+@FEEDS
+def test_it_is_told_as_long_as_the_outage_lasts_and_no_longer_than_somebody_asks(
+    fed: Callable[[History], Store],
+) -> None:
+    """The topic has gone meanwhile: the observer asks no more."""
+    h = History()
+    h.assign("r")
+    answered(h, 10)
+    unanswered(h, 200)
+    assert events(fed(h), "cluster-unreachable") == [("opened", (), 40)]
+    for _ in range(60):
+        h.mark(1.0)
+    assert events(fed(h), "cluster-unreachable") == [("opened", (), 40), ("closed", (), 253)]
+
+
+def test_an_answer_that_comes_late_ends_what_was_told_without_it() -> None:
+    """Another host's rows come after the outage was called: it had been answered a second before."""
+    h = History()
+    h.assign("r")
+    answered(h, 10)
+    unanswered(h, 20)
+    late: Slice = h.send("v", 0, 1, at=10)
+    unanswered(h, 15)
+    store = Store()
+    store.feed([row for row in h.rows if row is not late])
+    assert [e[0] for e in events(store, "cluster-unreachable")] == ["opened"]
+    store.feed([late])
+    assert [e[0] for e in events(store, "cluster-unreachable")] == ["opened", "closed"]
+
+
+def test_a_writer_that_hangs_while_the_cluster_answers_is_nobody_else_s_fault() -> None:
+    h = History()
+    h.assign("r")
+    i = answered(h, 10)
+    for second in range(40):
+        h.observe(end=i)
+        if second % 10 == 9:
+            h.send("w", 1000 + second, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(h.time - 9.5))
+        h.mark(1.0)
+    assert [(e[0], e[1], e[3]) for e in told(row_by_row(h))] == [("opened", "stuck-producer", None)]

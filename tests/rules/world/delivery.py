@@ -1,0 +1,69 @@
+"""How a world's appends reach a checker: in steps of any size, hosts in any order, batches in any order inside."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rules.vocabulary.slices import Slice
+from tests.rules.world.host import Append
+from tests.rules.world.kernel import SECOND
+
+
+@dataclass(slots=True)
+class Step:
+    """Rows of one step, and the true time by which all that had arrived before it was given."""
+
+    rows: list[Slice]
+    until: int
+
+
+def by_time(appends: list[Append], every: int, shuffle: random.Random | None = None) -> Iterator[Step]:
+    """A step per `every` microseconds; with `shuffle`, the rows of a step in any order."""
+    rows: list[Slice] = []
+    due = every
+    for a in sorted(appends, key=lambda a: a.arrived):
+        while a.arrived >= due:
+            if rows:
+                if shuffle:
+                    shuffle.shuffle(rows)
+                yield Step(rows, due)
+                rows = []
+            due += every
+        rows.extend(a.rows)
+    if rows:
+        if shuffle:
+            shuffle.shuffle(rows)
+        yield Step(rows, due)
+
+
+def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
+    """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes."""
+    rng = random.Random(f"{seed}/disordered")
+    lags = {host: rng.choice([0, 0, 60, 300]) for host in sorted({a.host for a in appends})}
+    late = sorted(
+        (a.arrived + (lags[a.host] + rng.choice([0, 0, 0, 2, 20])) * SECOND, i) for i, a in enumerate(appends)
+    )
+    i = 0
+    while i < len(late):
+        n = rng.choice([1, 2, 5, 20, 60])
+        part = late[i : i + n]
+        rows = [row for _, j in part for row in appends[j].rows]
+        rng.shuffle(rows)
+        yield Step(rows, part[-1][0])
+        i += n
+
+
+def handed_over(appends: list[Append], at: int, every: int) -> Iterator[Step]:
+    """A rebuild of what had arrived by then, and live steps after it."""
+    yield from rebuilt([a for a in appends if a.arrived < at])
+    yield from by_time([a for a in appends if a.arrived >= at], every)
+
+
+def rebuilt(appends: list[Append], size: int = 500) -> Iterator[Step]:
+    """Everything again in the order of time, in pieces of so many rows."""
+    rows = sorted((row for a in appends for row in a.rows), key=lambda row: (row.completed, row.process, row.slice))
+    last = max((a.arrived for a in appends), default=0)
+    for i in range(0, len(rows), size):
+        yield Step(rows[i : i + size], last)

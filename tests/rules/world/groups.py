@@ -1,0 +1,71 @@
+"""Group readers (subscribe): a coordinator hands out partitions, members poll and commit what they polled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rules.world.cluster import Group
+from tests.rules.world.kernel import SECOND, Sleep
+from tests.rules.world.life import Life
+from tests.rules.world.probes import Probe, poll
+
+SESSION = 10 * SECOND
+"""How long a member that was killed keeps its partitions."""
+
+
+class GroupReader(Probe):
+    """A member of the group `habits.group`."""
+
+    @property
+    def group(self) -> Group:
+        assert self.habits.group is not None
+        return self.cluster.groups.setdefault(self.habits.group, Group(len(self.cluster.partitions)))
+
+    def leave(self) -> None:
+        if self.life is not None:
+            process = self.life.process
+            self.world.kernel.at(self.now + SESSION, lambda: self.group.leave(process))
+        super().leave()
+
+    def close(self, life: Life) -> Sleep:
+        yield from super().close(life)
+        self.group.leave(life.process)
+
+    def do(self, life: Life) -> Sleep:
+        cluster, group, name = self.cluster, self.group, self.habits.group
+        assert name is not None
+        group.members[life.process] = set()
+        held = group.members[life.process]
+        positions: dict[int, int] = {}
+        known = False
+        while True:
+            given = group.given(life.process)
+            changed = given != held or not known
+            if changed:
+                gone = held - given
+                if gone:
+                    op = life.invoke("revoke", sorted(gone), mode="subscribe", group=name)
+                    yield self.latency()
+                    held -= gone
+                    life.complete(op, assigned=False)
+                op = life.invoke("subscribe", range(life.partitions), mode="subscribe", group=name)
+                held |= given
+                yield self.latency()
+                life.complete(op, "ok", {p: {"assigned": p in held} for p in range(life.partitions)})
+                positions = {p: positions.get(p, cluster.committed.get((name, p), 0)) for p in sorted(held)}
+                known = True
+            if positions:
+                flag: dict[str, Any] = {"rebalanced": True} if changed else {}
+                before = dict(positions)
+                yield from poll(self, life, positions, mode="subscribe", group=name, **flag)
+                moved = [p for p in positions if positions[p] != before[p]]
+                if moved:
+                    op = life.invoke("commit", moved, group=name)
+                    op.results = {p: {"committed": positions[p]} for p in moved}
+                    there, back = self.request()
+                    yield there
+                    for p in moved:
+                        cluster.commit(name, p, positions[p])
+                    yield back
+                    life.complete(op, "ok", op.results)
+            yield self.rest()

@@ -1,0 +1,394 @@
+"""What must be found in a world, and by when; and which findings the truth bears out. From the definitions alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.objectives import Objectives
+from tests.rules.world.cluster import Value
+from tests.rules.world.engine import Checker, values_of
+from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, NAMED, ORDER
+from tests.rules.world.faults import Planted
+from tests.rules.world.kernel import SECOND
+from tests.rules.world.life import Entry
+from tests.rules.world.skews import Skews
+from tests.rules.world.truth import READERS, Truth
+from tests.rules.world.world import World
+
+GRACE = Objectives().grace
+SLACK = 5 * SECOND
+BLOCK = 1024
+"""Offsets of an audit block."""
+
+
+@dataclass(slots=True)
+class Must:
+    """A violation (or one of several, `a|b`) that has to be raised by the true time `by`.
+
+    An `optional` one may be raised: whether it is may depend on what evidence was lost."""
+
+    anomaly: str
+    partition: int
+    value: Value | None
+    by: int | None
+    optional: bool
+    why: str
+    txn: int | None = None
+    reader: int | None = None
+    offset: int | None = None
+    any_of: frozenset[Value] = frozenset()
+    topic_id: str = "t1"
+    prompt: bool = False
+    """Needs what is forgotten below the settled frontier: not asked for where rows come minutes late."""
+
+    def __str__(self) -> str:
+        what = self.value if self.value is not None else self.txn if self.txn is not None else self.offset
+        return f"{self.anomaly} p{self.partition} {what} by {(self.by or 0) // SECOND}s ({self.why})"
+
+    def rechecked(self, checker: Checker) -> list[int]:
+        """The steps that asked for a comparison of what readers saw there: what it then says is not the engine's."""
+        if self.offset is None:
+            return []
+        return [
+            step
+            for step, topic_id, p, start, end in checker.rechecks
+            if (topic_id, p) == (self.topic_id, self.partition) and start <= self.offset < end
+        ]
+
+    def met_by(self, f: Finding) -> bool:
+        if f.topic_id not in (self.topic_id, "") or f.anomaly not in self.anomaly.split("|"):
+            return False
+        if f.partition != self.partition and self.txn is None:
+            return False
+        if self.reader is not None and self.reader not in f.subject:
+            return False
+        if f.anomaly == "inconsistent-offsets":
+            return self.offset in f.subject
+        if self.any_of:
+            return bool(self.any_of & values_of(f))
+        if self.txn is not None:
+            return self.txn in f.subject or self.txn in f.evidence.values()
+        return self.value is None or self.value in values_of(f)
+
+
+class Oracle:
+    def __init__(self, world: World, patience: int = 0) -> None:
+        self.world = world
+        self.slack = SLACK + patience
+        self.spread = self._spread()
+        self.skews = Skews(world.plan)
+        self.truths = {cluster.topic_id: Truth(world, cluster.topic_id) for cluster in world.clusters}
+        self.truth = self.truths["t1"]
+        """Of the topic's life that is looked at."""
+        self.musts = [m for topic_id in self.truths for m in self._all(topic_id)]
+
+    def _spread(self) -> int:
+        """How far apart the hosts' clocks ever were: what is concluded across hosts may wait so much longer."""
+        offs = []
+        for h in self.world.plan.hosts:
+            drift = round(self.world.plan.length * abs(h.drift) / 1e6)
+            offs.append((h.skew - drift, h.skew + drift))
+        return max(o[1] for o in offs) - min(o[0] for o in offs)
+
+    def _comparable(self, hosts: set[str]) -> bool:
+        """Whether the clocks of these hosts can be told from the observers'."""
+        observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
+        return all(self.skews.known(a, b) for a in hosts for b in observing)
+
+    # What must be.
+
+    def _all(self, topic_id: str) -> list[Must]:
+        self.truth = self.truths[topic_id]
+        musts = [m for planted in self.world.planted if planted.topic_id == topic_id for m in self._of(planted)]
+        for must in musts:
+            must.topic_id = topic_id
+        return musts
+
+    def _of(self, planted: Planted) -> list[Must]:
+        if planted.kind == "lost":
+            lost = [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+            return lost + [skip for m, o in zip(lost, planted.offsets, strict=True) for skip in self._skips(m, o)]
+        if planted.kind == "torn":
+            return [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)] + [
+                self._torn(planted)
+            ]
+        if planted.kind == "duplicate":
+            return [self._duplicate(planted)]
+        if planted.kind == "exposed":
+            return [self._exposed(v) for v in planted.values]
+        if planted.kind == "dropped-commit":
+            return [self._told(planted, "lost-commit")]
+        if planted.kind == "told-low":
+            return [self._told(planted, "lost-commit"), self._told(planted, "offset-regression")]
+        if planted.kind == "told-high":
+            return [self._told(planted, "foreign-commit")]
+        if planted.kind == "cut":
+            return [*self._inconsistent(planted), *self._truncated(planted)]
+        if planted.kind in ("vanished", "late"):
+            return [self._changed(planted)] if planted.offsets else []
+        if planted.kind == "phantom":
+            return [self._phantom(planted)]
+        if planted.kind == "zombie":
+            return [self._zombie(planted)]
+        return []
+
+    def _lost(self, value: Value, offset: int) -> Must:
+        """Acknowledged, polled by no ok operation, passed by a reader in assign mode, above the log start."""
+        partition = value[0]
+        must = Must("lost-write", partition, value, None, True, "")
+        sent = self.truth.sends.get(value)
+        if sent is None or sent.entry.row.type != "ok" or sent.entry.arrived is None or sent.entry.rejected:
+            must.why = "its acknowledgement never came"
+            return must
+        if any(p.kind == "cut" and p.partition == partition and p.offsets[0] <= offset for p in self.world.planted):
+            must.why = "its offset was given again"
+            return must
+        passes = self.truth.passed(partition, offset)
+        if not passes:
+            must.why = "nobody passed it"
+            return must
+        if not self._comparable({life.host.name for life in self.world.lives if life.kind in READERS}):
+            must.why = "nobody can know how far apart the clocks are"
+            return must
+        since = max(passes[0].entry.completed, sent.entry.completed) + GRACE
+        came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
+        for life in self.world.lives:
+            if life.kind in READERS:
+                came.append(self.truth.known(life, partition, sent.entry.invoked, since))
+        if any(c is None for c in came):
+            must.why = "a log is lost for ever"
+            return must
+        must.by = max(c for c in came if c is not None) + self.slack + 2 * self.spread
+        started = self._started(partition, offset)
+        if started is not None and started <= must.by + GRACE:
+            must.why = "the log start passed it"
+            return must
+        must.optional = must.by > self.world.plan.length
+        must.why = f"sent at {sent.entry.invoked // SECOND}s"
+        return must
+
+    def _skips(self, lost: Must, offset: int) -> list[Must]:
+        """Every reader in assign mode that polled before and after the lost value has skipped its index. One that
+        comes later than that (an audit) may find the index settled and forgotten."""
+        if lost.optional or lost.value is None or self.world.plan.rejects is not None:
+            return []
+        out = []
+        for p in self.truth.passed(lost.partition, offset):
+            if p.life.kind != "reader" or p.entry.completed > self.truth.sends[lost.value].entry.completed + GRACE:
+                continue
+            mine = self.truth.polled_by(p.life, lost.partition)
+            if any(o < offset for o in mine) and any(o > offset for o in mine):
+                by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
+                skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
+                skip.reader, skip.why, skip.prompt = p.life.process, f"by {p.life.name}", True
+                out.append(skip)
+        return out
+
+    def _changed(self, planted: Planted) -> Must:
+        """Polled by one reader; another, at the same isolation level, passed its offset as a hole. The digests of a
+        block tell it once the block is complete and all of it was read again."""
+        offset = planted.offsets[0]
+        must = Must("vanished-record|late-record", planted.partition, None, None, True, planted.kind, offset=offset)
+        block = offset // BLOCK
+        value = planted.values[0]
+        polls = [s for s in self.truth.polled_ok(value) if s.entry.arrived is not None and not s.entry.rejected]
+        holes = [p for p in self.truth.passed(planted.partition, offset) if all(s.entry is not p.entry for s in polls)]
+        whole = (
+            [
+                self.truth.read_whole(life, planted.partition, block * BLOCK, (block + 1) * BLOCK)
+                for life in {s.life.process: s.life for s in polls}.values()
+            ],
+            [
+                self.truth.read_whole(life, planted.partition, block * BLOCK, (block + 1) * BLOCK)
+                for life in {p.life.process: p.life for p in holes}.values()
+            ],
+        )
+        first = [min((t for t in times if t is not None), default=None) for times in whole]
+        if first[0] is not None and first[1] is not None:
+            must.by = max(first[0], first[1]) + 4 * GRACE + self.slack + 2 * self.spread
+            started = self._started(planted.partition, block * BLOCK)
+            must.optional = must.by > self.world.plan.length or (started is not None and started < must.by)
+        return must
+
+    def _inconsistent(self, planted: Planted) -> list[Must]:
+        """An offset that was given again, where both values were told by rows of the table within the grace."""
+        out = []
+        for offset in range(*planted.offsets):
+            came = sorted(self.truth.values[planted.partition, offset].values())
+            if len(came) > 1 and came[1] - came[0] < GRACE:
+                by = came[1] + GRACE + self.slack
+                must = Must("inconsistent-offsets", planted.partition, None, by, by > self.world.plan.length, "cut")
+                must.offset, must.prompt = offset, True
+                out.append(must)
+        return out
+
+    def _truncated(self, planted: Planted) -> list[Must]:
+        """Listed at or below an offset that was acknowledged before, by a clock of the same boot; then given again."""
+        must = Must("log-truncation", planted.partition, None, None, True, "cut")
+        for e in self.truth.listings[planted.partition]:
+            end, arrived = e.row.log_end, e.arrived
+            if e.invoked < planted.at or e.rejected or arrived is None or end is None or must.by is not None:
+                continue
+            acks = self.truth.acknowledged(planted.partition, end, e)
+            if acks and (again := self.truth.given_again(planted.partition, end, max(acks), e)) is not None:
+                must.by = max(arrived, again) + 2 * GRACE + self.slack + 2 * self.spread
+                must.optional = must.by > self.world.plan.length
+        return [must]
+
+    def _phantom(self, planted: Planted) -> Must:
+        """Polled, and beyond all that its writer invoked up to then, as that writer's own log tells."""
+        value = planted.values[0]
+        must = Must("phantom-read", planted.partition, value, None, True, "phantom")
+        polls = [s for s in self.truth.polls.get(value, ()) if s.entry.arrived is not None and not s.entry.rejected]
+        if not polls:
+            return must
+        first = min(polls, key=lambda s: s.entry.arrived or 0)
+        writer = next(life for life in self.world.lives if life.process == value[1])
+        if not self.skews.known(writer.host.name, first.life.host.name):
+            return must
+        known = self.truth.known(writer, planted.partition, 0, first.entry.completed + GRACE)
+        if known is not None:
+            must.by = max(known, first.entry.arrived or 0) + GRACE + self.slack + 2 * self.spread
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _zombie(self, planted: Planted) -> Must:
+        """Visible, and its commit was never invoked: the life's recovered row and a poll tell it."""
+        must = Must("zombie-write", planted.partition, None, None, True, "zombie", any_of=frozenset(planted.values))
+        value = planted.values[0]
+        sent = self.truth.sends.get(value)
+        polls = [s.entry.arrived for s in self.truth.polled_ok(value) if s.entry.arrived and not s.entry.rejected]
+        if sent is None or sent.entry.arrived is None or sent.entry.rejected or not polls:
+            return must
+        if sent.entry.row.txn is None:
+            return must
+        must.by = max(min(polls), sent.entry.arrived) + GRACE + self.slack + 2 * self.spread
+        must.optional = must.by > self.world.plan.length
+        return must
+
+    def _started(self, partition: int, offset: int) -> int | None:
+        """When the log start was first listed above the offset."""
+        over = [e.invoked for e in self.truth.listings[partition] if (e.row.log_start or 0) > offset]
+        return min(over, default=None)
+
+    def _torn(self, planted: Planted) -> Must:
+        """One value polled at read_committed, another acknowledged at an offset that was passed."""
+        must = Must("torn-transaction", planted.partition, None, None, True, "torn", planted.txn)
+        lost = [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
+        if all(m.optional for m in lost):
+            return must
+        assert planted.txn is not None
+        kept = [v for v, s in self.truth.sends.items() if s.entry.row.txn == planted.txn and v not in planted.values]
+        seen = [s.entry.arrived for v in kept for s in self.truth.polled_ok(v) if s.entry.arrived is not None]
+        if not seen:
+            return must
+        must.by = max(min(seen), *(m.by for m in lost if m.by is not None)) + self.slack
+        must.optional = must.by > self.world.plan.length
+        return must
+
+    def _duplicate(self, planted: Planted) -> Must:
+        """Seen at both offsets, by polls or by the acknowledgement."""
+        value = planted.values[0] if planted.values else None
+        must = Must("duplicate", planted.partition, value, None, True, "duplicate")
+        if value is None or len(planted.offsets) < 2:
+            return must
+        places: dict[int, int] = {}
+        seen = list(self.truth.polls.get(value, ()))
+        if (sent := self.truth.sends.get(value)) is not None:
+            seen.append(sent)
+        for s in seen:
+            if s.offset is not None and s.entry.arrived is not None and not s.entry.rejected:
+                places[s.offset] = min(places.get(s.offset, s.entry.arrived), s.entry.arrived)
+        if len(places) > 1:
+            must.by = sorted(places.values())[1] + self.slack
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _exposed(self, value: Value) -> Must:
+        must = Must("G1a", value[0], value, None, True, "exposed")
+        sent = self.truth.sends.get(value)
+        if sent is None or sent.entry.row.type != "fail" or sent.entry.arrived is None or sent.entry.rejected:
+            return must
+        seen = [
+            s.entry.arrived
+            for s in self.truth.polled_ok(value)
+            if s.entry.arrived is not None and not s.entry.rejected and s.entry.row.isolation == "read_committed"
+        ]
+        if seen:
+            must.by = max(min(seen), sent.entry.arrived) + self.slack
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    def _told(self, planted: Planted, anomaly: str) -> Must:
+        """A read of a committed offset that no commit explains, once the logs of the group's members are there."""
+        must = Must(anomaly, planted.partition, None, None, True, planted.kind)
+        reads = self.truth.committed_reads(planted.partition, planted.at)
+        if planted.kind == "dropped-commit":
+            reads = [e for e in reads if planted.offsets and _committed(e) < planted.offsets[0]]
+            acked = self.truth.committed_ok(planted.partition, planted.offsets)
+            reads = [e for e in reads if any(e.invoked > a for a in acked)]
+        else:
+            reads = [e for e in reads if e.row.committed == planted.offsets[0]]
+        if anomaly == "offset-regression":
+            higher = self.truth.committed_reads(planted.partition, 0)
+            reads = [e for e in reads if any(h.invoked < e.invoked and _committed(h) > _committed(e) for h in higher)]
+        if not reads:
+            return must
+        if not self._comparable({life.host.name for life in self.world.lives if life.kind == "group"}):
+            return must
+        came = [reads[0].arrived]
+        since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
+        for life in self.world.lives:
+            if life.kind == "group":
+                came.append(self.truth.known(life, planted.partition, since, reads[0].completed + GRACE))
+        if all(c is not None for c in came):
+            must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
+            must.optional = must.by > self.world.plan.length
+        return must
+
+    # What may be.
+
+    def lasting(self, f: Finding) -> bool:
+        """Whether a violation must be the same in every delivery.
+
+        Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by an
+        audit, since it may be told by an index that is settled and forgotten."""
+        if f.anomaly in ALWAYS:
+            return False
+        here = {p.kind for p in self.world.planted if (p.topic_id, p.partition) == (f.topic_id, f.partition)}
+        if f.anomaly in ORDER | LOST:
+            audits = {life.process for life in self.world.lives if life.kind == "audit"}
+            return "late" not in here and "cut" not in here and f.subject[0] not in audits
+        return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
+
+    def _unpolled(self, named: set[Value]) -> bool:
+        """After a cut a reader may go on above what took the place of what it had read: lost to the letter."""
+        return any(v in self.truth.sends and not any(True for _ in self.truth.polled_ok(v)) for v in named)
+
+    def _polled(self, planted: Planted) -> bool:
+        """Whether anybody polled what was planted, in an operation that returned."""
+        return any(True for v in planted.values for _ in self.truth.polled_ok(v))
+
+    def explained(self, f: Finding) -> bool:
+        """Whether a violation follows from a fault that was planted."""
+        if f.anomaly in ALWAYS:
+            return True
+        self.truth = self.truths.get(f.topic_id, self.truth)
+        for planted in self.world.planted:
+            if f.topic_id not in (planted.topic_id, "") or f.anomaly not in EXPLAINS[planted.kind]:
+                continue
+            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
+                continue
+            named = values_of(f)
+            if f.anomaly in NAMED:
+                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named)):
+                    return True
+            elif f.anomaly == "torn-transaction" or f.partition == planted.partition:
+                return True
+        return False
+
+
+def _committed(entry: Entry) -> int:
+    assert entry.row.committed is not None
+    return entry.row.committed

@@ -1,0 +1,37 @@
+"""Worlds of hosts, with fixed seeds: healthy ones stay silent, planted faults are found, in every delivery alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.world.cases import CASES, Case, judge_case
+from tests.rules.world.judge import judge
+from tests.rules.world.not_yet import CASES_NOT_YET, SEEDS_NOT_YET
+from tests.rules.world.random_worlds import random_plan
+from tests.rules.world.world import World
+
+SEEDS = range(1, 9)
+
+not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=not_yet if n in SEEDS_NOT_YET else ()) for n in SEEDS])
+def test_a_random_world_is_judged_as_it_was(seed: int) -> None:
+    plan = random_plan(seed)
+    verdict = judge(World(plan).run(), patience=plan.patience)
+    assert verdict.differences == []
+
+
+def _situations() -> list[object]:
+    out: list[object] = []
+    for case in CASES:
+        for twin in case.twins():
+            marks = not_yet if (case.name, twin) in CASES_NOT_YET else ()
+            out.append(pytest.param(case, twin, id=f"{case.name} [{twin}]", marks=marks))
+    return out
+
+
+@pytest.mark.parametrize(("case", "twin"), _situations())
+def test_a_situation_of_operation_is_judged_as_it_was(case: Case, twin: str) -> None:
+    verdict = judge_case(case, twin)
+    assert verdict.differences == []

@@ -1,0 +1,207 @@
+"""What clients really saw, looked up by value: the entries of every life, those that never reached the table too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.rules.world.cluster import Value
+from tests.rules.world.life import Entry, Life
+from tests.rules.world.world import World
+
+READERS = ("reader", "group", "audit")
+
+
+@dataclass(slots=True)
+class Seen:
+    """One operation's view of one value."""
+
+    life: Life
+    entry: Entry
+    offset: int | None
+
+
+@dataclass(slots=True)
+class Pass:
+    """An ok poll in assign mode that moved from `before` to `after`."""
+
+    life: Life
+    entry: Entry
+    before: int
+    after: int
+
+
+class Truth:
+    """Of a world that was run, for one topic id."""
+
+    def __init__(self, world: World, topic_id: str = "t1") -> None:
+        self.world = world
+        self.sends: dict[Value, Seen] = {}
+        self.polls: dict[Value, list[Seen]] = defaultdict(list)
+        self.passes: dict[int, list[Pass]] = defaultdict(list)
+        self.listings: dict[int, list[Entry]] = defaultdict(list)
+        self.values: dict[tuple[int, int], dict[Value, int]] = defaultdict(dict)
+        """(partition, offset) -> the values that rows of the table tell there, with when the first of them came."""
+        self.commits: dict[int, list[Entry]] = defaultdict(list)
+        """Writes (`commit`) and reads (`offsets`) of committed offsets."""
+        for life in world.lives:
+            if life.topic_id == topic_id:
+                for entry in [*life.entries, *life.gone]:
+                    self._take(life, entry)
+
+    def _take(self, life: Life, entry: Entry) -> None:
+        row = entry.row
+        p = row.partition
+        for run in row.sent:
+            for i in range(run.length):
+                offset = None if run.offset is None else run.offset + i
+                known = self.sends.get((p, run.writer, run.seq + i))
+                if known is None or known.entry.row.type != "ok":
+                    self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
+        if entry.arrived is not None and not entry.rejected:
+            for run in [*row.sent, *row.polled]:
+                for i in range(run.length if run.offset is not None else 0):
+                    told = self.values[p, (run.offset or 0) + i]
+                    value = p, run.writer, run.seq + i
+                    told[value] = min(told.get(value, entry.arrived), entry.arrived)
+        for run in row.polled:
+            assert run.offset is not None
+            for i in range(run.length):
+                self.polls[p, run.writer, run.seq + i].append(Seen(life, entry, run.offset + i))
+        if row.f == "poll" and row.type == "ok" and row.mode == "assign" and row.isolation == "read_committed":
+            assert row.position_before is not None and row.position_after is not None
+            self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
+        if row.committed is not None:
+            self.commits[p].append(entry)
+        if row.f == "offsets" and row.log_end is not None:
+            self.listings[p].append(entry)
+
+    def polled_ok(self, value: Value) -> Iterator[Seen]:
+        return (s for s in self.polls.get(value, ()) if s.entry.row.type == "ok")
+
+    def polled_by(self, life: Life, partition: int) -> list[int]:
+        """The offsets that a life polled in rows that the table holds."""
+        return [
+            run.offset + i
+            for e in life.entries
+            if e.arrived is not None and not e.rejected and e.row.partition == partition
+            for run in e.row.polled
+            if run.offset is not None
+            for i in (0, run.length - 1)
+        ]
+
+    def read_whole(self, life: Life, partition: int, start: int, end: int) -> int | None:
+        """When the table knew that a life's ok polls in assign mode, without a hole, had covered [start, end)."""
+        at, arrived = start, 0
+        for p in sorted((p for p in self.passes[partition] if p.life is life), key=lambda p: p.entry.completed):
+            if p.before <= at < p.after and p.entry.arrived is not None and not p.entry.rejected:
+                at, arrived = p.after, max(arrived, p.entry.arrived)
+                if at >= end:
+                    return arrived
+        return None
+
+    def passed(self, partition: int, offset: int) -> list[Pass]:
+        """The passes over an offset that reached the table, in the order in which they ended."""
+        over = [
+            p
+            for p in self.passes[partition]
+            if p.before <= offset < p.after and p.entry.arrived is not None and not p.entry.rejected
+        ]
+        return sorted(over, key=lambda p: p.entry.completed)
+
+    def acknowledged(self, partition: int, above: int, listing: Entry) -> list[int]:
+        """Offsets at or above that were acknowledged on the listing's own boot before it was invoked."""
+        return [
+            s.offset
+            for (p, _, _), s in self.sends.items()
+            if p == partition
+            and s.offset is not None
+            and s.offset >= above
+            and s.entry.row.type == "ok"
+            and s.entry.arrived is not None
+            and not s.entry.rejected
+            and s.entry.row.boot == listing.row.boot
+            and s.entry.completed < listing.invoked
+        ]
+
+    def given_again(self, partition: int, start: int, end: int, listing: Entry) -> int | None:
+        """When the table knew that a write invoked after the listing was given an offset in [start, end]."""
+        came = [
+            s.entry.arrived
+            for (p, _, _), s in self.sends.items()
+            if p == partition
+            and s.offset is not None
+            and start <= s.offset <= end
+            and s.entry.row.type == "ok"
+            and s.entry.arrived is not None
+            and not s.entry.rejected
+            and s.entry.invoked > listing.completed
+        ]
+        return min(came, default=None)
+
+    def observed(self, partition: int, since: int) -> int | None:
+        """When a listing invoked at or after `since` reached the table."""
+        came = [
+            e.arrived
+            for e in self.listings[partition]
+            if e.invoked >= since and e.arrived is not None and not e.rejected
+        ]
+        return min(came, default=None)
+
+    def committed_reads(self, partition: int, since: int) -> list[Entry]:
+        """The reads of committed offsets invoked since then that reached the table, in order."""
+        reads = [e for e in self.commits[partition] if e.row.f == "offsets" and e.invoked >= since]
+        return sorted((e for e in reads if e.arrived is not None and not e.rejected), key=lambda e: e.invoked)
+
+    def committed_ok(self, partition: int, offsets: list[int]) -> list[int]:
+        """When commits of these offsets completed ok, and the table got them."""
+        return [
+            e.completed
+            for e in self.commits[partition]
+            if e.row.f == "commit"
+            and e.row.type == "ok"
+            and e.row.committed in offsets
+            and e.arrived is not None
+            and not e.rejected
+        ]
+
+    def known(self, life: Life, partition: int, since: int, until: int) -> int | None:
+        """When the table held all that a life did in a partition between two times.
+
+        Nothing where it never will: the life was lost in between, or a row between two others is missing. A life that
+        was over at `since` did nothing."""
+        if life.began > until:
+            return 0
+        if any(start <= until and end >= since for start, end in self._holes(life, partition)):
+            return None
+        for told in life.told:
+            if told.through >= until:
+                return told.arrived
+        over, arrived = self._over(life)
+        if over is not None and arrived is not None and over <= since:
+            return arrived
+        return None
+
+    @staticmethod
+    def _holes(life: Life, partition: int) -> list[tuple[int, int]]:
+        """When missing rows can have happened: between the rows before and after them."""
+        rows = [e for e in life.entries if e.row.partition == partition]
+        holes = []
+        for i, e in enumerate(rows):
+            if e.rejected:
+                before = [b.completed for b in rows[:i] if not b.rejected]
+                after = [a.invoked for a in rows[i + 1 :] if not a.rejected]
+                holes.append((max(before, default=0), min(after, default=1 << 60)))
+        return holes
+
+    def _over(self, life: Life) -> tuple[int | None, int | None]:
+        """By when a life was over, and when the table told so: its last mark, or the next boot of its host."""
+        if life.finally_marked:
+            return life.ended_at, life.told[-1].arrived
+        if life.crashed is not None:
+            boots = [b for b in life.host.boots if b > life.crashed]
+            if boots:
+                first = (a.arrived for a in self.world.appends if a.host == life.host.name and a.arrived >= boots[0])
+                return boots[0], min(first, default=None)
+        return None, None
