@@ -8,7 +8,8 @@ When init_transactions has returned, whatever earlier lives of that transactiona
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
 call returned, a grace time after it, and the only transactions that can hold it there are of earlier lives of that id.
 Which these are follows from the log: transactions begun before the place was held, whose end is unknown or later, and
-which wrote where the place is. If any other could hold it, nothing is concluded.
+which wrote where the place is. If any other could hold it, nothing is concluded; nor while a process of another id has
+had something open since before, of which the log does not tell yet.
 
 State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
 lives.
@@ -26,7 +27,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.settling.frontier import TICK
-from rules.settling.transactional_ids import initialised
+from rules.settling.transactional_ids import initialised, under_another_id
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import natural
 
@@ -143,6 +144,9 @@ def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: 
     ]
     names = {one.name for one in holders}
     if len(names) != 1 or not (name := names.pop()):
+        return
+    others = under_another_id(state, name) & state.processes.keys()
+    if any(state.processes[number].known_through <= own.since for number in others):
         return
     for life in initialised(state, name):
         settled = own.since < life.completed <= time - report.objectives.grace

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across.lookups import Question, answer, is_lost
+from rules.across.lookups import Question, answer, is_lost, own_rows, polls_of, values_of
 from rules.step import Stepped, Stored, step
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
@@ -147,8 +147,8 @@ class Store:
             self.transactions.extend(resolved.transactions.to_pylist())
             new.extend(resolved.findings)
             for asked in resolved.questions:
-                key = (asked.cluster, asked.txn)
-                self.questions[key] = self.questions[key].joined(asked) if key in self.questions else asked
+                known = self.questions.get(asked.key)
+                self.questions[asked.key] = asked if known is None else known.joined(asked)
         self.rows.append(table)
         new.extend(self._looked_up())
         self.rechecks.extend((place, r) for place, stepped in out.items() for r in stepped.rechecks)
@@ -166,10 +166,11 @@ class Store:
         for key, question in list(self.questions.items()):
             if now < question.due + self.objectives.grace:  # other partitions may have more to tell
                 continue
-            finding = answer(question, rows)
+            wrote = values_of(question, rows.filter(own_rows([question])))
+            finding = answer(question, wrote, rows.filter(polls_of([wrote])))
             if finding is not None:
                 found.append(finding)
-            if finding is not None or is_lost(question, rows):
+            if finding is not None or is_lost(question, wrote):
                 del self.questions[key]
         return found
 
