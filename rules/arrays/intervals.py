@@ -47,7 +47,7 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
     return np.asarray(labels[order], np.int64), rank[codes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Line:
     """One line of numbers on which each group's intervals have a stretch of their own, in the order of the groups.
 
@@ -60,9 +60,10 @@ class _Line:
 
     @classmethod
     def of(cls, groups: int, *bounds: Ints) -> _Line:
-        """A line for this many groups, and intervals with these bounds."""
-        known = [(int(b.min()), int(b.max())) for b in bounds if len(b)]
-        low, high = min(a for a, _ in known), max(b for _, b in known)
+        """A line for this many groups, and intervals with these bounds: start and end by turns, none of them empty."""
+        low, high = int(bounds[0].min()), int(bounds[1].max())
+        if len(bounds) > 2:
+            low, high = min(low, int(bounds[2].min())), max(high, int(bounds[3].max()))
         if groups * (high - low + 2) < _LINE:
             return cls(low, high - low + 2, None)
         points = np.unique(np.concatenate(bounds))

@@ -133,7 +133,7 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
         return
     order = np.lexsort((sends.seq, sends.writer))
     writers, writer = np.unique(np.concatenate((sends.writer, polls.writer)), return_inverse=True)
-    width = int(max(sends.seq.max(), polls.seq.max())) + 2
+    width = int(max((sends.seq + sends.length).max(), (polls.seq + polls.length).max())) + 1
     if len(writers) * width >= 2**62:
         return
     key = writer[: len(sends)][order] * width + sends.seq[order]

@@ -164,17 +164,28 @@ def skewed_pause(events: Sequence[Event], skew: float) -> Plan:
     return _plan(events, 300, HostPlan("h0", usual(1)), HostPlan("h1", others(1), skew=s(skew), away=away))
 
 
-def overtaken(events: Sequence[Event], observer_skew: float, times: Sequence[float] = (100, 130, 160)) -> Plan:
-    """Deletions overtake a reader that was silent; the observer is on a host of its own, or listed slowly."""
-    probes = {**usual(1), **others(1)}
-    probes["r2"].silences += [Silence(s(t - 6), s(t + 0.2)) for t in times]
-    deletions = [faults.delete_records(s(t), keep=2) for t in times]
-    events = [*events, *deletions]
-    observer = probes.pop("observer")
+def overtaken(events: Sequence[Event], observer_skew: float) -> Plan:
+    """Deletions overtake a reader that was silent; the observer is on the other host, or its listings are slow."""
+    times = (100, 130, 160)
+    first, second = usual(1), others(1)
+    second["r2"].silences += [Silence(s(t - 6), s(t + 0.2)) for t in times]
+    events = [*events, *(faults.delete_records(s(t), keep=2) for t in times)]
     if observer_skew:
-        return _plan(events, 250, HostPlan("h0", probes), HostPlan("h1", {"observer": observer}, skew=s(observer_skew)))
-    observer.hangs += [Hang(s(t - 1.5), s(3)) for t in times]
-    return _plan(events, 250, HostPlan("h0", {**probes, "observer": observer}))
+        second["observer"] = first.pop("observer")
+        second["r3"] = Habits("reader")
+        first["r2"] = second.pop("r2")
+        return _plan(events, 250, HostPlan("h0", first), HostPlan("h1", second, skew=s(observer_skew)))
+    first["observer"].hangs += [Hang(s(t - 1.5), s(3)) for t in times]
+    return _plan(events, 250, HostPlan("h0", {**first, **second}))
+
+
+def lone_observer(events: Sequence[Event], skew: float) -> Plan:
+    """A host that only observes: its listings alone tell how its clock differs."""
+    probes = {**usual(1), **others(1)}
+    observer = probes.pop("observer")
+    plan = _plan(events, 250, HostPlan("h0", probes), HostPlan("h1", {"observer": observer}, skew=s(skew)))
+    plan.listings = True
+    return plan
 
 
 def hung_writer(events: Sequence[Event], *, stuck: bool = False) -> Plan:
@@ -255,6 +266,8 @@ CASES: Sequence[Case] = (
     Case("deletions overtake a reader, observer 15 s ahead", lambda e: overtaken(e, 15), lose(50, 200)),
     Case("deletions overtake a reader, observer 15 s behind", lambda e: overtaken(e, -15), lose(50, 200)),
     Case("deletions overtake a reader, a listing in flight", lambda e: overtaken(e, 0), lose(50, 140.5, 200)),
+    Case("an observer alone on its host", lambda e: lone_observer(e, 0), lose(60, 150)),
+    Case("an observer alone on its host, 15 s ahead", lambda e: lone_observer(e, 15), lose(60, 150)),
     Case("another writer's call open for 900 s", hung_writer, lose(60, 145, 300), opens=LATE),
     Case("a stuck reader while a writer's call is open", lambda e: hung_writer(e, stuck=True), lose(60, 300),
          opens=[Opens("stuck-consumer", 110, 150)]),
@@ -288,5 +301,5 @@ def judge_case(case: Case, twin: str) -> Verdict:
         for o in case.opens:
             times = [when[c.step] for c in heard if c.finding.anomaly == o.anomaly and c.finding.event == "opened"]
             if not any(s(o.since) <= t <= s(o.by) + case.every * SECOND for t in times):
-                verdict.differences.append(f"live: {o} did not open; opened at {[t // SECOND for t in times]}")
+                verdict.differences.append(f"live: not open: {o}, but at {[t // SECOND for t in times]}")
     return verdict

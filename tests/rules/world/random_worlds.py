@@ -30,8 +30,11 @@ def random_plan(seed: int) -> Plan:
     length = dice.choice([150, 200, 300]) * SECOND
     partitions = dice.choice([1, 1, 2, 3])
     hosts = [_host(dice, i, length) for i in range(dice.choice([1, 2, 2, 3]))]
-    for name, habits in _probes(dice):
-        dice.choice(hosts).probes[name] = habits
+    full = dice.one_in(2)
+    for name, habits in _probes(dice) + (_each(hosts[1:]) if full else []):
+        homes = {"w1": hosts[0], "r1": hosts[0], **{f"{x}{i}": h for i, h in enumerate(hosts) for x in "mn"}}
+        host = dice.choice(hosts)
+        (homes.get(name, host) if full else host).probes[name] = habits
         if name != "observer":
             _trouble(dice, habits, length)
         elif dice.one_in(6):
@@ -58,6 +61,12 @@ def _witness(dice: Dice, plan: Plan) -> None:
             plan.events.append(faults.only_for(dice.time(20, plan.length - READ_AGAIN), readers[0]))
             if plan.rejects is None:
                 plan.rejects = reject_row(readers[0], 0)
+
+
+def _each(hosts: list[HostPlan]) -> list[tuple[str, Habits]]:
+    """A writer and a reader for each further host, so that all clocks can be compared."""
+    numbers = range(1, len(hosts) + 1)
+    return [(f"m{i}", Habits("writer")) for i in numbers] + [(f"n{i}", Habits("reader")) for i in numbers]
 
 
 def _probes(dice: Dice) -> list[tuple[str, Habits]]:

@@ -2,7 +2,8 @@
 
 A record sent by A and polled by B was polled after it was sent: a bound from one side. The other side comes from a
 record of B that A polled, or from B's listings: one whose end lies at or below an offset that A was given was invoked
-before A's send had completed. Where a bound is missing, nothing may be concluded across the two hosts.
+before A's send had completed; only worlds that say so ask for that. Where a bound is missing, nothing may be concluded
+across the two hosts.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ _READS = frozenset({"reader", "group", "audit"})
 class Skews:
     def __init__(self, plan: Plan) -> None:
         self._hosts = {host.name: host for host in plan.hosts}
+        self._listings = plan.listings
 
     def known(self, a: str, b: str) -> bool:
         if a == b:
             return True
         first, second = self._hosts[a], self._hosts[b]
         mutual = _has(first, _WRITES) and _has(second, _READS) and _has(second, _WRITES) and _has(first, _READS)
-        return mutual or _listed(first, second) or _listed(second, first)
+        return mutual or (self._listings and (_listed(first, second) or _listed(second, first)))
 
 
 def _listed(writes: HostPlan, lists: HostPlan) -> bool:

@@ -1,0 +1,87 @@
+"""Times of one boot are those of its monotonic clock; between boots only what records prove is concluded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from rules.arrays.columns import Columns, from_table
+from rules.kept.state import State
+from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
+from rules.vocabulary.slices import micros, to_table
+from tests.rules.histories import START, History
+
+SECOND = 1_000_000
+
+
+def timed(boot: str, wall: float, mono: float) -> dict[str, Any]:
+    """An operation of a millisecond that ends then."""
+    at, ns = START + timedelta(seconds=wall), round(mono * 1e9)
+    return {
+        "boot": boot, "invoked": at - timedelta(milliseconds=1), "completed": at, "mono_invoked": ns - 1_000_000,
+        "mono_completed": ns,
+    }  # fmt: skip
+
+
+def taken(state: State, h: History) -> Columns:
+    columns = from_table(to_table(h.rows))
+    set_times(state, columns)
+    measure(state, columns, columns.sent, columns.polled)
+    return columns
+
+
+def test_a_wall_clock_that_jumps_moves_nothing() -> None:
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 10, 1010))
+    h.send("w", 0, at=0, **timed("a", 1511, 1011))  # 25 minutes ahead
+    h.send("w", 1, at=1, **timed("a", 12, 1012))
+    columns = taken(state, h)
+    assert [(t - micros(START)) / SECOND for t in columns.completed.tolist()] == [10, 11, 12]
+    assert [(t - micros(START)) / SECOND for t in columns.invoked.tolist()] == [9.999, 10.999, 11.999]
+
+
+def test_rows_of_a_boot_that_no_mark_has_told_of_keep_their_times() -> None:
+    h = History()
+    h.send("w", 0, at=0, **timed("a", 1511, 1011))
+    assert taken(State(), h).completed.tolist() == [micros(START) + 1511 * SECOND]
+
+
+def exchange(*, back: bool) -> State:
+    """b's clock is 15 s ahead of a's. a sends at 100 (b: 115), b polls 5 ms later; b sends, and a polls 3 ms later."""
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 90, 90))
+    h.row("other", "mark", **timed("b", 105, 5))
+    h.send("w", 0, 10, at=0, **timed("a", 100, 100))
+    h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
+    if back:
+        h.send("v", 0, at=10, **timed("b", 116, 16))
+        h.poll("q", [("v", 0, 1, 10)], **timed("a", 101.003, 101.003))
+    taken(state, h)
+    return state
+
+
+def test_records_bound_the_difference_of_two_clocks_from_both_sides() -> None:
+    state = exchange(back=True)
+    a, b = state.boot_names.index("a"), state.boot_names.index("b")
+    assert ahead(state, b, a) == 15_006_000  # the send began a millisecond before it was answered
+    assert ahead(state, a, b) == -14_996_000
+    assert ahead(state, a, a) == 0
+
+
+def test_what_no_record_bounds_is_unknown() -> None:
+    state = exchange(back=False)
+    a, b = state.boot_names.index("a"), state.boot_names.index("b")
+    assert ahead(state, b, a) == 15_006_000
+    assert ahead(state, a, b) == UNKNOWN
+
+
+def test_a_send_that_came_with_an_earlier_step_is_met() -> None:
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 90, 90))
+    h.row("other", "mark", **timed("b", 105, 5))
+    h.send("w", 0, 10, at=0, **timed("a", 100, 100))
+    taken(state, h)
+    h.rows = []
+    h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
+    taken(state, h)
+    assert ahead(state, state.boot_names.index("b"), state.boot_names.index("a")) == 15_006_000

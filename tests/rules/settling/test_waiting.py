@@ -1,0 +1,245 @@
+"""What cannot be decided yet waits, and is never dropped: whatever decides it comes last, an hour late, or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rules.kept.chunks import SPAN
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Mark, Slice, micros
+from tests.rules.histories import START, History, Store, number
+
+W = number("w")
+
+
+def second(finding: Finding) -> int:
+    return round((finding.at - micros(START)) / 1e6)
+
+
+def lost(store: Store) -> list[tuple[int | str, ...]]:
+    return [f.subject for f in store.findings if f.anomaly == "lost-write"]
+
+
+def fed(rows: Sequence[Slice], size: int = 7) -> Store:
+    store = Store()
+    for at in range(0, len(rows), size):
+        store.feed(rows[at : at + size])
+    return store
+
+
+def going_on(h: History, seconds: int, *, first: int, lose: Sequence[int] = (), mark: Any = None) -> None:
+    """A record a second, from offset and seq `first` on, which r polls at once; not those of `lose`."""
+    for i in range(first, first + seconds):
+        h.send("w", i, at=i)
+        if i not in lose:
+            h.poll("r", [("w", i, 1, i)])
+        h.observe(end=i + 1)
+        (mark or h.mark)(1.0)
+
+
+def marking(h: History, open_since: dict[str, float]) -> Any:
+    """Marks by one committer, which hold these processes at their open operation."""
+
+    def mark(after: float) -> None:
+        h.time += after
+        now = h.at(h.time)
+        marks = [
+            Mark(number(p), h._slices[number(p), 0], h.at(open_since[p]) if p in open_since else now)
+            for p in h.processes
+        ]
+        h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+    return mark
+
+
+def test_an_acknowledgement_that_comes_an_hour_late_finds_its_loss() -> None:
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    late = h.send("v", 0, at=30, invoked=h.at(h.time), completed=h.at(h.time + 0.01))
+    h.processes.remove("v")  # its host is away: no mark speaks of it
+    going_on(h, 600, first=31)
+    rows = [row for row in h.rows if row is not late]
+    store = fed(rows)
+    assert lost(store) == []
+    h.rows = []
+    h.processes.append("v")
+    h.mark(1.0)
+    store.feed([late, *h.rows])
+    assert lost(store) == [(number("v"), 0)]
+    (found,) = [f for f in store.findings if f.anomaly == "lost-write"]
+    assert found.evidence == {"writer": number("v"), "seq": 0, "offset": 30, "read_to": 631}
+
+
+def test_its_innocent_twin_was_polled_by_somebody() -> None:
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    late = h.send("v", 0, at=30)
+    h.poll("r", [("v", 0, 1, 30)])
+    h.processes.remove("v")
+    going_on(h, 100, first=31)
+    store = fed([row for row in h.rows if row is not late])
+    h.rows = []
+    h.mark(1.0)
+    store.feed([late, *h.rows])
+    assert lost(store) == []
+
+
+def test_another_writer_s_call_that_hangs_delays_no_loss() -> None:
+    h = History()
+    h.assign("r")
+    h.start("x")
+    h.send("x", 0, at=0)
+    h.poll("r", [("x", 0, 1, 0)])
+    going_on(h, 120, first=1, lose=[40], mark=marking(h, {"x": 2.0}))
+    (found,) = [f for f in fed(h.rows).findings if f.anomaly == "lost-write"]
+    assert found.subject == (W, 40) and second(found) <= 40 + 15
+
+
+def test_a_reader_s_call_that_hangs_is_waited_for_however_long() -> None:
+    """It may have polled what is missing. When it returns without it, that is lost."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    h.poll("q", [])
+    going_on(h, 900, first=0, lose=[40], mark=marking(h, {"q": 5.0}))
+    store = fed(h.rows, 50)
+    assert lost(store) == []
+    h.rows = []
+    h.poll("q", [], invoked=h.at(5.0))
+    going_on(h, 3, first=900)
+    store.feed(h.rows)
+    assert lost(store) == [(W, 40)]
+
+
+def test_a_reader_s_call_that_hung_had_polled_it() -> None:
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 900, first=0, lose=[40], mark=marking(h, {"q": 5.0}))
+    store = fed(h.rows, 50)
+    h.rows = []
+    h.poll("q", [("w", 40, 1, 40)], invoked=h.at(5.0))
+    going_on(h, 30, first=900)
+    store.feed(h.rows)
+    assert lost(store) == []
+
+
+def test_a_hole_in_a_reader_s_log_excuses_what_fell_into_it_and_nothing_else() -> None:
+    """One row of a second reader never comes. What was sent before the hole ended may have been in it."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0, lose=[10, 58])
+    hidden = h.poll("q", [])
+    going_on(h, 1300, first=60, lose=[70, 1000])
+    rows = [row for row in h.rows if row is not hidden]
+    store = fed(rows, 100)
+    assert lost(store) == [(W, 10), (W, 70), (W, 1000)]  # and not 58, which the row that is missing may have polled
+    (state,) = store.last.values()
+    assert state.summary["unseen"] == 1
+    assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]  # 58 rests on it
+
+
+def test_the_observer_is_out_and_nothing_is_dropped() -> None:
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    for i in range(30, 70):
+        h.send("w", i, at=i)
+        if i != 40:
+            h.poll("r", [("w", i, 1, i)])
+        h.mark(1.0)
+    store = fed(h.rows)
+    assert lost(store) == []  # retention may have sent the reader forward
+    h.rows = []
+    going_on(h, 3, first=70)
+    store.feed(h.rows)
+    assert lost(store) == [(W, 40)]
+
+
+@pytest.mark.parametrize("in_flight", [True, False])
+def test_a_listing_in_flight_tells_nothing_of_the_log_start(in_flight: bool) -> None:
+    """Retention takes 0 to 4 while the reader is held back; a listing asked before that is answered after its poll."""
+    h = History()
+    h.assign("r")
+    h.poll("r", [("w", 0, 1, 0)])
+    h.send("w", 0, 6, at=0)
+    asked = h.at(h.time)
+    h.time += 1
+    h.poll("r", [("w", 5, 1, 5)])
+    if in_flight:
+        h.row("observer", "offsets", log_start=0, log_end=6, last_stable=6, invoked=asked)
+    for _ in range(20):
+        h.observe(start=5, end=6)
+        h.mark(1.0)
+    found = {f.anomaly for f in fed(h.rows, 1).findings}
+    assert not found & {"lost-write", "poll-skip"}
+
+
+def test_a_listing_that_was_asked_after_the_poll_proves_the_skip_and_the_loss() -> None:
+    h = History()
+    h.assign("r")
+    h.poll("r", [("w", 0, 1, 0)])
+    h.send("w", 0, 6, at=0)
+    h.poll("r", [("w", 5, 1, 5)])
+    for _ in range(20):
+        h.observe(start=0, end=6)
+        h.mark(1.0)
+    found = {f.anomaly for f in fed(h.rows, 1).findings}
+    assert {"lost-write", "poll-skip"} <= found
+
+
+def test_a_duplicate_of_a_fast_writer_loses_no_other_value_s_fate() -> None:
+    """The copy stands in a chunk of values that the step brings nothing else of: the fates of its 8,192 stay known."""
+    h = History()
+    h.assign("r")
+    for i in range(0, 3 * SPAN, 1000):
+        h.send("w", i, 1000, at=i)
+        h.poll("r", [("w", i, 1000, i)])
+        h.observe(end=i + 1000)
+        h.mark(1.0)
+    end = h.rows[-2].log_end or 0
+    h.poll("r", [("w", 17, 1, end)])
+    h.observe(end=end + 1)
+    h.mark(1.0)
+    h.poll("r", [("w", 18, 1, end + 1)])
+    h.observe(end=end + 2)
+    for _ in range(15):
+        h.mark(1.0)
+    store = fed(h.rows, 4)
+    told = [f for f in store.findings if f.anomaly == "duplicate"]
+    assert [f.subject for f in told] == [(W, 17), (W, 18)]
+    assert all(f.at > micros(START) for f in told)
+
+
+def test_a_slow_writer_s_values_are_no_phantoms_once_the_log_start_has_passed_the_first_of_them() -> None:
+    """Its values stand in the first and the third 65,536 offsets, and none between."""
+    h = History()
+    h.assign("r")
+    h.send("slow", 0, at=0)
+    h.poll("r", [("slow", 0, 1, 0)])
+
+    def bulk(start: int, end: int, low: int) -> None:
+        for i in range(start, end, 10_000):
+            n = min(10_000, end - i)
+            h.send("w", i, n, at=i)
+            h.poll("r", [("w", i, n, i)])
+            h.observe(start=low, end=i + n)
+            h.mark(1.0)
+
+    bulk(1, 140_000, 0)
+    h.send("slow", 1, at=140_000)
+    h.poll("r", [("slow", 1, 1, 140_000)])
+    bulk(140_001, 160_001, 70_000)
+    h.poll("late", [("slow", 1, 1, 140_000)])
+    h.poll("r", [("slow", 1, 1, 160_001)])  # and a real duplicate of it
+    for _ in range(20):
+        h.observe(start=70_000, end=160_002)
+        h.mark(1.0)
+    found = {(f.anomaly, f.subject) for f in fed(h.rows, 4).findings if f.anomaly in ("phantom-read", "duplicate")}
+    assert found == {("duplicate", (number("slow"), 1))}
