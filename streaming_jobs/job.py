@@ -32,6 +32,7 @@ from streaming_jobs.findings import current_findings
 from streaming_jobs.gap import gap, open_gaps
 from streaming_jobs.handover import handover
 from streaming_jobs.integrity import STATE_DDL, Check, verdicts
+from streaming_jobs.lookups import Lookups
 from streaming_jobs.progress import Progress, from_spark
 from streaming_jobs.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.recheck import Rechecks
@@ -113,6 +114,7 @@ class IntegrityJob:
         self._trigger: dict[str, Any] = {}
         self._format_rebuilt = False
         self._rechecks: Rechecks | None = None
+        self._lookups: Lookups | None = None
 
     # Running
 
@@ -138,8 +140,7 @@ class IntegrityJob:
                 if not self._recovered(error):
                     raise self._failed(error) from None
         self._tell_progress()
-        if self._rechecks is not None:
-            self._rechecks.answer(self._stopping.is_set)
+        self._answer(self._stopping.is_set, last=True)
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -283,6 +284,7 @@ class IntegrityJob:
                     objectives=config.objectives.objectives(),
                 )
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
+                self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path)
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
@@ -318,13 +320,21 @@ class IntegrityJob:
     def _ask(self, batch: Batch) -> None:
         if self._rechecks is not None:
             self._rechecks.ask(batch.rechecks)
+        if self._lookups is not None:
+            self._lookups.ask(batch.lookups)
 
-    # The thread that explains what readers saw differently
+    # The thread that asks the rows of the log
 
     def _recheck(self) -> None:
         while not self._ended.wait(_RECHECK):
-            if self._rechecks is not None:
-                self._rechecks.answer(self._ended.is_set)
+            self._answer(self._ended.is_set)
+
+    def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
+        """What readers saw differently, and what else was seen of transactions of which a value is absent."""
+        if self._lookups is not None:
+            self._lookups.answer(stopping, last=last)
+        if self._rechecks is not None:
+            self._rechecks.answer(stopping)
 
     # The watch's thread
 

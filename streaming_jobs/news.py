@@ -9,7 +9,7 @@ A rebuild goes through rows that an earlier query has judged already, and finds 
   it changes what the table says. In the end each condition that is open in the table and not in the rebuilt state is
   closed, and one that is open in the rebuilt state and not in the table is opened.
 - *Rejected* rows are known by their place, process, slice and reason, outcomes of transactions by the transaction, the
-  partition and what was seen there, and rechecks by their range.
+  partition and what was seen there, rechecks by their range, and look-ups by the transaction.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rules.across.lookups import Question
 from rules.vocabulary.finding import FINDING_SCHEMA
 from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.findings import current
@@ -34,8 +35,8 @@ _REFUSED = ("cluster", "topic_id", "partition", "process", "slice", "reason")
 class News:
     """The tables' contents before a rebuild, and what the rebuild has added. Bounded by the ids in `findings`.
 
-    `tables` holds `findings`, `rejected`, `transactions` and `rechecks`; `reached` is the log time (microseconds) up to
-    which each partition had been judged."""
+    `tables` holds `findings`, `rejected`, `transactions`, `rechecks` and `lookups`; `reached` is the log time
+    (microseconds) up to which each partition had been judged."""
 
     def __init__(self, tables: Mapping[str, pa.Table], reached: Mapping[Key, int]) -> None:
         findings = tables["findings"]
@@ -45,6 +46,7 @@ class News:
             Asked(Place(r["cluster"], r["topic_id"], r["partition"]), r["start"], r["end"])
             for r in tables["rechecks"].to_pylist()
         }
+        self._looked_up = {(r["cluster"], r["txn"]) for r in tables["lookups"].select(["cluster", "txn"]).to_pylist()}
         raised = (r["id"] for r in findings.select(["id", "event"]).to_pylist() if r["event"] == "raised")
         self._raised = frozenset(raised)
         self._refused = {tuple(r.values()) for r in tables["rejected"].select(list(_REFUSED)).to_pylist()}
@@ -75,6 +77,10 @@ class News:
     def rechecks(self, asked: Iterable[Asked]) -> tuple[Asked, ...]:
         """Those that were not asked before."""
         return tuple(one for one in asked if one not in self._asked)
+
+    def lookups(self, asked: Iterable[Question]) -> tuple[Question, ...]:
+        """Those about transactions that were not asked about before."""
+        return tuple(one for one in asked if one.key not in self._looked_up)
 
     def settle(self, now: Mapping[Key, int], unknown: Collection[Key] = ()) -> pa.Table:
         """The events by which the table comes to tell what the rebuilt state holds. `now`: the log time that each

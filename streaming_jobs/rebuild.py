@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 SAVE_EVERY: Final = 30.0
 """Seconds between two saved states: so much work is done again after a kill."""
 _TELL_EVERY: Final = 5.0
-_REMEMBERED: Final = ("findings", "rejected", "transactions", "rechecks")
+_REMEMBERED: Final = ("findings", "rejected", "transactions", "rechecks", "lookups")
 
 
 class RebuildStopped(JobError):

@@ -121,6 +121,35 @@ class Replay:
             if batch.num_rows:
                 yield completed(pa.table(batch))
 
+    def newest(self) -> int:
+        """The log time (microseconds) of the row that completed last; -1 where there is none."""
+
+        def act() -> int:
+            days = self.days()
+            if not days:
+                return -1
+            told = pc.max(self._of(days[-1]).to_table(columns=["completed"])["completed"]).as_py()
+            return -1 if told is None else micros(told)
+
+        return self._translated(act)
+
+    def select(self, begin: int, end: int, wanted: ds.Expression) -> pa.Table:
+        """The rows that completed in [begin, end) of log time (microseconds) and are wanted, with the columns of
+        `CHECKED_SCHEMA`."""
+        first, last = (from_micros(us).date().isoformat() for us in (begin, end))
+        when = ds.field("completed")
+        wanted = (when >= _scalar(begin)) & (when < _scalar(end)) & wanted
+        parts = []
+        for day in [day for day in self.days() if first <= day <= last]:
+
+            def act(day: str = day) -> pa.Table:
+                data = self._of(day)
+                names = [name for name in CHECKED_SCHEMA.names if name in data.schema.names]
+                return completed(data.to_table(columns=names, filter=wanted))
+
+            parts.append(self._translated(act))
+        return pa.concat_tables(parts).combine_chunks() if parts else CHECKED_SCHEMA.empty_table()
+
     def edges(self) -> list[Edge]:
         """The partitions of whose processes the first slices are gone.
 

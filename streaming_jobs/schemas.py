@@ -3,9 +3,9 @@
 `findings` is append-only: one row per event in a finding's life. `partition_state` and `readers` hold the current
 state, one row per partition and one per reader and partition, replaced as a whole by each batch. `rejected` holds the
 rows of the probe log that could not be understood. `transactions` tells what became of indefinite transactions,
-`resolution` holds the state of the checks across partitions, `rechecks` the ranges of offsets that readers saw
-differently, asked and answered. All times are UTC, in microseconds; *log time* is the time in the
-probe log's rows, *machine time* the clock of the host that runs the job.
+`across` holds the state of the checks across partitions, `lookups` what they ask the log's rows, `rechecks` the ranges
+of offsets that readers saw differently, asked and answered. All times are UTC, in microseconds; *log time* is the time
+in the probe log's rows, *machine time* the clock of the host that runs the job.
 """
 
 from __future__ import annotations
@@ -89,14 +89,16 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "writer": "the value that proves it: its writer",
     "seq": "its sequence number",
     "offset": "its offset",
-    # resolution
+    # across
     "app": "the query or the rebuild that wrote it",
-    "before": "the state before that batch, for when it is run again",
-    "after": "the state after it: what still waits for its counterpart in another partition",
+    "name": "what of the state it is: of a transaction, of a transform's group, of the conditions that many share",
+    "value": "its new value; none where it is dropped",
+    # lookups
+    "question": "what is absent of the transaction, as JSON: when it ran, and the facts that partitions told",
     # rechecks
     "start": "first offset of the range",
     "end": "offset after the range",
-    "answered": "false: two readers saw the range differently; true: the log's rows have been asked why",
+    "answered": "false when it is asked; true once the log's rows have answered",
 }
 
 
@@ -141,11 +143,20 @@ TRANSACTIONS: Final = _documented(
     *TRANSACTION_SCHEMA, pa.field("batch", pa.int64(), nullable=False), pa.field("recorded", _TIME, nullable=False)
 )
 
-RESOLUTION: Final = _documented(
+ACROSS: Final = _documented(
     pa.field("app", pa.string(), nullable=False),
     pa.field("batch", pa.int64(), nullable=False),
-    pa.field("before", pa.binary()),
-    pa.field("after", pa.binary()),
+    pa.field("name", pa.string(), nullable=False),
+    pa.field("value", pa.binary()),
+)
+
+LOOKUPS: Final = _documented(
+    pa.field("cluster", pa.string(), nullable=False),
+    pa.field("txn", pa.int64(), nullable=False),
+    pa.field("question", pa.string(), nullable=False),
+    pa.field("answered", pa.bool_(), nullable=False),
+    pa.field("batch", pa.int64()),
+    pa.field("recorded", _TIME, nullable=False),
 )
 
 RECHECKS: Final = _documented(
@@ -232,9 +243,14 @@ SPECS: Final[Mapping[str, TableSpec]] = {
             description="What became of each indefinite transaction.",
         ),
         TableSpec(
-            name="resolution", schema=RESOLUTION, checkpoint_interval=100,
+            name="across", schema=ACROSS, checkpoint_interval=100,
             log_retention=_HOUR, file_retention=_HOUR,
-            description="The state of the checks across partitions, one row, replaced by each batch that changes it.",
+            description="The state of the checks across partitions: what each batch changed of it.",
+        ),
+        TableSpec(
+            name="lookups", schema=LOOKUPS, checkpoint_interval=100,
+            log_retention=timedelta(days=7), file_retention=timedelta(days=7),
+            description="Ok transactions of which a value is absent: a row when others are looked up, one when known.",
         ),
         TableSpec(
             name="rechecks", schema=RECHECKS, checkpoint_interval=100,

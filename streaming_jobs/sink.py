@@ -22,17 +22,20 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules.across.lookups import Question
 from rules.across.recreated_topics import recreated
 from rules.vocabulary.finding import FACT_SCHEMA, FINDING_SCHEMA, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import Place
+from streaming_jobs import lookups as lookups_
+from streaming_jobs import recheck
 from streaming_jobs.bundles import REJECTED_SCHEMA, unpack
 from streaming_jobs.news import News
-from streaming_jobs.recheck import Asked, asked_row
-from streaming_jobs.resolution import Resolution
-from streaming_jobs.schemas import FINDINGS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
+from streaming_jobs.recheck import Asked
+from streaming_jobs.resolution import Resolution, judged
+from streaming_jobs.schemas import FINDINGS, LOOKUPS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
 from streaming_jobs.tables import open_tables
 from streaming_jobs.validation import KEYS
 
@@ -75,6 +78,7 @@ class Batch:
     stats: BatchStats
     counted: datetime
     rechecks: tuple[Asked, ...] = ()
+    lookups: tuple[Question, ...] = ()
 
 
 Listener = Callable[[Batch], None]
@@ -104,7 +108,7 @@ class Sink:
         self._clock = clock or (lambda: datetime.now(UTC))
         self._lock = threading.Lock()
         self._tables = open_tables(root)
-        self._resolution = Resolution(self._tables["resolution"], app, objectives or Objectives(), begin)
+        self._resolution = Resolution(self._tables["across"], app, objectives or Objectives(), begin)
         self._states: dict[Key, dict[str, Any]] = {
             _key(r): r for r in self._tables["partition_state"].read().to_pylist()
         }
@@ -128,20 +132,21 @@ class Sink:
             now = began
             found = _stacked(verdicts["findings"], FINDING_SCHEMA)
             refused = _stacked(verdicts["rejected"], REJECTED_SCHEMA)
-            resolved, outcomes = self._resolution.take(number, _stacked(verdicts["facts"], FACT_SCHEMA))
-            found = pa.concat_tables([found, resolved, self._recreated(verdicts)])
-            rechecks = _rechecks(verdicts)
+            resolved = self._resolution.take(number, _stacked(verdicts["facts"], FACT_SCHEMA))
+            found = pa.concat_tables([found, judged(resolved.findings), self._recreated(verdicts)])
+            outcomes, lookups, rechecks = resolved.transactions, tuple(resolved.questions), _rechecks(verdicts)
             if self._news is not None:
                 found, refused = self._news.findings(found), self._news.rejected(refused)
                 outcomes = self._news.transactions(outcomes)
-                rechecks = self._news.rechecks(rechecks)
+                rechecks, lookups = self._news.rechecks(rechecks), self._news.lookups(lookups)
             findings = _stamped(found, FINDINGS, number, now)
             rejected = _stamped(refused, REJECTED, number, now)
             touched = self._merge(verdicts, number)
             replayed = self._append("findings", findings, number)
             self._append("rejected", rejected, number)
             self._append("transactions", _stamped(outcomes, TRANSACTIONS, number, now), number)
-            self._append("rechecks", _asked(rechecks, number, now), number)
+            self._append("rechecks", _asked(map(recheck.asked_row, rechecks), RECHECKS, number, now), number)
+            self._append("lookups", _asked(map(lookups_.asked_row, lookups), LOOKUPS, number, now), number)
             self._resolution.keep(number, always=last)
             if touched:
                 self._replace("partition_state", _states(self._states.values()), number)
@@ -156,6 +161,7 @@ class Sink:
                 stats=_stats(verdicts, refused.num_rows, (counted - began).total_seconds()),
                 counted=counted,
                 rechecks=rechecks,
+                lookups=lookups,
             )
             self._tell(batch)
             return batch
@@ -237,9 +243,9 @@ def _rechecks(verdicts: pa.Table) -> tuple[Asked, ...]:
     return tuple(Asked(Place(*_key(row)), start, end) for row in rows for start, end in orjson.loads(row["rechecks"]))
 
 
-def _asked(rechecks: Iterable[Asked], number: int, now: datetime) -> pa.Table:
+def _asked(rows: Iterable[dict[str, Any]], schema: pa.Schema, number: int, now: datetime) -> pa.Table:
     own = {"answered": False, "batch": number, "recorded": now}
-    return pa.Table.from_pylist([asked_row(asked) | own for asked in rechecks], schema=RECHECKS)
+    return pa.Table.from_pylist([row | own for row in rows], schema=schema)
 
 
 def _stamped(rows: pa.Table, schema: pa.Schema, number: int | None, now: datetime) -> pa.Table:

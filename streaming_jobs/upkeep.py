@@ -27,10 +27,16 @@ from streaming_jobs.schemas import SPECS
 
 Action = Literal["compact", "age", "checkpoint", "vacuum"]
 
-_REPLACED: Final = frozenset({"partition_state", "readers", "resolution", "cycle_search"})
-"""Tables that each batch replaces as a whole: they have nothing to compact and nothing to age."""
+_REPLACED: Final = frozenset({"partition_state", "readers", "across", "cycle_search"})
+"""Tables that the job itself replaces as a whole: they have nothing to compact and nothing to age."""
 
-_AGED_BY: Final = {"findings": "at", "rejected": "recorded", "transactions": "at", "rechecks": "recorded"}
+_AGED_BY: Final = {
+    "findings": "at",
+    "rejected": "recorded",
+    "transactions": "at",
+    "rechecks": "recorded",
+    "lookups": "recorded",
+}
 """The time by which rows of these tables are old."""
 
 _LOG_FILES: Final = 1_000

@@ -24,12 +24,13 @@ import pyarrow.parquet as pq
 
 from monitor.drill.verdict import CHECK_FAILED, Found
 from monitor.errors import UserError
-from rules.across.resolution import resolve
+from rules.across.lookups import Question
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import Place, micros
+from streaming_jobs import lookups
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError
@@ -50,12 +51,12 @@ class Checks:
     """The checks of one history, from its first row. Not for several threads at once."""
 
     def __init__(self, objectives: Objectives) -> None:
-        self._objectives = objectives
         self._store = MemoryStore(objectives)
-        self._resolution: bytes | None = None
         self._failed: set[Place] = set()
         self.rechecks: list[Asked] = []
         """What the log's rows have to explain; whoever does so takes it out."""
+        self.lookups: dict[tuple[str, int], Question] = {}
+        """What the log's rows have to tell of transactions; likewise."""
         self.rejected: list[str] = []
         """Why rows could not be understood."""
         self.now: dict[Place, int] = {}
@@ -76,9 +77,11 @@ class Checks:
             if place not in self._failed:
                 findings += self._step(place, own, facts)
         if facts:
-            resolved = resolve(self._resolution, pa.concat_tables(facts), self._objectives)
-            self._resolution = resolved.stored
+            resolved = self._store.resolve(pa.concat_tables(facts))
             findings += resolved.findings
+            for question in resolved.questions:
+                known = self.lookups.get(question.key)
+                self.lookups[question.key] = question if known is None else known.joined(question)
         return findings
 
     def _step(self, place: Place, rows: pa.Table, facts: list[pa.Table]) -> list[Finding]:
@@ -232,7 +235,21 @@ class Checker:
             self._tell([finding])
 
     def _answer(self, *, last: bool) -> None:
-        """Answer the rechecks that can be answered now; `last`: no further row will come."""
+        """Answer what the rows of the log can answer now; `last`: no further row will come."""
+        waiting = [lookups.Asked(one, 0, last) for one in self.checks.lookups.values()]
+        through = {
+            (place.cluster, summary["topic"], place.partition): micros(summary["checked_through"])
+            for place, summary in self.checks.summaries.items()
+            if summary["checked_through"] is not None
+        }
+        answers = lookups.looked_up(Replay(self.history), waiting, through) if waiting else {}
+        for question, told in answers.items():
+            if told.settled:
+                del self.checks.lookups[question.key]
+            self._tell([told.finding] if told.finding is not None else [])
+        self._explain(last=last)
+
+    def _explain(self, *, last: bool) -> None:
         waiting = {asked: asked.start for asked in self.checks.rechecks}
         while waiting:
             for share in shares(waiting.items()):

@@ -1,14 +1,14 @@
 """Was a value of this ok transaction polled anywhere? The rows of the probe log tell, when another value is absent.
 
 Of a healthy transaction nothing is told to stage 2. A value that is absent asks one question: the transaction's own
-rows say which values it wrote, and where; the first ok poll at read_committed that holds one of them proves that the
+rows say which values it wrote, and where; the earliest ok poll at read_committed that holds one of them proves that the
 transaction is torn. It is asked again until then, or until its partitions have told that all of it is absent: a lost
-transaction is not torn.
+transaction is not torn. Whoever has the rows gives those that `own_rows` and `polls_of` pick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,38 +35,46 @@ EVIDENCE: Final = frozenset(
 Values = dict[tuple[str, int], list[tuple[int, int, int]]]
 """By (topic, partition): (writer, first seq, end of seq)."""
 
+Through = Mapping[tuple[str, str, int], int]
+"""By (cluster, topic, partition): the log time through which every verdict is given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Of `txn`, which was invoked and completed at these log times, `facts` tell what is absent, or was seen."""
+    """Of `txn`, which was invoked and completed at these log times, `absent` tells what is absent: facts as JSON, in
+    the order of their places."""
 
     cluster: str
     txn: int
     invoked: int
     completed: int
-    facts: tuple[str, ...]
-    """As JSON, in the order of the partitions."""
+    absent: tuple[str, ...]
 
     @classmethod
     def of(cls, facts: Sequence[dict[str, Any]]) -> Question:
         """What these facts of one transaction ask."""
-        absent = [orjson.loads(f["about"]) for f in facts if f["kind"] == "absent"]
-        told = tuple(orjson.dumps(f).decode() for f in sorted(facts, key=order_of))
-        times = (min(a["invoked"] for a in absent), max(a["completed"] for a in absent))
+        about = [orjson.loads(fact["about"]) for fact in facts]
+        told = tuple(orjson.dumps(fact).decode() for fact in sorted(facts, key=order_of))
+        times = (min(one["invoked"] for one in about), max(one["completed"] for one in about))
         return cls(facts[0]["cluster"], facts[0]["txn"], *times, told)
 
     def joined(self, other: Question) -> Question:
         """Both questions about one transaction."""
-        return Question.of([orjson.loads(f) for f in dict.fromkeys(self.facts + other.facts)])
+        return Question.of([orjson.loads(fact) for fact in dict.fromkeys(self.absent + other.absent)])
 
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        """The facts of this kind."""
-        return [fact for fact in map(orjson.loads, self.facts) if fact["kind"] == kind]
+    @property
+    def key(self) -> tuple[str, int]:
+        """What it is about."""
+        return self.cluster, self.txn
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        return [orjson.loads(fact) for fact in self.absent]
 
     @property
     def due(self) -> int:
         """The log time at which what is absent was known to be."""
-        return int(max(fact["at"] for fact in self.told("absent")))
+        return int(max(fact["at"] for fact in self.facts))
 
 
 def order_of(fact: dict[str, Any]) -> tuple[str, int, int, int]:
@@ -74,20 +82,26 @@ def order_of(fact: dict[str, Any]) -> tuple[str, int, int, int]:
     return fact["topic_id"], fact["partition"], fact["writer"] or 0, fact["seq"] or 0
 
 
-def answer(question: Question, rows: pa.Table) -> Finding | None:
-    """What rows of the probe log tell: those that `own_rows` and `polls_of` pick, of any partitions."""
-    seen = question.told("visible") or list(_first_seen(question, rows))
+def answer(question: Question, wrote: Values, polls: pa.Table) -> Finding | None:
+    """What the polls prove, if anything; `wrote` is what the transaction wrote."""
+    seen = list(_first_seen(question, wrote, polls))
     if not seen:
         return None
-    return torn(min(seen, key=order_of), min(question.told("absent"), key=order_of))
+    return torn(min(seen, key=lambda one: (one["at"], order_of(one))), min(question.facts, key=order_of))
 
 
-def is_lost(question: Question, rows: pa.Table) -> bool:
+def is_ripe(question: Question, wrote: Values, through: Through) -> bool:
+    """Are all partitions that the transaction wrote to checked through the time in question? Then they have told what
+    is absent there, and the earliest poll is here."""
+    return all(through.get((question.cluster, *place), -1) >= question.due for place in wrote)
+
+
+def is_lost(question: Question, wrote: Values) -> bool:
     """Have all partitions that the transaction wrote to told that all of it is absent there?"""
-    wrote, absent = values_of(question, rows), question.told("absent")
+    absent = question.facts
     for (topic, partition), runs in wrote.items():
-        here = [f for f in absent if (f["topic"], f["partition"]) == (topic, partition)]
-        missing = values(*(np.array([f[name] for f in here], np.int64) for name in ("writer", "seq", "length")))
+        here = [fact for fact in absent if (fact["topic"], fact["partition"]) == (topic, partition)]
+        missing = values(*(np.array([fact[name] for fact in here], np.int64) for name in ("writer", "seq", "length")))
         if not intervals.contained_grouped(*missing, *np.array(runs, np.int64).T).all():
             return False
     return bool(wrote)
@@ -104,14 +118,12 @@ def own_rows(questions: Sequence[Question]) -> pc.Expression:
     )
 
 
-def polls_of(questions: Sequence[Question], wrote: Values, since: int) -> pc.Expression:
-    """The rows that may have polled what these transactions wrote, from log time `since` on."""
-    partitions = sorted({partition for _, partition in wrote})
-    topics = sorted({topic for topic, _ in wrote})
+def polls_of(wrote: Sequence[Values]) -> pc.Expression:
+    """The rows that may have polled what was written."""
+    places = {place for values in wrote for place in values}
     return (
-        (pc.field("completed") >= from_micros(max(since, min(q.invoked for q in questions))))
-        & pc.field("partition").isin(partitions)
-        & pc.field("topic").isin(topics)
+        pc.field("topic").isin(sorted({topic for topic, _ in places}))
+        & pc.field("partition").isin(sorted({partition for _, partition in places}))
         & (pc.field("type") == "ok")
         & pc.field("polled").is_valid()
     )
@@ -128,12 +140,9 @@ def values_of(question: Question, rows: pa.Table) -> Values:
     return found
 
 
-def _first_seen(question: Question, rows: pa.Table) -> Iterator[dict[str, Any]]:
+def _first_seen(question: Question, wrote: Values, polls: pa.Table) -> Iterator[dict[str, Any]]:
     """In each partition, the value of the transaction that was polled first."""
-    wrote = values_of(question, rows)
-    if not wrote:
-        return
-    cluster = rows.filter(pc.equal(rows["cluster"], question.cluster))
+    cluster = polls.filter(pc.equal(polls["cluster"], question.cluster))
     for place, own in sorted(by_place(cluster).items()):
         topic = own["topic"][0].as_py()
         if (topic, place.partition) in wrote:

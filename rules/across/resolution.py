@@ -116,7 +116,7 @@ def resolve(
         findings.extend(_joined_all(told))
     elif told.num_rows:
         certain = pc.equal(told["outcome"], "ok")
-        questions = _questions(told.filter(certain).to_pylist())
+        questions = _questions(told.filter(pc.and_(certain, pc.equal(told["kind"], "absent"))).to_pylist())
         _join(stored, told.filter(pc.invert(certain)), changes, findings)
     findings.extend(_conditions(stored, facts, changes))
     changed, missing = transforms.join(stored, facts.filter(pc.is_valid(facts["group"])), objectives, finished=finished)
@@ -227,7 +227,7 @@ def _questions(facts: list[dict[str, Any]]) -> list[Question]:
     by_transaction: dict[str, list[dict[str, Any]]] = {}
     for fact in facts:
         by_transaction.setdefault(_key(fact), []).append(fact)
-    return [Question.of(own) for _, own in sorted(by_transaction.items()) if any(f["kind"] == "absent" for f in own)]
+    return [Question.of(own) for _, own in sorted(by_transaction.items())]
 
 
 def _joined_all(told: pa.Table) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ A partition tells that such a condition holds as it sees it (`holds`), again whi
 (`ended`). The condition is opened by the first that says so and closed when none says so any more. What a partition has
 not repeated for `FORGOTTEN` is no longer its word: its topic may be gone.
 
-While `cluster-unreachable` is open, what else opens here waits on the cluster, and says so by `implied_by`.
+What opens while `cluster-unreachable` is open, and waits on the cluster (`waits`), says so by `implied_by`.
 
 State: the open conditions, each with the partitions that see it.
 """
@@ -69,7 +69,7 @@ def _order(entry: tuple[dict[str, Any], dict[str, Any]]) -> tuple[int, bool, boo
 
 def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     cluster = fact["cluster"]
-    waits = about["anomaly"] != UNREACHABLE and f"{cluster}|{UNREACHABLE}" in known
+    waits = about.get("waits", False) and f"{cluster}|{UNREACHABLE}" in known
     return {
         "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],
         "implied_by": unreachable_id(cluster) if waits else None, "seen_by": {}, "places": 1,

@@ -8,7 +8,8 @@ When init_transactions has returned, whatever earlier lives of that transactiona
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
 call returned, a grace time after it, and the only transactions that can hold it there are of earlier lives of that id.
 Which these are follows from the log: transactions begun before the place was held, whose end is unknown or later, and
-which wrote where the place is. If any other could hold it, nothing is concluded.
+which wrote where the place is. If any other could hold it, nothing is concluded; nor while a process of another id has
+had something open since before, of which the log does not tell yet.
 
 State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
 lives.
@@ -25,7 +26,8 @@ from rules.arrays.columns import INFO, OFFSETS, START, TXN
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
-from rules.settling.transactional_ids import initialised
+from rules.settling.frontier import TICK
+from rules.settling.transactional_ids import initialised, under_another_id
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import natural
 
@@ -54,12 +56,13 @@ class Doubtful:
 
 @dataclass(slots=True)
 class Stability:
-    """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not.
-    `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and operation, at most `KEPT`, in
-    the order of their ends."""
+    """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not; `seen`:
+    the newest observation. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and
+    operation, at most `KEPT`, in the order of their ends."""
 
     held: int = -1
     since: int = -1
+    seen: int = -1
     longest: int = 0
     doubtful: dict[str, Doubtful] = field(default_factory=dict, metadata={"of": Doubtful})
 
@@ -85,13 +88,15 @@ def arrive(own: Stability, new: News) -> None:
 
 
 def fold(own: Stability, passage: Passage) -> None:
-    """Go through the ticks with the observations up to the last of them."""
-    at, moves, report = passage.at, passage.moves, passage.report
-    rows = np.flatnonzero((moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0))
+    """Go through the observations up to the last tick."""
+    moves, report = passage.moves, passage.report
+    seen = (moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0)
+    rows = np.flatnonzero(seen & (moves.at > own.seen))  # of a second observer's, not what comes late
     if not len(rows):
         return
+    own.seen = int(moves.at[rows[-1]])
     limit = (own.longest or USUAL_TIMEOUT) + SLACK
-    ticks = at[np.minimum(np.searchsorted(at, moves.at[rows]), len(at) - 1)].tolist()
+    ticks = (-(-moves.at[rows] // TICK) * TICK).tolist()
     for i, tick in zip(rows.tolist(), ticks, strict=True):
         time, stable, end = int(moves.at[i]), int(moves.stable[i]), int(moves.end[i])
         _narrow(own, time, stable, end)
@@ -139,6 +144,9 @@ def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: 
     ]
     names = {one.name for one in holders}
     if len(names) != 1 or not (name := names.pop()):
+        return
+    others = under_another_id(state, name) & state.processes.keys()
+    if any(state.processes[number].known_through <= own.since for number in others):
         return
     for life in initialised(state, name):
         settled = own.since < life.completed <= time - report.objectives.grace

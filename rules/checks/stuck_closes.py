@@ -1,56 +1,53 @@
 """`stuck-close`: closing a client does not return.
 
 A close row of the process says so; the client is left behind, and its thread with it. It is over when a later close row
-of the process says ok, whichever of the two comes first, or when the process is forgotten.
+of the process says ok, or when the process is forgotten.
 
-State: none but the open condition.
+State: the close rows after the last tick.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from rules.arrays.columns import CLOSE, OK
-from rules.kept.check import Check, News, Stateless
-from rules.kept.report import Report
+from rules.kept.check import Check, News, Passage
 
 NAME: Final = "stuck-close"
 ERRORS: Final = ("_CLOSE_STUCK", "_STUCK_CLOSE")
 
 
-def arrive(own: Stateless, new: News) -> None:
-    """Open and close it by the new close rows, and close it for those who are forgotten."""
+@dataclass(slots=True)
+class Closes:
+    """`waiting`: [time, process, since] of the closes after the last tick; since when it does not return, -1 where it
+    has."""
+
+    waiting: list[list[int]] = field(default_factory=list)
+
+
+def arrive(own: Closes, new: News) -> None:
+    """Note who closed, and whose close does not return."""
+    columns = new.columns
     for row in new.where(CLOSE).tolist():
-        _judge(new, row)
-    state = new.state
+        returned = columns.type[row] == OK
+        if returned or columns.table["error"][row].as_py() in ERRORS:
+            since = -1 if returned else int(columns.invoked[row])
+            own.waiting.append([int(columns.completed[row]), int(columns.process[row]), since])
+
+
+def fold(own: Closes, passage: Passage) -> None:
+    """Open and close it in the order of time, and close it for those who are forgotten."""
+    state, report = passage.state, passage.report
+    for at, number, since in sorted(entry for entry in own.waiting if entry[0] <= passage.end):
+        message = f"closing the client of process {number} does not return"
+        evidence = {"process": number} if since < 0 else {"process": number, "since": since}
+        report.condition(NAME, since >= 0, message, at=at, since=since, evidence=evidence, subject=(number,))
+    own.waiting = [entry for entry in own.waiting if entry[0] > passage.end]
     for key in [k for k in state.open_conditions if k.startswith(NAME)]:
         number = int(key.partition(":")[2])
         if number not in state.processes:
-            _end(number, state.now, new.report)
+            report.condition(NAME, False, "", at=passage.end, evidence={"process": number}, subject=(number,))
 
 
-def _judge(new: News, row: int) -> None:
-    columns, report = new.columns, new.report
-    number, since = int(columns.process[row]), int(columns.invoked[row])
-    process = new.state.processes.get(number)
-    if columns.type[row] == OK:
-        _end(number, int(columns.completed[row]), report)
-    elif columns.table["error"][row].as_py() in ERRORS and process is not None:
-        report.condition(
-            NAME,
-            True,
-            f"closing the client of process {number} does not return",
-            at=int(columns.completed[row]),
-            since=since,
-            evidence={"process": number, "since": since},
-            subject=(number,),
-        )
-        if process.closes_at > int(columns.slice[row]) + 1:  # a later row that came first says that it did
-            _end(number, process.closed, report)
-
-
-def _end(number: int, at: int, report: Report) -> None:
-    report.condition(NAME, False, "", at=at, evidence={"process": number}, subject=(number,))
-
-
-CHECK: Final = Check(NAME, Stateless, arrive=arrive, live_only=True)
+CHECK: Final = Check(NAME, Closes, arrive=arrive, fold=fold, live_only=True)

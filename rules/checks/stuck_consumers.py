@@ -19,12 +19,12 @@ the partition: what is acknowledged later lies ahead of it. Processes that write
 wait for their transactions, and what they wait for shows in `stuck-producer`.
 
 All of it is judged tick by tick in log time, so that a condition that opens and closes inside one catch-up batch is
-reported as it would have been live. Each reader is judged as far as its own log is here, and no further: one that is
-late goes through its ticks later, and holds back nobody else. Where a part of its log is missing for good, it may have
-moved there: it counts as having moved at the end of it, to where nobody knows.
+reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
+further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
+for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows.
 
 State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
-since then (`SEEN_KEPT`).
+since then (`rules.checks.watermarks`).
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
-from rules.settling.gate import only
+from rules.settling.gate import Who, only
 
 NAME: Final = "stuck-consumer"
 WAITING_KEPT: Final = 4096
-SEEN_KEPT: Final = 1024
 _BEGUN: Final = -1
 """The function of a step that stands for the end of what is missing of a reader's log."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` is readable;
+    """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` can be read;
     `bound`: the log end when what it may read was first past its position; `passed`: since when it had to move;
     `confirmed`: since when a position row proves that it did not. `judged`: the tick that it was judged at last."""
 
@@ -95,65 +95,16 @@ class Steps(Table):
 
 
 @dataclass(slots=True)
-class Watermarks(Table):
-    """What observers read, in the order of time; `stable` and `end` are the highest so far, the last stable offset only
-    where the log end was read with it."""
-
-    at: Ints = field(default_factory=lambda: EMPTY)
-    stable: Ints = field(default_factory=lambda: EMPTY)
-    end: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
 class Consumers:
-    """`transacting`: living processes that write transactions. `seen`: the newest watermarks, and those since the tick
-    that the latest reader was judged at; `gaps`: [last read, read again] without any since then; `blind`: since when
-    none can be read, -1 while they can. `waiting`: what late readers did after what is known of them."""
+    """`transacting`, `observing`: living processes that write transactions, that read watermarks. `observed`: what the
+    latter read, since the tick that the latest reader was judged at. `waiting`: what late readers did beyond what is
+    known of them."""
 
     readers: dict[int, Reader] = field(default_factory=dict, metadata={"of": Reader})
     transacting: list[int] = field(default_factory=list)
-    seen: Watermarks = field(default_factory=Watermarks)
-    gaps: list[list[int]] = field(default_factory=list)
-    blind: int = -1
+    observing: list[int] = field(default_factory=list)
+    observed: Observed = field(default_factory=Observed)
     waiting: Steps = field(default_factory=Steps)
-
-
-@dataclass(slots=True)
-class _Sight:
-    """The watermarks as steps in time, the times during which nobody saw any (FOREVER: still), and the log starts of
-    this step, the highest so far."""
-
-    marks: Watermarks
-    gaps: list[tuple[int, int]]
-    low_at: Ints
-    low: Ints
-
-    def gone(self, offset: int) -> tuple[int, int]:
-        """When the log start had gone past this offset, and to where; FOREVER if it has not."""
-        index = int(np.searchsorted(self.low, offset, side="right"))
-        return (int(self.low_at[index]), int(self.low[index])) if index < len(self.low) else (FOREVER, -1)
-
-    def end_after(self, time: int) -> int:
-        """The log's end as observed first from this time on, -1 while it has not been."""
-        index = int(np.searchsorted(self.marks.at, time))
-        return int(self.marks.end[index]) if index < len(self.marks) else -1
-
-    def past(self, offset: int, uncommitted: int) -> int:
-        """When what can be read had gone past this offset; -1 if it has not."""
-        values = self.marks.end if uncommitted else self.marks.stable
-        index = int(np.searchsorted(values, offset, side="right"))
-        return int(self.marks.at[index]) if index < len(values) else -1
-
-    def must_move(self, reader: Reader, floor: int) -> int:
-        """When whoever stands at `floor` had to move, whatever stands there; -1 if that is not known yet."""
-        if reader.uncommitted:
-            return self.past(floor, 1)
-        if reader.bound < 0:
-            index = int(np.searchsorted(self.marks.stable, floor, side="right"))
-            if index == len(self.marks):
-                return -1
-            reader.bound = int(self.marks.end[index])
-        return self.past(reader.bound - 1, 0)
 
 
 class _Spell(NamedTuple):
@@ -165,36 +116,42 @@ class _Spell(NamedTuple):
 
 
 def arrive(own: Consumers, new: News) -> None:
-    """Learn which of the living processes write transactions."""
-    rows = new.where(INIT, TXN)
-    if not len(rows):
-        return
-    more = {*distinct(new.columns.process[rows]).tolist()} - {*own.transacting}
-    if more:
-        own.transacting = sorted(number for number in more.union(own.transacting) if number in new.state.processes)
+    """Learn which of the living processes write transactions, and which observe."""
+    own.transacting = _with(own.transacting, new, INIT, TXN)
+    own.observing = _with(own.observing, new, OFFSETS)
+
+
+def _with(known: list[int], new: News, *functions: int) -> list[int]:
+    rows = new.where(*functions)
+    more = {*distinct(new.columns.process[rows]).tolist()} - {*known} if len(rows) else ()
+    return sorted(number for number in {*known, *more} if number in new.state.processes) if more else known
 
 
 def fold(own: Consumers, passage: Passage) -> None:
     """Go through the ticks with the moves up to the last of them, each reader as far as its log is here."""
     state, report = passage.state, passage.report
-    sight = _look(own, passage.moves)
+    sight = own.observed.look(passage.moves, state.index)
     steps = _in_order(own, passage.moves)
     heads = np.flatnonzero(np.diff(steps.process, prepend=-1))
     ends = np.append(heads, len(steps))[1:]
     bounds = {int(steps.process[a]): (a, b) for a, b in zip(heads.tolist(), ends.tolist(), strict=True)}
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
+    observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
     for process in sorted({*own.readers, *bounds}):
         a, b = bounds.get(process, (0, 0))
         if process in transacting or (process not in state.processes and a == b):
             own.readers.pop(process, None)
             continue
-        walk = _Walk(process, own.readers.pop(process, None), state, sight, report.objectives.liveness)
-        until = walk.known_through(passage)
+        walk = _Walk(
+            process, own.readers.pop(process, None), state, sight, report.objectives.liveness, passage.log_start_before
+        )  # fmt: skip
+        until = walk.known_through(passage, observed)
         ripe = a + int(np.searchsorted(steps.at[a:b], until, side="right"))
         waiting[ripe:b] = True
         at = walk.ticks(passage, steps.at[a:ripe], until)
         walk.go(take(steps, slice(a, ripe)))
         if walk.reader is not None:
+            walk.look_ahead()
             walk.reader.judged = max(walk.reader.judged, until)
             own.readers[process] = walk.reader
         if len(at):
@@ -202,7 +159,8 @@ def fold(own: Consumers, passage: Passage) -> None:
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
     own.waiting = _newest(take(steps, waiting)) if waiting.any() else Steps()
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
-    _forget_seen(own, passage.end)
+    late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
+    own.observed.forget(min([passage.end, *late]))
 
 
 def _in_order(own: Consumers, moves: Moves) -> Steps:
@@ -228,16 +186,6 @@ def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
             passage.report.condition(NAME, False, "", at=passage.end, evidence=evidence, subject=(number,))
 
 
-def _forget_seen(own: Consumers, end: int) -> None:
-    """Keep the newest watermarks, and those that late readers are still to be judged by."""
-    oldest = min([end, *(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()])
-    own.gaps = [gap for gap in own.gaps if gap[1] > oldest]
-    first = max(0, int(np.searchsorted(own.seen.at, oldest, side="right")) - 1)
-    own.seen = take(own.seen, slice(first, None))
-    if len(own.seen) > SEEN_KEPT:
-        own.seen = take(own.seen, np.append(np.arange(0, len(own.seen) - 1, 2), len(own.seen) - 1))
-
-
 @dataclass(slots=True)
 class _Walk:
     """One reader's way through what is known of it; `spells`: when it was stuck."""
@@ -245,21 +193,18 @@ class _Walk:
     process: int
     reader: Reader | None
     state: State
-    sight: _Sight
+    sight: Sight
     limit: int
+    low: int  # the log start before this step's moves
     spells: list[_Spell] = field(default_factory=list)
     holes: list[tuple[int, int]] = field(default_factory=list)
 
-    def known_through(self, passage: Passage) -> int:
-        """The last tick up to which all that it did is here, or will never be (`holes`)."""
+    def known_through(self, passage: Passage, observed: int) -> int:
+        """The last tick up to which all that it did is here, or will never be (`holes`), and what was `observed`."""
         process = self.state.processes.get(self.process)
-        end = passage.end
-        if process is not None and not process.complete:
-            end = min(end, process.told_through)  # an operation that is open has polled nothing yet
+        end = min(passage.end, observed, process.told_through if process is not None else passage.end)
         since = self.reader.judged if self.reader is not None else 0
         for hole in passage.gate.holes(since, end, only(self.process)):
-            if hole.process != self.process:
-                continue
             if hole.end > end:
                 end = max(since, hole.start)
             else:
@@ -353,7 +298,7 @@ class _Walk:
             self._weigh_known(reader, until)
         if reader.own:
             if reader.passed < 0:
-                since = self.sight.must_move(reader, max(reader.position, self.state.log_start))
+                since = self._must_move(reader, max(reader.position, self.low))
                 reader.passed = max(since, reader.moved) if since >= 0 else -1
             if confirmed and reader.passed >= 0 and reader.confirmed < 0 and until - reader.passed >= self.limit:
                 reader.confirmed = until
@@ -365,18 +310,38 @@ class _Walk:
             start = max(lost, reader.moved) + self.limit
             self.spells.append(_Spell(start, min(until, back), {**evidence, "why": "blind"}))
 
+    def _must_move(self, reader: Reader, floor: int) -> int:
+        """When whoever stands at `floor` had to move, whatever stands there; -1 if that is not known yet."""
+        if reader.uncommitted:
+            return self.sight.past(floor, 1)
+        if reader.bound < 0:
+            reader.bound = self.sight.end_when_past(floor)
+        return self.sight.past(reader.bound - 1, 0) if reader.bound >= 0 else -1
+
+    def _readable(self, reader: Reader, floor: int) -> tuple[int, int]:
+        """Since when a value ahead of `floor` can be read, and which; -1 where none is known to."""
+        found = [self.sight.readable(floor, reader.uncommitted)]
+        if reader.ahead >= floor:
+            found.append((self.sight.past(reader.ahead, reader.uncommitted), reader.ahead))
+        return min((one for one in found if one[0] >= 0), default=(-1, -1))
+
+    def look_ahead(self) -> None:
+        """Note a value ahead of the reader while the log is known there, whenever observers will say that it can be
+        read."""
+        reader, index = self.reader, self.state.index
+        if reader is None or reader.position < 0 or reader.ahead >= reader.position:
+            return
+        i = int(np.searchsorted(index.end, reader.position, side="right"))
+        if i < len(index.end):
+            reader.known, reader.ahead = -1, max(reader.position, int(index.start[i]))
+
     def _weigh_known(self, reader: Reader, until: int) -> None:
         """A known value ahead proves it, until the log start goes past that value; then the next one may."""
         evidence = {"process": self.process, "position": reader.position, "moved": reader.moved, "why": "known"}
-        floor, index = max(reader.position, self.state.log_start), self.state.index
+        floor = max(reader.position, self.low)
         while True:
             if reader.known < 0 or reader.ahead < floor:
-                reader.known = -1
-                i = int(np.searchsorted(index.end, floor, side="right"))
-                if i == len(index.end):
-                    return
-                ahead = max(floor, int(index.start[i]))
-                since = self.sight.past(ahead, reader.uncommitted)
+                since, ahead = self._readable(reader, floor)
                 if since < 0:
                     return
                 reader.known, reader.ahead = max(since, reader.moved), ahead
@@ -453,41 +418,6 @@ def _tell_at(
         evidence=evidence,
         subject=(walk.process,),
     )
-
-
-def _look(own: Consumers, moves: Moves) -> _Sight:
-    """Take in the observers' rows: watermarks as steps in time, and spells without any."""
-    rows = np.flatnonzero(moves.f == OFFSETS)
-    seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)
-    last = int(own.seen.at[-1]) if len(own.seen) else -1
-    _note_gaps(own, last, moves.at[rows[~seeing]], moves.at[rows[seeing]])
-    some = rows[seeing]
-    if len(some):
-        stable = np.where(moves.end[some] >= 0, moves.stable[some], -1)
-        seen = concat(own.seen, Watermarks(moves.at[some], stable, moves.end[some]))
-        if int(moves.at[some[0]]) < last:  # of a host that was late
-            seen = take(seen, np.argsort(seen.at, kind="stable"))
-        seen.stable, seen.end = np.maximum.accumulate(seen.stable), np.maximum.accumulate(seen.end)
-        own.seen = seen
-    lows = rows[moves.low[rows] >= 0]
-    gaps = [(lost, back) for lost, back in own.gaps]
-    if own.blind >= 0:
-        last = int(own.seen.at[-1]) if len(own.seen) else -1
-        gaps.append((last if last >= 0 else own.blind, FOREVER))
-    return _Sight(own.seen, gaps, moves.at[lows], np.maximum.accumulate(moves.low[lows]))
-
-
-def _note_gaps(own: Consumers, last: int, blind: Ints, seen: Ints) -> None:
-    """`last`: when a watermark was read last before these rows; `blind`, `seen`: when none and when one was read."""
-    blind, seen = blind[blind > last], seen[seen > last]
-    if not len(blind) and own.blind < 0:
-        return
-    for left, right in pairwise([last, *seen.tolist(), FOREVER]):
-        inside = blind[(blind > left) & (blind <= right)]
-        first = int(inside[0]) if len(inside) else own.blind if left == last else -1
-        if first >= 0 and right < FOREVER:
-            own.gaps.append([left if left >= 0 else first, right])
-        own.blind = first
 
 
 CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True)

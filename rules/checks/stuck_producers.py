@@ -10,9 +10,10 @@ It is reported where the writer sends, and everywhere for a writer that has been
 id never came). Who is stuck is named by the probe's own name where its start row tells one: a life that ends with an
 error and is followed by another does not begin anew, the next life inherits since when.
 
-It is judged when rows arrive, by what is known of that writer alone: nobody else's log is waited for.
+It is judged in log time, by what is known of that writer alone.
 
-State: six values for each writer that lives, and the last `LINEAGE` names that ended with an error.
+State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, and what happened after
+the last tick.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from rules.arrays.columns import CLOSE, INFO, OK, START, Columns, marks
 from rules.arrays.intervals import Ints, distinct
-from rules.kept.check import Check, News
+from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.vocabulary.objectives import SECOND
@@ -53,65 +54,79 @@ class Producer:
 @dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from."""
+    error, which the name's next life goes on from. `waiting`: what happened after the last tick, see `_BEGUN`."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
+    waiting: list[list[Any]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Event:
-    """What a row or a mark tells of a writer, in the order of `time` and `kind`."""
-
-    time: int
-    kind: int
-    process: int
-    what: int  # the row; for `_HELD`, since when the operation is open
-
-
-_BEGUN, _COMPLETED, _HELD, _CLOSED = range(4)
+_BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(6)
+"""What happened: [time, one of these, process, its invocation, its name where it begun]. `_HELD`: a mark says that an
+operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without."""
 
 
 def arrive(own: Producers, new: News) -> None:
     """Take in new rows: starts, closes, what completed, and marks."""
-    columns, liveness = new.columns, new.report.objectives.liveness
-    for event in sorted(_events(own, new), key=lambda one: (one.time, one.kind, one.process, one.what)):
-        number, row, time = event.process, event.what, event.time
-        if event.kind == _BEGUN:
-            _begin(own, columns, row, liveness)
-        elif event.kind == _COMPLETED:
-            one = own.lives.setdefault(number, Producer(str(number), int(columns.invoked[row])))
-            _complete(number, one, columns, row, new.report)
-        elif number in own.lives:
-            if event.kind == _HELD:
-                _hold(number, own.lives[number], time, row, new.report)
-            else:
-                _end(own, columns, row, new.report)
-    _forget(own, new.state, new.report)
-
-
-def _events(own: Producers, new: News) -> list[_Event]:
-    columns = new.columns
+    columns, state = new.columns, new.state
+    held = _held_marks(state, columns)
+    own.waiting += [[time, _HELD, number, through, ""] for number, told in held.items() for time, through in told]
     rare = new.where(START, CLOSE)
-    held = _held_marks(new.state, columns)
-    events = [_Event(time, _HELD, number, through) for number, told in held.items() for time, through in told]
-    for row in rare.tolist():
-        kind = _BEGUN if columns.f[row] == START else _CLOSED
-        events.append(_Event(int(columns.completed[row]), kind, int(columns.process[row]), row))
+    own.waiting += [_life(columns, row) for row in rare.tolist()]
+    waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
     unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
     for number in distinct(columns.process[rows]).tolist():
         mine = rows[columns.process[rows] == number]
         one = own.lives.get(number)
-        watched = one is not None and (one.failing >= 0 or f"{NAME}:{one.who}" in new.state.open_conditions)
-        if number in unsure or number in held or watched or one is None or len(rare):
-            events += [
-                _Event(int(columns.completed[row]), _COMPLETED, number, row) for row in _telling(columns, mine).tolist()
-            ]
+        watched = one is not None and (one.failing >= 0 or f"{NAME}:{one.who}" in state.open_conditions)
+        if number in unsure or number in waiting or watched or one is None:
+            for row in _telling(columns, mine).tolist():
+                kind = _UNANSWERED if columns.type[row] == INFO else _ANSWERED
+                own.waiting.append([int(columns.completed[row]), kind, number, int(columns.invoked[row]), ""])
         else:
             one.answered = max(one.answered, int(columns.completed[mine].max()))
             one.sends = 1
-    return events
+
+
+def fold(own: Producers, passage: Passage) -> None:
+    """Go through what happened up to the last tick, in the order of time."""
+    if own.waiting:
+        ripe = sorted(event for event in own.waiting if event[0] <= passage.end)
+        own.waiting = [event for event in own.waiting if event[0] > passage.end]
+        for event in ripe:
+            _follow(own, event, passage.report)
+    _forget(own, passage.state, passage.end, passage.report)
+
+
+def _life(columns: Columns, row: int) -> list[Any]:
+    """A start or a close row as an event; -1 for the invocation of a start that is no writer's."""
+    time, number, invoked = (int(column[row]) for column in (columns.completed, columns.process, columns.invoked))
+    if columns.f[row] == START:
+        told = dict(columns.table["settings"][row].as_py() or ())
+        return [time, _BEGUN, number, invoked if "writer" in told else -1, told.get("name") or str(number)]
+    failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
+    return [time, _FAILED if failed else _ENDED, number, invoked, ""]
+
+
+def _follow(own: Producers, event: list[Any], report: Report) -> None:
+    time, kind, number, invoked, name = event
+    if kind == _BEGUN:
+        if invoked >= 0:
+            _begin(own, number, time, name, report.objectives.liveness)
+    elif kind in (_ANSWERED, _UNANSWERED):
+        one = own.lives.setdefault(number, Producer(str(number), invoked))
+        one.sends = 1
+        if kind == _UNANSWERED:
+            _fail(number, one, time, invoked, report)
+        elif time >= one.answered:
+            one.answered, one.failing = time, -1
+            _tell(number, one, False, time, time, report)
+    elif number in own.lives:
+        if kind == _HELD:
+            _hold(number, own.lives[number], time, invoked, report)
+        else:
+            _end(own, number, time, kind == _FAILED, report)
 
 
 def _held_marks(state: State, columns: Columns) -> dict[int, list[tuple[int, int]]]:
@@ -136,30 +151,20 @@ def _telling(columns: Columns, own: Ints) -> Ints:
     return kept
 
 
-def _begin(own: Producers, columns: Columns, row: int, liveness: int) -> None:
-    told = dict(columns.table["settings"][row].as_py() or ())
-    if "writer" not in told:
-        return
-    number, born = int(columns.process[row]), int(columns.completed[row])
-    known = own.lives.get(number) or Producer("", born)
-    known.who, known.born = told.get("name") or str(number), born
-    for name, failing, closed in own.failed:
-        if name == known.who and 0 <= born - closed <= liveness and known.answered < 0:
+def _begin(own: Producers, number: int, born: int, name: str, liveness: int) -> None:
+    known = own.lives.setdefault(number, Producer(name, born))
+    known.who, known.born = name, born
+    for failed, failing, closed in own.failed:
+        if failed == name and 0 <= born - closed <= liveness and known.answered < 0:
             known.failing = failing
-    own.lives[number] = known
 
 
-def _complete(number: int, one: Producer, columns: Columns, row: int, report: Report) -> None:
-    one.sends, time = 1, int(columns.completed[row])
-    if columns.type[row] != INFO:
-        if time >= one.answered:
-            one.answered, one.failing = time, -1
-            _tell(number, one, False, time, time, report)
-        return
+def _fail(number: int, one: Producer, time: int, invoked: int, report: Report) -> None:
+    """An operation ended without an answer."""
     if time < one.answered:
         return
-    invoked = max(int(columns.invoked[row]), one.answered)
-    one.failing = invoked if one.failing < 0 else min(one.failing, invoked)
+    since = max(invoked, one.answered)
+    one.failing = since if one.failing < 0 else min(one.failing, since)
     if time - one.failing >= report.objectives.liveness:
         _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
 
@@ -175,13 +180,10 @@ def _hold(number: int, one: Producer, time: int, through: int, report: Report) -
         _tell(number, one, True, since + report.objectives.liveness, time, report)
 
 
-def _end(own: Producers, columns: Columns, row: int, report: Report) -> None:
+def _end(own: Producers, number: int, time: int, failed: bool, report: Report) -> None:
     """It closed. If it had failed, its name's next life goes on from there, else nobody is stuck any more."""
-    number, time = int(columns.process[row]), int(columns.completed[row])
     one = own.lives.pop(number)
-    opened = f"{NAME}:{one.who}" in report.state.open_conditions
-    error = columns.table["error"][row].as_py()
-    if columns.type[row] != OK and error not in GONE and (opened or one.failing >= 0):
+    if failed and (one.failing >= 0 or f"{NAME}:{one.who}" in report.state.open_conditions):
         since = one.failing if one.failing >= 0 else one.born
         own.failed = [entry for entry in own.failed if entry[0] != one.who] + [[one.who, since, time]]
         del own.failed[:-LINEAGE]
@@ -189,7 +191,7 @@ def _end(own: Producers, columns: Columns, row: int, report: Report) -> None:
     _tell(number, one, False, time, time, report)
 
 
-def _forget(own: Producers, state: State, report: Report) -> None:
+def _forget(own: Producers, state: State, end: int, report: Report) -> None:
     """Close what is open for names that nobody bears any more: their lives ended, and no other has followed."""
     for number in [n for n in own.lives if n not in state.processes]:
         del own.lives[number]
@@ -197,8 +199,8 @@ def _forget(own: Producers, state: State, report: Report) -> None:
         who = key.partition(":")[2]
         ended = next((closed for name, _, closed in own.failed if name == who), -1)
         borne = any(one.who == who for one in own.lives.values())
-        if not borne and state.now - ended > report.objectives.liveness:
-            report.condition(NAME, False, "", at=state.now, evidence={"writer": who}, subject=(who,))
+        if not borne and end - ended > report.objectives.liveness:
+            report.condition(NAME, False, "", at=end, evidence={"writer": who}, subject=(who,))
 
 
 def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report: Report) -> None:
@@ -215,4 +217,4 @@ def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report
     )
 
 
-CHECK: Final = Check(NAME, Producers, arrive=arrive, live_only=True)
+CHECK: Final = Check(NAME, Producers, arrive=arrive, fold=fold, live_only=True)

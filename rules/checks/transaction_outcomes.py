@@ -199,7 +199,7 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
         "absent", np.full(n, one.at), txn=rows.txn[same], outcome=rows.type[same], runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
     )  # fmt: skip
-    if shown and (kind == OK or (kind == FAIL and alone)):  # its other part was seen here
+    if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
         _tell_visible(own, passage, rows, i)
     if kind == INFO:
         _guard(own, passage, rows, one)

@@ -49,7 +49,7 @@ def arrive(own: Settings, new: News) -> None:
             _judge_client(number, told, at, report)
             if process is not None and process.closed >= 0:
                 _end(number, process.closed, report)
-        elif at >= own.told:
+        elif "replicas_asked" in told and at >= own.told:  # and not only which brokers do not answer
             own.told = at
             _judge_topic(told, at, report)
     for key in _open(state):

@@ -18,6 +18,7 @@ from rules.checks import (
     fences,
     hanging_transactions,
     irregular_records,
+    late_evidence,
     log_ends,
     losses,
     phantom_reads,
@@ -51,6 +52,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     stuck_producers.CHECK,
     stuck_closes.CHECK,
     hanging_transactions.CHECK,
+    late_evidence.CHECK,
     unsafe_settings.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )

@@ -66,6 +66,12 @@ def initialised(state: State, name: str) -> list[Init]:
     return [one for one in inits(state, name) if one.returned]
 
 
+def under_another_id(state: State, name: str) -> set[int]:
+    """The processes that called init_transactions with another id."""
+    known = state.checks.get(NAME)
+    return set() if known is None else {entry[1] for entry in known.inits if entry[0] != name}
+
+
 def forget(own: Lives, passage: Passage) -> None:
     """Drop what belongs to processes that are forgotten, save the last life of each name that is still borne."""
     if passage.finished or len(own.inits) <= KEPT // 4:

@@ -225,6 +225,11 @@ _ENTRIES: Final = (
         "the time of the last row",
     ),
     Anomaly(
+        "evidence-late", "condition", "while it lasts",
+        "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
+        "the process or the host, what holds it (operation, rows, journals, host), since when, how far behind",
+    ),
+    Anomaly(
         "check-failed", "condition", "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error",

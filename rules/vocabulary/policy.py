@@ -22,7 +22,15 @@ WARNING_WITHOUT_IDEMPOTENCE: Final = frozenset({"duplicate", "nonmonotonic-send"
 FAILURES_OF_A_FINISHED_HISTORY: Final = frozenset({"unseen"})
 """Conditions that nothing will end any more once a history is finished: it is not valid."""
 WARNING_CONDITIONS: Final = frozenset(
-    {"suspected", "unverifiable", "window-overflow", "unsafe-config", "under-replicated-probe-topic", "stuck-close"}
+    {
+        "suspected",
+        "unverifiable",
+        "window-overflow",
+        "unsafe-config",
+        "under-replicated-probe-topic",
+        "stuck-close",
+        "evidence-late",
+    }
 )
 
 

@@ -35,6 +35,21 @@ def shuffled(h: History, seed: int, parts: int = 7) -> Store:
     return store
 
 
+def delayed(h: History, seed: int, by: float = 20.0) -> Store:
+    """Each row up to `by` seconds later than it was written, a second's rows in one step."""
+    rng = random.Random(seed)
+    rows = sorted(((micros(row.completed) / 1e6 + rng.random() * by, i) for i, row in enumerate(h.rows)))
+    store, step, second = Store(), [], 0
+    for when, i in rows:
+        if int(when) != second and step:
+            store.feed(step)
+            step = []
+        second = int(when)
+        step.append(h.rows[i])
+    store.feed(step)
+    return store
+
+
 def events(store: Store, name: str) -> list[tuple[str, tuple[int | str, ...], int]]:
     """(event, subject, second of log time) of a condition."""
     return [(f.event, f.subject, round((f.at - micros(START)) / 1e6)) for f in in_time(store) if f.anomaly == name]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, events, row_by_row, shuffled
+from tests.rules.liveness_of import at_once, delayed, events, row_by_row
 from tests.rules.model import Model
 
 R = number("r")
@@ -229,7 +229,7 @@ def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]
     expected = events(row_by_row(h), "stuck-consumer")
     assert expected
     for seed in range(5):
-        assert events(shuffled(h, seed), "stuck-consumer") == expected
+        assert events(delayed(h, seed), "stuck-consumer") == expected
 
 
 def test_a_reader_that_closes_is_stuck_no_longer() -> None:

@@ -56,6 +56,16 @@ def test_a_topic_that_is_put_right(fed: Callable[[History], Store]) -> None:
         assert [e[0] for e in events(fed(h), name)] == ["opened", "closed"]
 
 
+@FEEDS
+def test_which_brokers_do_not_answer_says_nothing_of_the_topic(fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, replicas="1", unclean_leader_election="true")
+    h.row("o", "offsets", type="info", error="_TIMED_OUT", settings={"leader": "1", "silent": "1", "brokers": "1,2"})
+    h.mark(1.0)
+    for name in BOTH:
+        assert [e[0] for e in events(fed(h), name)] == ["opened"]
+
+
 def test_the_newest_row_counts_whatever_comes_last() -> None:
     h = History()
     topic(h, replicas="1")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 import pytest
 
 from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
-from tests.rules.liveness_of import at_once, events, kinds, row_by_row, shuffled
+from tests.rules.liveness_of import at_once, delayed, events, kinds, row_by_row, shuffled
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 
@@ -97,6 +98,35 @@ def test_a_life_that_recovers(how: dict[str, object], fed: Callable[[History], S
     assert "unrecovered-transaction" not in kinds(fed(h))
 
 
+@FEEDS
+@pytest.mark.parametrize("told", [False, True], ids=["still open", "committed at last"])
+def test_a_transaction_that_is_open_behind_one_that_was_aborted(fed: Callable[[History], Store], told: bool) -> None:
+    """The next life's init ended the killed one's transaction, and another's holds the place behind it."""
+    h = History()
+    h.row("t1", "init", transactional_id="x")
+    h.row("v", "init", transactional_id="y")
+    seconds(h, 2, end=0, stable=0)
+    h.txn("t1", sends=[("t1", 0, 3, None)], type="info", txn=1, transactional_id="x")
+    h.row("t1", "close", type="info", error="process-died")
+    began = h.at(h.time)
+    seconds_held(h, 1, "v", began, end=4, stable=3)
+    h.row("t2", "init", transactional_id="x")
+    seconds_held(h, 30, "v", began, end=5, stable=3)
+    if told:
+        h.txn("v", sends=[("v", 0, 1, 3)], txn=2, transactional_id="y", invoked=began)
+        seconds(h, 5, end=6, stable=6)
+    assert "unrecovered-transaction" not in kinds(fed(h))
+
+
+def seconds_held(h: History, count: int, name: str, began: datetime, *, end: int, stable: int) -> None:
+    """Seconds in which something that this process began then is open."""
+    slices = sum(row.process == number(name) for row in h.rows)
+    for _ in range(count):
+        h.observe(end=end, stable=stable)
+        row = h.mark(1.0)
+        row.marks = [Mark(number(name), slices, began) if m.process == number(name) else m for m in row.marks]
+
+
 def test_recovery_in_any_order_of_arrival() -> None:
     h = History()
     killed(h)
@@ -104,7 +134,7 @@ def test_recovery_in_any_order_of_arrival() -> None:
     for name in ("unrecovered-transaction", "hanging-transaction"):
         expected = events(row_by_row(h), name)
         for seed in range(5):
-            assert events(shuffled(h, seed), name) == expected
+            assert events(delayed(h, seed), name) == expected
 
 
 # Writers

@@ -23,7 +23,7 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.integrity import OUTPUT_SCHEMA
 from streaming_jobs.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
 from streaming_jobs.replay import Replay
-from streaming_jobs.schemas import RECHECKS, RESOLUTION
+from streaming_jobs.schemas import ACROSS, RECHECKS
 from streaming_jobs.sink import Batch, Sink
 from streaming_jobs.tables import open_table, read_table
 from tests.rules.histories import History, number
@@ -64,7 +64,7 @@ def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     assert raised(config) == [("lost-write", 1), ("torn-transaction", -1)]
     outcomes = read_table(config.tables_path, "transactions").to_pylist()
     assert {(r["txn"], r["outcome"], r["partition"]) for r in outcomes} == {(7, "visible", 0), (7, "absent", 1)}
-    tables = ("findings", "transactions", "resolution")
+    tables = ("findings", "transactions", "across")
     before = {name: read_table(config.tables_path, name) for name in tables}
 
     last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
@@ -79,8 +79,8 @@ def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     assert sum(b.findings.num_rows for b in told.batches) == 0
     assert read_table(config.tables_path, "findings") == before["findings"]
     assert read_table(config.tables_path, "transactions") == before["transactions"]
-    (row,) = read_table(config.tables_path, "resolution").to_pylist()
-    assert row["after"] is not None and row["app"] != before["resolution"]["app"][0].as_py()
+    after = read_table(config.tables_path, "across")
+    assert after.num_rows and set(after["app"].to_pylist()).isdisjoint(before["across"]["app"].to_pylist())
 
 
 def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
     sink.accept(0, facts("visible", 0))
     sink.accept(1, facts("absent", 1))
     assert {a for b in told for a in b.findings["anomaly"].to_pylist()} == {"torn-transaction", "lost-write"}
-    before = {name: read_table(tmp_path, name) for name in ("findings", "transactions", "resolution")}
+    before = {name: read_table(tmp_path, name) for name in ("findings", "transactions", "across")}
     again = Sink(tmp_path, "job:q", [told.append])
     again.accept(1, facts("absent", 1))
     assert told[-1].replayed
@@ -114,13 +114,13 @@ def test_a_batch_that_is_run_again_begins_with_the_state_before_it(tmp_path: Pat
     one.accept(1, facts("absent", 1))
     Sink(half, "job:q").accept(1, facts("absent", 1))
     assert read_table(half, "findings")["id"].to_pylist() == before["findings"]["id"].to_pylist()
-    assert read_table(half, "resolution")["after"] == before["resolution"]["after"]
+    columns = ["batch", "name", "value"]
+    assert read_table(half, "across").select(columns) == before["across"].select(columns)
 
 
 def test_a_state_of_stage_two_of_another_version_asks_for_a_rebuild(tmp_path: Path) -> None:
-
-    row = {"app": "job:q", "batch": 0, "before": None, "after": b"?"}
-    open_table(tmp_path, "resolution").write(pa.Table.from_pylist([row], schema=RESOLUTION), mode="overwrite")
+    row = {"app": "job:q", "batch": 0, "name": "format", "value": b"1"}
+    open_table(tmp_path, "across").write(pa.Table.from_pylist([row], schema=ACROSS), mode="overwrite")
 
     fact = {
         "cluster": "c", "topic_id": "t", "topic": "topic", "partition": 0, "kind": "visible", "at": 5, "txn": 7,

@@ -37,7 +37,7 @@ def told(*findings: Finding) -> dict[str, pa.Table]:
         "recorded": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * rows.num_rows, pa.timestamp("us", tz="UTC")),
     }
     stamped = pa.table([own[f.name] if f.name in own else rows[f.name] for f in FINDINGS], schema=FINDINGS)
-    return {name: SPECS[name].schema.empty_table() for name in ("rejected", "transactions", "rechecks")} | {
+    return {name: SPECS[name].schema.empty_table() for name in ("rejected", "transactions", "rechecks", "lookups")} | {
         "findings": stamped
     }
 

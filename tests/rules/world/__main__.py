@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -32,8 +33,10 @@ def run_case(name: str, twin: str) -> Told:
 
 def _safely(what: str, run: Callable[[], Verdict]) -> Told:
     try:
+        began = time.process_time()
         verdict = run()
-        return f"{what} ({verdict.required} required)", verdict.differences
+        took = time.process_time() - began
+        return f"{what} ({verdict.required} required, {took:.1f} s)", verdict.differences
     except Exception:
         return what, ["raised " + traceback.format_exc()]
 
@@ -49,15 +52,24 @@ def main() -> int:
     worlds: list[Callable[[], Told]] = [partial(run_seed, args.seed + i) for i in range(args.worlds)]
     if args.cases is not None:
         worlds = [partial(run_case, c.name, twin) for c in CASES if args.cases in c.name for twin in c.twins()]
-    began, failed = time.monotonic(), 0
+    began = time.monotonic()
+    kinds: Counter[str] = Counter()
     for what, differences in _results(worlds, args.jobs):
-        failed += bool(differences)
+        kinds[kind_of(differences)] += 1
         print(what, "FAILED" if differences else "ok", flush=True)
         for d in differences if args.all else differences[:1]:
             print("   ", d, flush=True)
     took = time.monotonic() - began
-    print(f"{len(worlds)} worlds, {failed} failed, {60 * len(worlds) / took:.0f} a minute")
+    failed = len(worlds) - kinds["ok"]
+    told = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common())
+    print(f"{len(worlds)} worlds, {failed} failed ({told}), {60 * len(worlds) / took:.0f} a minute")
     return 1 if failed else 0
+
+
+def kind_of(differences: list[str]) -> str:
+    """The worst of a world's differences."""
+    kinds = ("raised", "invented", "missed", "late", "not open", "other findings", "other order findings")
+    return next((kind for kind in kinds if any(kind in d for d in differences)), "ok")
 
 
 def _results(worlds: list[Callable[[], Told]], jobs: int) -> Iterable[Told]:

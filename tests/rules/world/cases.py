@@ -301,5 +301,5 @@ def judge_case(case: Case, twin: str) -> Verdict:
         for o in case.opens:
             times = [when[c.step] for c in heard if c.finding.anomaly == o.anomaly and c.finding.event == "opened"]
             if not any(s(o.since) <= t <= s(o.by) + case.every * SECOND for t in times):
-                verdict.differences.append(f"live: {o} did not open; opened at {[t // SECOND for t in times]}")
+                verdict.differences.append(f"live: not open: {o}, but at {[t // SECOND for t in times]}")
     return verdict

@@ -39,6 +39,8 @@ class Must:
     offset: int | None = None
     any_of: frozenset[Value] = frozenset()
     topic_id: str = "t1"
+    prompt: bool = False
+    """Needs what is forgotten below the settled frontier: not asked for where rows come minutes late."""
 
     def __str__(self) -> str:
         what = self.value if self.value is not None else self.txn if self.txn is not None else self.offset
@@ -179,7 +181,7 @@ class Oracle:
             if any(o < offset for o in mine) and any(o > offset for o in mine):
                 by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
                 skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
-                skip.reader, skip.why = p.life.process, f"by {p.life.name}"
+                skip.reader, skip.why, skip.prompt = p.life.process, f"by {p.life.name}", True
                 out.append(skip)
         return out
 
@@ -217,7 +219,7 @@ class Oracle:
             if len(came) > 1 and came[1] - came[0] < GRACE:
                 by = came[1] + GRACE + self.slack
                 must = Must("inconsistent-offsets", planted.partition, None, by, by > self.world.plan.length, "cut")
-                must.offset = offset
+                must.offset, must.prompt = offset, True
                 out.append(must)
         return out
 
@@ -350,15 +352,15 @@ class Oracle:
     def lasting(self, f: Finding) -> bool:
         """Whether a violation must be the same in every delivery.
 
-        Not so what is true until a record appears late after all; nor an order finding of an audit, which may come to
-        an index that is settled and forgotten."""
+        Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by an
+        audit, since it may be told by an index that is settled and forgotten."""
         if f.anomaly in ALWAYS:
             return False
+        here = {p.kind for p in self.world.planted if (p.topic_id, p.partition) == (f.topic_id, f.partition)}
         if f.anomaly in ORDER | LOST:
-            late = (p for p in self.world.planted if p.kind == "late" and p.topic_id == f.topic_id)
             audits = {life.process for life in self.world.lives if life.kind == "audit"}
-            return all(p.partition != f.partition for p in late) and f.subject[0] not in audits
-        return True
+            return "late" not in here and "cut" not in here and f.subject[0] not in audits
+        return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
 
     def _unpolled(self, named: set[Value]) -> bool:
         """After a cut a reader may go on above what took the place of what it had read: lost to the letter."""

@@ -32,10 +32,9 @@ def random_plan(seed: int) -> Plan:
     hosts = [_host(dice, i, length) for i in range(dice.choice([1, 2, 2, 3]))]
     full = dice.one_in(2)
     for name, habits in _probes(dice) + (_each(hosts[1:]) if full else []):
+        homes = {"w1": hosts[0], "r1": hosts[0], **{f"{x}{i}": h for i, h in enumerate(hosts) for x in "mn"}}
         host = dice.choice(hosts)
-        if full:
-            host = hosts[int(name[1:])] if name[:1] in ("m", "n") else hosts[0] if name in ("w1", "r1") else host
-        host.probes[name] = habits
+        (homes.get(name, host) if full else host).probes[name] = habits
         if name != "observer":
             _trouble(dice, habits, length)
         elif dice.one_in(6):

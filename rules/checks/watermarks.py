@@ -1,0 +1,135 @@
+"""What observers read of a partition's ends, as steps in time, and the times during which nobody read any.
+
+For those who judge by it later than it came: what was known at a time is looked up for that time.
+
+State: the newest watermarks, and those since the earliest time that somebody may still ask for, at most `KEPT`: of
+more, every other one is dropped, so that times are taken for later than they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from rules.arrays.columns import OFFSETS
+from rules.arrays.intervals import EMPTY, Ints
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import Moves, Spans
+
+KEPT: Final = 1024
+FOREVER: Final = 2**62
+
+
+@dataclass(slots=True)
+class Watermarks(Table):
+    """What observers read, in the order of time; `stable` and `end` are the highest so far, the last stable offset only
+    where the log end was read with it. `value` and `last_value`: the highest offset below each of them at which the log
+    was known to hold a value, -1 for none."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    stable: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    value: Ints = field(default_factory=lambda: EMPTY)
+    last_value: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Sight:
+    """The watermarks as steps in time, the times during which nobody saw any (FOREVER: still), and the log starts of
+    this step, the highest so far."""
+
+    marks: Watermarks
+    gaps: list[tuple[int, int]]
+    low_at: Ints
+    low: Ints
+
+    def gone(self, offset: int) -> tuple[int, int]:
+        """When the log start had gone past this offset, and to where; FOREVER if it has not."""
+        index = int(np.searchsorted(self.low, offset, side="right"))
+        return (int(self.low_at[index]), int(self.low[index])) if index < len(self.low) else (FOREVER, -1)
+
+    def end_after(self, time: int) -> int:
+        """The log's end as observed first from this time on, -1 while it has not been."""
+        index = int(np.searchsorted(self.marks.at, time))
+        return int(self.marks.end[index]) if index < len(self.marks) else -1
+
+    def past(self, offset: int, uncommitted: int) -> int:
+        """When what can be read had gone past this offset; -1 if it has not."""
+        return self._first(self.marks.end if uncommitted else self.marks.stable, offset + 1)[0]
+
+    def readable(self, offset: int, uncommitted: int) -> tuple[int, int]:
+        """Since when a value at or past this offset is known that can be read, and one such value; -1 if none is."""
+        return self._first(self.marks.last_value if uncommitted else self.marks.value, offset)
+
+    def _first(self, values: Ints, at_least: int) -> tuple[int, int]:
+        index = int(np.searchsorted(values, at_least))
+        return (int(self.marks.at[index]), int(values[index])) if index < len(values) else (-1, -1)
+
+    def end_when_past(self, offset: int) -> int:
+        """The log's end when the last stable offset had first gone past this offset; -1 if it has not."""
+        index = int(np.searchsorted(self.marks.stable, offset, side="right"))
+        return int(self.marks.end[index]) if index < len(self.marks) else -1
+
+
+@dataclass(slots=True)
+class Observed:
+    """`marks`: the watermarks kept. `gaps`: [last read, read again], with vain questions between; `blind`: since when
+    none can be read, -1 while they can."""
+
+    marks: Watermarks = field(default_factory=Watermarks)
+    gaps: list[list[int]] = field(default_factory=list)
+    blind: int = -1
+
+    def look(self, moves: Moves, index: Spans) -> Sight:
+        """Take in the observers' rows: watermarks as steps in time, and spells without any."""
+        rows = np.flatnonzero(moves.f == OFFSETS)
+        seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)
+        last = int(self.marks.at[-1]) if len(self.marks) else -1
+        self._note_gaps(last, moves.at[rows[~seeing]], moves.at[rows[seeing]])
+        some = rows[seeing]
+        if len(some):
+            stable = np.where(moves.end[some] >= 0, moves.stable[some], -1)
+            end = moves.end[some]
+            new = Watermarks(moves.at[some], stable, end, _below(index, stable), _below(index, end))
+            seen = concat(self.marks, new)
+            if int(moves.at[some[0]]) < last:  # of a host that was late
+                seen = take(seen, np.argsort(seen.at, kind="stable"))
+            highest = (np.maximum.accumulate(column) for column in (seen.stable, seen.end, seen.value, seen.last_value))
+            self.marks = Watermarks(seen.at, *highest)
+        lows = rows[moves.low[rows] >= 0]
+        gaps = [(lost, back) for lost, back in self.gaps]
+        if self.blind >= 0:
+            last = int(self.marks.at[-1]) if len(self.marks) else -1
+            gaps.append((last if last >= 0 else self.blind, FOREVER))
+        return Sight(self.marks, gaps, moves.at[lows], np.maximum.accumulate(moves.low[lows]))
+
+    def _note_gaps(self, last: int, blind: Ints, seen: Ints) -> None:
+        """`last`: when a watermark was read last before these rows; `blind`, `seen`: when none was, and when one."""
+        blind, seen = blind[blind > last], seen[seen > last]
+        if not len(blind) and self.blind < 0:
+            return
+        for left, right in pairwise([last, *seen.tolist(), FOREVER]):
+            inside = blind[(blind > left) & (blind <= right)]
+            first = int(inside[0]) if len(inside) else self.blind if left == last else -1
+            if first >= 0 and right < FOREVER:
+                self.gaps.append([left if left >= 0 else first, right])
+            self.blind = first
+
+    def forget(self, before: int) -> None:
+        """Nobody will ask for what was known before this time, save for the last of it."""
+        self.gaps = [gap for gap in self.gaps if gap[1] > before]
+        first = max(0, int(np.searchsorted(self.marks.at, before, side="right")) - 1)
+        self.marks = take(self.marks, slice(first, None))
+        if len(self.marks) > KEPT:
+            self.marks = take(self.marks, np.append(np.arange(0, len(self.marks) - 1, 2), len(self.marks) - 1))
+
+
+def _below(index: Spans, offsets: Ints) -> Ints:
+    """The highest offset below each of these at which the log is known to hold a value; -1 for none."""
+    if not len(index):
+        return np.full(len(offsets), -1, np.int64)
+    i = np.searchsorted(index.start, offsets) - 1
+    return np.where(i < 0, -1, np.minimum(index.end[i], offsets) - 1)

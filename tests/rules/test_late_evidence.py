@@ -1,0 +1,270 @@
+"""`evidence-late`: who holds a verdict back is named, and whoever does not need him is judged on time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Mark, Slice, micros
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, events, row_by_row
+
+FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+R, Q = number("r"), number("q")
+
+
+class Hosts(History):
+    """A history of several hosts, each with a committer; `open` are processes with an operation open since then."""
+
+    def __init__(self, **hosts: Sequence[str]) -> None:
+        super().__init__()
+        self.hosts = hosts or {"one": ("w", "r", "s", "q", "observer")}
+        self.open: dict[str, float] = {}
+        self.silent: set[str] = set()
+        self.unheard: set[str] = set()
+        """Processes that no mark tells of."""
+
+    def second(self, partition: int = 0) -> None:
+        """A second passes, and every committer that is not silent vouches for its processes."""
+        self.time += 1.0
+        now = self.at(self.time)
+        for host, processes in self.hosts.items():
+            if host in self.silent:
+                continue
+            marks = [
+                Mark(number(p), n, self.at(self.open[p]) if p in self.open else now)
+                for p in processes
+                if p not in self.unheard and (n := self._slices[number(p), partition])
+            ]
+            known = list(self.processes)
+            self.row(f"committer {host}", "mark", partition=partition, marks=marks, invoked=now, completed=now)
+            self.processes = known
+
+
+def traffic(h: Hosts, seconds: int, *, first: int = 0, reads: str = "rs", partitions: int = 1) -> int:
+    """A record a second, read at once by each of `reads`."""
+    for i in range(first, first + seconds):
+        for p in range(partitions):
+            h.send("w", i, 1, at=i, partition=p)
+            for reader in reads:
+                h.poll(reader, [("w", i, 1, i)], partition=p)
+            h.row("observer", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1, partition=p)
+            h.time -= 1.0 if p else 0.0
+            h.second(p)
+    return first + seconds
+
+
+def hung(h: Hosts, seconds: int, *, partitions: int = 1) -> int:
+    """Another writer's call is open for minutes; ten seconds in, the reader `r` stops."""
+    for p in range(partitions):
+        h.assign("r", partition=p)
+        h.assign("s", partition=p)
+        h.start("q") if not p else h.row("q", "start", partition=p)
+    i = traffic(h, 10, partitions=partitions)
+    h.open["q"] = h.time
+    return traffic(h, seconds, first=i, reads="s", partitions=partitions)
+
+
+def the(store: Store, name: str, event: str = "opened") -> Finding:
+    (one,) = (f for f in store.findings if f.anomaly == name and f.event == event)
+    return one
+
+
+@FEEDS
+def test_a_call_that_hangs_holds_back_nobody_who_does_not_need_it(fed: Callable[[History], Store]) -> None:
+    """Neither the reader that stops meanwhile, nor what it leaves unread."""
+    h = Hosts()
+    i = hung(h, 60)
+    for second in range(20):
+        h.send("w", i + second, 1, at=i + second)
+        h.row("observer", "offsets", log_start=0, log_end=i + second + 1, last_stable=i + second + 1)
+        h.second()
+    assert events(fed(h), "stuck-consumer") == [("opened", (R,), 41)]
+    assert [e[::2] for e in events(row_by_row(h), "unseen")] == [("opened", 81)]
+
+
+def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
+    h = Hosts()
+    hung(h, 40, partitions=2)
+    store = row_by_row(h)
+    assert events(store, "evidence-late") == [("opened", ("process", Q), 41)]
+    one = the(store, "evidence-late")
+    assert (one.topic_id, one.partition, one.implied_by) == ("", -1, None)
+    since = micros(h.at(h.open["q"]))
+    assert one.message == f"process {Q} is known as of 30 s ago, since when an operation of it is open"
+    assert dict(one.evidence) == {
+        "process": Q, "host": number("committer one"), "hold": "operation", "since": since,
+        "behind_s": (one.at - since) / 1e6,
+    }  # fmt: skip
+    del h.open["q"]
+    before = len(h.rows)
+    traffic(h, 3, first=400, partitions=2)
+    for row in h.rows[before:]:
+        store.feed([row])
+    assert [e[0] for e in events(store, "evidence-late")] == ["opened", "closed"]
+    assert the(store, "evidence-late", "closed").evidence["partitions"] == 2
+
+
+def a_row_is_missing(h: Hosts) -> list[Slice]:
+    h.assign("r")
+    h.start("q")
+    i = traffic(h, 10, reads="r")
+    missing = h.row("q", "position", position_after=7)
+    traffic(h, 60, first=i, reads="r")
+    return [missing]
+
+
+def a_host_is_silent(h: Hosts) -> list[Slice]:
+    h.hosts = {"one": ("w", "observer", "r"), "two": ("s", "q")}
+    h.assign("r")
+    h.assign("s")
+    h.start("q")
+    i = traffic(h, 10)
+    h.silent.add("two")
+    traffic(h, 60, first=i, reads="r")
+    return []
+
+
+def a_journal_is_not_told_of(h: Hosts) -> list[Slice]:
+    h.assign("r")
+    h.start("q")
+    i = traffic(h, 10, reads="r")
+    h.unheard.add("q")
+    traffic(h, 60, first=i, reads="r")
+    return []
+
+
+HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
+    (
+        a_row_is_missing, ("process", Q), "rows",
+        f"1 rows of process {Q} are missing: it is known as of 30 s ago",
+    ),
+    (
+        a_host_is_silent, ("host", number("committer two")), "host",
+        f"nothing has come of the host of committer {number('committer two')} for 30 s, nor what 2 processes did there",
+    ),
+    (
+        a_journal_is_not_told_of, ("journals", number("committer one")), "journals",
+        f"1 processes of the host of committer {number('committer one')} have not closed, and nothing is told of them"
+        " for 30 s",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "subject", "hold", "message"), HELD, ids=[c[0].__name__ for c in HELD])
+def test_who_is_late_is_named_and_why(
+    build: Callable[[Hosts], list[Slice]], subject: tuple[str, int], hold: str, message: str
+) -> None:
+    h = Hosts()
+    missing = build(h)
+    store = Store()
+    for row in h.rows:
+        if row not in missing:
+            store.feed([row])
+    assert [e[1] for e in events(store, "evidence-late")] == [subject]
+    one = the(store, "evidence-late")
+    assert (one.message, one.evidence["hold"]) == (message, hold)
+    assert one.evidence["process" if subject[0] == "process" else "host"] == subject[1]
+
+
+def all_is_well(h: Hosts) -> None:
+    h.assign("r")
+    h.start("q")
+    traffic(h, 80, reads="r")
+
+
+def open_for_a_while(h: Hosts) -> None:
+    h.assign("r")
+    h.start("q")
+    i = traffic(h, 10, reads="r")
+    h.open["q"] = h.time
+    i = traffic(h, 28, first=i, reads="r")
+    del h.open["q"]
+    traffic(h, 60, first=i, reads="r")
+
+
+def a_host_is_away_for_a_while(h: Hosts) -> None:
+    h.hosts = {"one": ("w", "observer", "r"), "two": ("s", "q")}
+    h.assign("r")
+    h.start("q")
+    i = traffic(h, 10, reads="r")
+    h.silent.add("two")
+    i = traffic(h, 25, first=i, reads="r")
+    h.silent.clear()
+    traffic(h, 40, first=i, reads="r")
+
+
+def everybody_is_away(h: Hosts) -> None:
+    """The only host, and it comes back: nobody was ahead of it, and whether rows come at all is watched elsewhere."""
+    h.assign("r")
+    i = traffic(h, 10, reads="r")
+    h.time += 600.0
+    traffic(h, 10, first=i, reads="r")
+
+
+def it_has_closed(h: Hosts) -> None:
+    h.assign("r")
+    h.start("q")
+    i = traffic(h, 10, reads="r")
+    h.row("q", "close")
+    i = traffic(h, 3, first=i, reads="r")
+    h.unheard.add("q")
+    traffic(h, 60, first=i, reads="r")
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    "build", [all_is_well, open_for_a_while, a_host_is_away_for_a_while, everybody_is_away, it_has_closed]
+)
+def test_nobody_is_late(build: Callable[[Hosts], None], fed: Callable[[History], Store]) -> None:
+    h = Hosts()
+    build(h)
+    assert events(fed(h), "evidence-late") == []
+
+
+def late_reader(h: Hosts, *, reads: bool) -> None:
+    """The host of `r` is away for a minute; its rows come later, and say what it did meanwhile."""
+    h.hosts = {"one": ("w", "observer", "s"), "two": ("r",)}
+    h.assign("r")
+    h.assign("s")
+    i = traffic(h, 10)
+    first = len(h.rows)
+    i = traffic(h, 60, first=i, reads="rs" if reads else "s")
+    late = [row for row in h.rows[first:] if row.process in (R, number("committer two"))]
+    h.rows = [row for row in h.rows if row not in late] + late
+    if not reads:
+        h.poll("r", [("w", 10, 60, 10)])
+    traffic(h, 5, first=i)
+
+
+def test_a_reader_whose_log_is_late_is_not_stuck_before_its_log_is_there() -> None:
+    h = Hosts()
+    late_reader(h, reads=True)
+    assert events(row_by_row(h), "stuck-consumer") == []
+
+
+def test_a_reader_whose_log_is_late_was_stuck_where_that_says_so() -> None:
+    """It is told when its log comes, with the time at which it was."""
+    h = Hosts()
+    late_reader(h, reads=False)
+    assert events(row_by_row(h), "stuck-consumer") == [("opened", (R,), 41), ("closed", (R,), 71)]
+    on_time = Hosts()
+    late_reader(on_time, reads=False)
+    on_time.rows.sort(key=lambda row: row.completed)
+    assert events(row_by_row(on_time), "stuck-consumer") == [("opened", (R,), 41), ("closed", (R,), 71)]
+
+
+def test_readers_wait_for_the_observer_s_log_which_says_what_they_may_read() -> None:
+    """Its host is away for a minute: the reader had stopped, and what there was to read is told later."""
+    h = Hosts(one=("w", "s", "r"), two=("observer",))
+    h.assign("r")
+    h.assign("s")
+    i = traffic(h, 10)
+    first = len(h.rows)
+    i = traffic(h, 60, first=i, reads="s")
+    late = [row for row in h.rows[first:] if row.process in (number("observer"), number("committer two"))]
+    h.rows = [row for row in h.rows if row not in late] + late
+    traffic(h, 3, first=i, reads="s")
+    assert events(row_by_row(h), "stuck-consumer") == [("opened", (R,), 41)]
