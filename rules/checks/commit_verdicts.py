@@ -12,6 +12,7 @@ from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Reads
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
+from rules.kept.codec import concat
 from rules.settling.gate import Evidence, Who
 from rules.vocabulary.objectives import SECOND
 
@@ -103,6 +104,11 @@ class Case:
             )
         return self._never
 
+    def _from_before(self) -> bool:
+        """Is it what was told first of the group, and may be from before the log began?"""
+        first, read = self.own.first, self.read
+        return bool(((first.group == read.group) & (first.offset == read.offset)).any())
+
     def _complete(self, since: int) -> bool:
         """Is nothing missing of what may have been committed from `since` to the read?"""
         who = committing(self.own, self.read.group)
@@ -183,7 +189,7 @@ class Case:
     def _may_have_landed_late(self, since: int) -> bool:
         """May what was told have been committed after a commit that was invoked at `since`?"""
         own, read = self.own, self.read
-        if self.never_committed():
+        if self.never_committed() and not self._from_before():
             return self._shared(since)
         unsure = (own.unsure.offset == read.offset) & np.isin(own.unsure.group, (read.group, ANY))
         if unsure.any() or read.offset <= own.unsure_to:
@@ -194,7 +200,7 @@ class Case:
     def judge_foreign(self) -> None:
         """Does it tell what nobody of the group ever committed?"""
         own, read = self.own, self.read
-        if read.offset <= 0 or not self.never_committed():
+        if read.offset <= 0 or not self.never_committed() or self._from_before():
             return
         known = []
         for table, rows in ((own.commits, self._acknowledged()), (own.told, self._earlier(own.told))):
@@ -203,9 +209,8 @@ class Case:
                 known.append((int(table.completed[last]), int(table.since[last]), int(table.offset[last])))
         if not known:
             if not self._told_elsewhere():
-                # It may be from before the log began.
                 group, offset = np.array([[read.group], [read.offset]], np.int64)
-                invoked_commits.add(own.invoked, Invoked(group, offset))
+                own.first = concat(own.first, Invoked(group, offset))
             return
         _, since, before = max(known)
         if before == read.offset or self._shared(since) or not self._complete(since):
@@ -219,8 +224,9 @@ class Case:
 
     def _told_elsewhere(self) -> bool:
         """Is anything known of the group before the read, by another clock?"""
+        read = self.read
         tables = (self.own.commits, self.own.told)
-        return any(((t.group == self.read.group) & (t.at < self.read.since)).any() for t in tables)
+        return any(((t.group == read.group) & (t.domain != read.domain) & (t.at < read.since)).any() for t in tables)
 
     def _found(
         self,

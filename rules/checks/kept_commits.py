@@ -45,17 +45,18 @@ class Floors(Table):
 @dataclass(slots=True)
 class Committed:
     """`groups`: their names by number, None where one is free; `subscribed`: those that were subscribed to. `commits`,
-    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet. `unsure`:
-    commits of which nobody knows whether they took place, or when; of offsets up to `unsure_to` any may be one.
-    `retention`: [as of when, minutes] of what groups have committed; `observed`: the newest time at which the partition
-    was. `pending`: [when, anomaly, subject, message, evidence, at] of verdicts that wait for it to be observed after
-    `when`; `reported`: [anomaly, *subject] of all."""
+    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
+    what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
+    place, or when; of offsets up to `unsure_to` any may be one. `retention`: [as of when, minutes] of what groups have
+    committed; `observed`: the newest time at which the partition was. `pending`: [when, anomaly, subject, message,
+    evidence, at] of verdicts that wait for it to be observed after `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
     floors: Floors = field(default_factory=Floors)
     waiting: Reads = field(default_factory=Reads)
     told: Reads = field(default_factory=Reads)
+    first: Invoked = field(default_factory=Invoked)
     invoked: InvokedCommits = field(default_factory=InvokedCommits)
     unsure: Invoked = field(default_factory=Invoked)
     unsure_to: int = -1
@@ -70,19 +71,6 @@ class Committed:
     @property
     def names(self) -> list[str]:
         return [name or "" for name in self.groups]
-
-
-def _number(groups: list[str | None], name: str) -> int:
-    """The group's number, a new one where it has none yet; -1 where there is none left."""
-    if name in groups:
-        return groups.index(name)
-    if None in groups:
-        groups[groups.index(None)] = name
-        return groups.index(name)
-    if len(groups) > GROUPS:
-        return -1
-    groups.append(name)
-    return len(groups) - 1
 
 
 def number_of_group(groups: list[str | None], name: str) -> int:
@@ -143,10 +131,11 @@ def forget(own: Committed, late: set[int], end: int, living: Ints) -> None:
     _bound_waiting(own)
     _forget_domains(own)
     own.holds = take(own.holds, slice(-HOLDS_KEPT, None))
+    own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
-        for table in (own.commits, own.waiting, own.told, own.unsure, own.members, own.holds, own.invoked.pending,
-                      own.invoked.written)
+        for table in (own.commits, own.waiting, own.told, own.first, own.unsure, own.members, own.holds,
+                      own.invoked.pending, own.invoked.written)
         for number in distinct(table.group).tolist()
     }  # fmt: skip
     own.subscribed = [number for number in own.subscribed if number in used]

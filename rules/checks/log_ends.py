@@ -99,7 +99,8 @@ def _in_order(listings: Listings) -> Listings:
 
 def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
-    ripe = own.waiting.at <= passage.end
+    # Whatever was acknowledged or polled before a listing counts, by whomever: who is late is waited for.
+    ripe = own.waiting.at <= min(passage.end, passage.gate.told_through())
     if ripe.any():
         listings, own.waiting = take(own.waiting, ripe), take(own.waiting, ~ripe)
         known = known_ends.known_before(own.tops, listings.domain, listings.step)

@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from rules.arrays.columns import SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.check import Check, News, Passage
-from rules.kept.codec import Table
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import Listed
 
 ERRORS: Final = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_GAPLESS_GUARANTEE")
 KEPT: Final = 64
@@ -96,18 +97,25 @@ def _note_acknowledged(own: Sequences, passage: Passage) -> None:
     own.acknowledged = Acknowledged(who[living], top[living])
 
 
-def _judge(own: Sequences, passage: Passage) -> None:
-    moves, kept = passage.moves, []
+def _listed(passage: Passage) -> Listed:
+    """What observers listed of the log start, in the order of time: now, and before, for errors that come late."""
+    moves = passage.moves
     seen = np.flatnonzero(moves.low >= 0)
+    every = concat(passage.state.listed, Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen]))
+    return take(every, np.argsort(every.at, kind="stable"))
+
+
+def _judge(own: Sequences, passage: Passage) -> None:
+    listed, kept = _listed(passage), []
     for entry in own.waiting:
         at, process, op, error, acknowledged = entry
-        later = seen[moves.at[seen] > at]
+        later = np.flatnonzero(listed.at > at)
         if at > passage.end or not len(later):
             kept.append(entry)
             continue
         if acknowledged < 0:
             continue
-        low, when = int(moves.low[later[0]]), int(moves.at[later[0]])
+        low, when = int(listed.low[later[0]]), int(listed.at[later[0]])
         passage.report.add(
             "benign-retention" if low > acknowledged else "sequence-loss",
             (process, op),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rules.kept.state import Process, State
+from rules.kept.state import NEVER, Process, State
 
 
 class Evidence(Enum):
@@ -85,6 +85,8 @@ class Gate:
 
     def known_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that `who` picks invoked is here."""
+        if self.finished:
+            return NEVER
         through = self.state.now
         for number, process in self.state.processes.items():
             if process.known_through < through and who.picks(number, process):
@@ -93,6 +95,8 @@ class Gate:
 
     def told_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that those had completed is here."""
+        if self.finished:
+            return NEVER
         through = self.state.now
         for number, process in self.state.processes.items():
             told = process.told_through

@@ -37,7 +37,7 @@ COMPARED = {
     "foreign-record", "lost-write", "unseen", "poll-skip", "nonmonotonic-poll", "int-poll-skip",
     "int-nonmonotonic-poll", "int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "spurious-zero-offset",
     "phantom-read", "torn-transaction", "zombie-write", "misleading-error", "eos-violation", "vanished-record",
-    "late-record", "offset-regression", "log-truncation",
+    "late-record", "offset-regression", "lost-commit", "foreign-commit", "log-truncation",
 }  # fmt: skip
 BETWEEN_POLLS = {"poll-skip", "nonmonotonic-poll"}
 INSIDE_POLLS = {"int-poll-skip", "int-nonmonotonic-poll"}
