@@ -212,8 +212,7 @@ def _fulfil(state: State, number: int, process: Process) -> None:
     ]
     process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
     if process.lost_by >= 0 and process.complete:
-        begun = process.through if process.through >= 0 else process.first
-        _dig(state, number, process, begun, process.lost_by)
+        _dig(state, number, process, _here_through(process), process.lost_by)
         process.lost_by = -1
     host = state.hosts.get(process.host)
     while process.marks and host is not None:
@@ -232,13 +231,18 @@ def _give_up(state: State, number: int, process: Process, slices: int, at: int) 
     gone = [[low, high] for low, high in zip(start.tolist(), end.tolist(), strict=True)]
     if not gone:
         return
+    begun = _here_through(process)
     process.missing = (process.missing + gone)[-MARKS_KEPT:]
     process.next = slices
     while process.ahead and process.ahead[0][0] <= process.next:
         process.next = max(process.next, process.ahead.pop(0)[1])
     # What stood open when the last mark was fulfilled may be among them, and completed long after.
-    begun = process.through if process.through >= 0 else process.first
     _dig(state, number, process, begun, at)
+
+
+def _here_through(process: Process) -> int:
+    """Through when all that it did is here; -1 where not even its first slice is: nobody knows when it began."""
+    return process.through if process.through >= 0 else process.first if process.next else -1
 
 
 def _dig(state: State, number: int, process: Process, start: int, end: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rules.kept.state import Process
-from rules.settling.gate import Gate, Hole, Who, everybody
+from rules.settling.gate import EVERYBODY, Gate, Hole, Who
 from rules.vocabulary.slices import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
@@ -525,9 +525,9 @@ def test_a_hole_leaves_open_what_it_touches(
     process: str, start: float, end: float, found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a process that may commit for the group, between the two that contradict each other: 10.00x s and 12.00x s."""
-    hole = Hole(number(process), micros(START) + int(start * 1e6), micros(START) + int(end * 1e6), 0, 1)
+    hole = Hole(number(process), micros(START) + int(start * 1e6), micros(START) + int(end * 1e6), 0, 1, 0)
 
-    def holes(gate: Gate, since: int, until: int, who: Who = everybody) -> list[Hole]:
+    def holes(gate: Gate, since: int, until: int, who: Who = EVERYBODY) -> list[Hole]:
         touched = hole.start <= until and since < hole.end
         return [hole] if touched and who(hole.process, Process()) else []
 
