@@ -268,3 +268,15 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
         if host.silent or host.now - process.known_through > LATE:
             found.append((number, process, process.known_through))
     return found
+
+
+def awaited_from(state: State) -> list[int]:
+    """The offsets from which on readers go on whose rows are late: where they stood when they were heard of last, or at
+    the beginning of what is known where they have told nothing yet."""
+    found = []
+    for process in state.processes.values():
+        host = state.hosts.get(process.host)
+        now = state.now if host is None or host.silent else host.now
+        if now - process.told_through > LATE and (process.reads or not process.next):
+            found.append(max(process.position, 0))
+    return found
