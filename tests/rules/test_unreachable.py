@@ -128,6 +128,21 @@ def test_who_stays_stuck_when_the_cluster_is_back_is_stuck_by_himself(fed: Calla
     ]
 
 
+@FEEDS
+def test_who_waits_through_two_outages_is_explained_until_the_second_is_over(fed: Callable[[History], Store]) -> None:
+    h = History()
+    unread_when_it_goes(h)
+    for _ in range(10):
+        h.observe(end=11)
+        h.mark(1.0)
+    unanswered(h, 60)
+    for _ in range(40):
+        h.observe(end=11)
+        h.mark(1.0)
+    said = [e for e in told(fed(h)) if e[1] == "stuck-consumer"]
+    assert said == [("opened", "stuck-consumer", 41, AWAY), ("opened", "stuck-consumer", 171, None)]
+
+
 def quiet(h: History) -> None:
     """Nobody sends or reads for minutes; the observer is answered."""
     h.assign("r")
