@@ -127,11 +127,20 @@ def scripted(script: Script, name: str = "transactions-scripted", timeout: float
     return Spec(name, ScriptedTransactions, tuple({**usual, **options}.items()))
 
 
-def held_transactions(name: str, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending) -> Spec:
+def held_transactions(
+    name: str,
+    hold: Hold,
+    sends: Mapping[int, int],
+    held: HeldEnding,
+    then: Ending,
+    *,
+    timeout: float = 120.0,
+    last: bool = False,
+) -> Spec:
     """A probe of transactions that `hold` keeps open. `sends`: how many records go to which partition."""
     options = {
-        "timeout": 120.0, "stable": True, "group": f"drill-{name}", "hold": hold, "sends": sends, "held": held,
-        "then": then,
+        "timeout": timeout, "last": last, "stable": True, "group": f"drill-{name}", "hold": hold, "sends": sends,
+        "held": held, "then": then,
     }  # fmt: skip
     return Spec(name, HeldTransactions, tuple(options.items()))
 
@@ -189,16 +198,30 @@ class Hold:
 
 class HeldTransactions(ScriptedTransactions):
     """Transactions of one and the same batch of records. Those that begin while `hold` is set are kept open, and end as
-    `held` says; the one after it ends as `then` says, all others commit."""
+    `held` says; the one after it ends as `then` says, all others commit. `last`: there is none after it."""
 
     def __init__(
-        self, *args: Any, hold: Hold, sends: Mapping[int, int], held: HeldEnding, then: Ending, **kwargs: Any
+        self,
+        *args: Any,
+        hold: Hold,
+        sends: Mapping[int, int],
+        held: HeldEnding,
+        then: Ending,
+        last: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, script=self._outline, polls=False, **kwargs)
         self._hold, self._sends, self._crashes = hold, dict(sends), held == "crash"
         self._ends: tuple[Ending, Ending] = ("commit" if held == "crash" else held, then)
         self._left: list[Ending] = []
-        self._holding = False
+        self._holding = self._done = False
+        self._last = last
+
+    def turn(self) -> None:
+        if self._last and self._done:
+            self.pause(0.2)
+            return
+        super().turn()
 
     def _outline(self, _: int, targets: Sequence[Partition]) -> Outline:
         self._holding = self._hold.set.is_set() and not self._left
@@ -216,6 +239,7 @@ class HeldTransactions(ScriptedTransactions):
             self.pause(0.1)
             self.log.alive()
         self._hold.ended(self.name)
+        self._done = True
         if self._crashes:
             raise Crash("the client is abandoned with a transaction open")
 

@@ -204,13 +204,14 @@ class JumpingClock(Faulty):
 
 
 class SingleBrokerAway(Faulty):
-    """The only broker is away for a minute. All that waits for it is one outage, told while it lasts."""
+    """The only broker is away for a minute. All that waits for it is one outage, told while it lasts.
+
+    Nobody transacts: what is open when a lone broker goes may hang for good (KAFKA-20734)."""
 
     name = "single-broker-away"
     seen_in = "this canary"
     must = (found("cluster-unreachable", times=1),)
-    # A client whose records timed out meanwhile skips their sequence numbers, and is told so when the broker is back.
-    may = frozenset({"sequence-loss"})
+    probes: ClassVar = {"reader": {"group": 2}}
     never = frozenset({"stuck-producer", "stuck-consumer", "stuck-close"})
     cluster = ONE
     lasts = 60.0

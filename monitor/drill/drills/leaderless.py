@@ -16,6 +16,8 @@ from probes.supervisor import Spec
 
 ABORTED, COMMITTED = "transactions-aborted", "transactions-committed"
 LEADERLESS_WITHIN = 40.0
+TIMEOUT_S = 40.0
+"""A transaction's timeout that outlasts the fault, and after which, and some seconds, it is said to hang."""
 ELSEWHERE = 1
 """A partition that another broker leads."""
 
@@ -59,19 +61,20 @@ class LeaderlessTransaction(Drill):
 
     def act(self, stage: Stage) -> None:
         self._hold.set.set()
-        stage.wait(lambda: self._hold.holds(ABORTED, COMMITTED), 30, "that both producers held a transaction open")
+        names = [spec.name for spec in self.actors(stage)]
+        stage.wait(lambda: self._hold.holds(*names), 30, "that the producers held transactions open")
         fault = self._fault = KillBroker(LeaderOf(stage.transactions, 0))
         fault.preconditions(stage.cluster)
         fault.begin()
         stage.act(fault.describe())
         stage.wait(lambda: self._leaderless(stage), LEADERLESS_WITHIN, "that the partition was left without a leader")
-        ended = self._ended(stage)
+        ended = self._ended(stage, names)
         stage.act("the open transactions end while partitions have no leader")
         self._hold.set.clear()
         stage.wait(
-            lambda: all(now > before for now, before in zip(self._ended(stage), ended, strict=True)),
+            lambda: all(now > before for now, before in zip(self._ended(stage, names), ended, strict=True)),
             30,
-            "that both transactions ended",
+            "that the transactions ended",
         )
         fault.end()
 
@@ -90,9 +93,25 @@ class LeaderlessTransaction(Drill):
             return False
         return all(place.leader is None for told in views for place in told.placements if place.partition in (0, 3))
 
-    def _ended(self, stage: Stage) -> tuple[int, int]:
-        aborted, committed = stage.counters(ABORTED), stage.counters(COMMITTED)
-        return aborted.transactions_aborted, committed.transactions_committed
+    def _ended(self, stage: Stage, names: Sequence[str]) -> list[int]:
+        counters = {name: stage.counters(name) for name in names}
+        ended = {ABORTED: "transactions_aborted", COMMITTED: "transactions_committed"}
+        return [getattr(counters[name], ended[name]) for name in names]
+
+
+class AbandonedTransaction(LeaderlessTransaction):
+    """A transaction is aborted while its partition has no leader, and its producer makes no other: no marker ever ends
+    it, and the last stable offset stands at its first record for good."""
+
+    case = "abandoned"
+    must = (found("hanging-transaction"),)
+    may = frozenset()
+    closes = False
+    limit = 120.0
+    spoils_cluster = True
+
+    def actors(self, stage: Stage) -> Sequence[Spec]:
+        return [held_transactions(ABORTED, self._hold, {0: 2}, "abort", "commit", timeout=TIMEOUT_S, last=True)]
 
 
 class LeaderlessTransactionOld(LeaderlessTransaction):
