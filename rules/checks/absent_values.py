@@ -79,9 +79,12 @@ def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
     if passage.finished:  # where nobody proves what was above the log start, the last one known counts
         keep = passed.end > passage.state.log_start
         passed = Spans(np.maximum(passed.start[keep], passage.state.log_start), passed.end[keep])
-    wanted = among & (own.written.due < 0) & (own.written.high >= 0)
+    rows = own.written
+    wanted = among & (rows.due < 0) & (rows.high >= 0)
     _stamp(own, wanted, passed, -1, grace)
-    for at in intervals.distinct(proven.at).tolist():
+    places = intervals.merge(rows.low[wanted], rows.high[wanted])
+    concerned = intervals.touched(*places, proven.start, proven.end)
+    for at in intervals.distinct(proven.at[concerned]).tolist():
         mine = proven.at == at
         wanted = np.append(wanted, np.ones(len(own.written) - len(wanted), bool)) & (own.written.due < 0)
         if not wanted.any():

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rules.arrays import intervals
 from rules.arrays.columns import FAIL, OK
 from rules.checks import transaction_runs
 from rules.checks.transaction_runs import Outcomes, Written
@@ -72,15 +73,19 @@ def note_next(rows: Written, among: Written) -> None:
     if not len(known) or not len(mine):
         return
     known = known[np.lexsort((among.offset[known], among.name[known]))]
-    for i in mine.tolist():
-        low, high = np.searchsorted(among.name[known], (rows.name[i], rows.name[i] + 1))
-        first = low + int(np.searchsorted(among.offset[known[low:high]], rows.offset[i] + rows.length[i]))
-        while first < high and among.txn[known[first]] == rows.txn[i]:
-            first += 1
-        if first < high:
-            j = known[first]
-            rows.next_txn[i], rows.next_process[i] = among.txn[j], among.process[j]
-            rows.next_op[i], rows.next_type[i], rows.next_offset[i] = among.op[j], among.type[j], among.offset[j]
+    # From each of them on, the first of another transaction.
+    changes = np.append(np.flatnonzero(np.diff(among.txn[known])) + 1, len(known))
+    other = np.repeat(changes, np.diff(changes, prepend=0))
+    for name in intervals.distinct(rows.name[mine]).tolist():
+        low, high = np.searchsorted(among.name[known], (name, name + 1))
+        own = mine[rows.name[mine] == name]
+        first = low + np.searchsorted(among.offset[known[low:high]], rows.offset[own] + rows.length[own])
+        there = np.minimum(first, len(known) - 1)
+        first = np.where((first < high) & (among.txn[known[there]] == rows.txn[own]), other[there], first)
+        own, following = own[first < high], known[first[first < high]]
+        rows.next_txn[own], rows.next_process[own] = among.txn[following], among.process[following]
+        rows.next_op[own], rows.next_type[own] = among.op[following], among.type[following]
+        rows.next_offset[own] = among.offset[following]
 
 
 def _with_next(one: Written, written: Written, evidence: dict[str, Any], words: str) -> Told:

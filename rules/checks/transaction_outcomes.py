@@ -83,7 +83,6 @@ def _decide(own: Outcomes, passage: Passage) -> None:
     _note_guards(own, passage, ripe & ~whole)
     for one in absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0)):
         _tell_absent(own, passage, rows, one)
-    note_next(rows, rows)
     if passage.finished:
         _end_operations(own, passage, whole)
         own.written = Written()
@@ -92,7 +91,9 @@ def _decide(own: Outcomes, passage: Passage) -> None:
     gone = (rows.type != INFO) & (whole | (rows.fate != WAITING) | ((rows.offset < 0) & old))
     gone |= (rows.txn < 0) & ((rows.shown != 0) | old)
     gone &= ripe & ~_awaits_lives(rows)
-    own.written = take(rows, ~(gone | _end_operations(own, passage, ripe & whole)))
+    gone |= _end_operations(own, passage, ripe & whole)
+    own.written = take(rows, ~gone)
+    note_next(own.written, take(rows, gone))  # the others can be asked as long as they are here
     _bound(own, passage)
 
 

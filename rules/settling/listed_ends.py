@@ -1,4 +1,4 @@
-"""Where the log ended, and when: the observers' listings of the last `KEPT` half minutes, one for each.
+"""Where the log ended, and when: the observers' listings of the last `KEPT` minutes, one for each.
 
 What was appended before a time lies below every end that was listed later, and what was appended after it at or above
 every end that was listed before. So a write whose acknowledgement told no offset lies between two listings. It is the
@@ -25,36 +25,37 @@ from rules.settling.clocks import ahead
 from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "listed-ends"
-KEPT: Final = 40
-APART: Final = 30 * SECOND
+KEPT: Final = 20
+APART: Final = 60 * SECOND
 
 
 @dataclass(slots=True)
 class Ends(Table):
-    """Listings in the order of their invocations, by the clock of `boot`."""
+    """Listings in the order of their invocations, by the clock of `boot`; `took`: until they completed."""
 
     invoked: Ints = field(default_factory=lambda: EMPTY)
-    completed: Ints = field(default_factory=lambda: EMPTY)
+    took: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class ListedEnds:
-    """The first listing of each boot in each half minute, at most `KEPT`."""
+    """The first listing of each boot in each minute, at most `KEPT`."""
 
     listed: Ends = field(default_factory=Ends)
 
 
 def arrive(own: ListedEnds, new: News) -> None:
-    """Take the new rows' listings in; the first of each half minute is kept, whatever order they come in."""
+    """Take the new rows' listings in; the first of each minute is kept, whatever order they come in."""
     columns = new.columns
     rows = np.flatnonzero(new.fresh & columns.where(OFFSETS) & (columns.log_end >= 0))
     if not len(rows):
         return
-    listings = Ends(columns.invoked[rows], columns.completed[rows], columns.boot[rows], columns.log_end[rows])
+    took = columns.completed[rows] - columns.invoked[rows]
+    listings = Ends(columns.invoked[rows], took, columns.boot[rows], columns.log_end[rows])
     both = concat(own.listed, listings)
-    both = take(both, np.lexsort((both.end, both.completed, both.invoked, both.boot)))
+    both = take(both, np.lexsort((both.end, both.took, both.invoked, both.boot)))
     first = (np.diff(both.invoked // APART, prepend=-1) != 0) | (np.diff(both.boot, prepend=-2) != 0)
     both = take(both, first)
     own.listed = take(both, np.argsort(both.invoked, kind="stable")[-KEPT:])
@@ -69,7 +70,7 @@ def end_before(state: State, time: int, boot: int) -> int:
     """What is appended after `time`, by the clock of `boot`, lies at or above this offset; 0 where nothing is known."""
     listed = _listed(state)
     bound = _each(listed, lambda other: ahead(state, boot, other))
-    return max(0, int(listed.end[time - listed.completed >= bound].max(initial=0)))
+    return max(0, int(listed.end[time - listed.invoked - listed.took >= bound].max(initial=0)))
 
 
 def end_after(state: State, time: int, boot: int) -> int:

@@ -10,7 +10,7 @@ from rules.kept.state import load
 from rules.vocabulary.finding import Recheck
 from rules.vocabulary.slices import Irregular
 from tests.rules.histories import History, Store, found, number
-from tests.rules.test_across_partitions import Pair
+from tests.rules.test_transforms import Pair
 
 W = number("w")
 RELOCATED = Irregular(0, 0, "relocated", 1, number("v"), 5, "topic", 3)
@@ -39,8 +39,7 @@ def live(h: History, *, one_by_one: bool = False) -> Store:
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_output_is_no_input_of_its_transform(closed: bool) -> None:
     """The transform's life ends, which every partition is told; others write to its output's topic, too."""
-    pair = Pair()
-    pair.begin()
+    pair, store = Pair(), Store()
     pair.feed(0, 10)
     pair.transform(0, 0, 5, 0)
     if closed:
@@ -49,7 +48,10 @@ def test_an_output_is_no_input_of_its_transform(closed: bool) -> None:
     pair.outputs.send("v", 0, 3, at=8)
     pair.outputs.poll("q", [("v", 0, 3, 8)])
     pair.transform(1, 5, 5, 20, process="x2")
-    assert pair.findings() == set()
+    pair.wait(40)
+    for row in pair.rows:
+        store.feed([row])
+    assert found(store.findings) == set()
 
 
 @pytest.mark.parametrize(
