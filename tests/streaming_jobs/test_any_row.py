@@ -12,7 +12,6 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rules.across.resolution import resolve
 from rules.arrays.columns import by_place
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
@@ -32,6 +31,7 @@ from streaming_jobs.validation import (
     reasons_to_reject,
 )
 from tests.rules import random_histories
+from tests.rules.histories import number
 
 ASKED = os.environ.get("ROWS")
 """`ROWS=5000 pytest tests/streaming_jobs/test_any_row.py` tries that many histories, other ones each time."""
@@ -153,18 +153,36 @@ def test_no_field_that_is_understood_makes_a_rule_raise(
     check([history.rows[first : first + size] for first in range(0, len(history.rows), size)])
 
 
+@examples(20)
+@given(random_histories.histories)
+def test_the_highest_ids_make_no_rule_raise(operations: list[random_histories.Operation]) -> None:
+    history = random_histories.build(operations)
+    history.mark(20.0)
+    top = {number(name): 2**63 - 1 - i for i, name in enumerate("wvtursqo")}
+    rows = [
+        replace(
+            row, process=top.get(row.process, row.process),
+            **{
+                name: [run._replace(writer=top.get(run.writer, run.writer)) for run in getattr(row, name)]
+                for name in ("sent", "polled", "sources", "irregular")
+            },
+            marks=[mark._replace(process=top.get(mark.process, mark.process)) for mark in row.marks],
+        )
+        for row in history.rows
+    ]  # fmt: skip
+    check([rows, rows[:1]])
+
+
 def check(batches: list[list[Slice]]) -> None:
     """Step by step, and as a history that is finished."""
     tables = [table for table in map(understood, batches) if table.num_rows]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        store, resolution = MemoryStore(), None
+        store = MemoryStore()
         for table in tables:
             stepped = store.step(table)
             told(list(stepped.values()))
-            facts = pa.concat_tables([one.facts for one in stepped.values()])
-            resolved = resolve(resolution, facts, Objectives())
-            resolution = resolved.stored
+            store.resolve(pa.concat_tables([one.facts for one in stepped.values()]))
             for place, one in stepped.items():
                 for recheck in one.rechecks:
                     needed = by_place(table)[place]
