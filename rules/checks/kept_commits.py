@@ -49,7 +49,8 @@ class Committed:
     what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
     place, or when; of offsets up to `unsure_to` any may be one. `retention`: [as of when, minutes] of what groups have
     committed; `observed`: the newest time at which the partition was. `pending`: [when, anomaly, subject, message,
-    evidence, at] of verdicts that wait for it to be observed after `when`; `reported`: [anomaly, *subject] of all."""
+    evidence, at, group, domain, since] of verdicts that wait for it to be observed after `when`, and before that, where
+    `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
@@ -91,7 +92,7 @@ def with_members(known: Members, new: Members) -> Members:
     if not len(new):
         return known
     both = concat(known, new)
-    return Members(*np.unique(np.stack((both.process, both.group, both.reads), axis=1), axis=0).T)
+    return Members(*np.unique(np.stack((both.process, both.group, both.reads, both.domain), axis=1), axis=0).T)
 
 
 def note_unsure(own: Committed, new: Invoked) -> None:
@@ -122,9 +123,10 @@ def spoil(own: Committed) -> None:
             commits.spoiled[rows[part]] = np.minimum(commits.spoiled[rows[part]], since)
 
 
-def forget(own: Committed, late: set[int], end: int, living: Ints) -> None:
-    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`."""
-    own.members = take(own.members, np.isin(own.members.process, living))
+def forget(own: Committed, late: set[int], end: int, known: Ints) -> None:
+    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`, `known` the processes
+    that may still be asked for."""
+    own.members = take(own.members, np.isin(own.members.process, known))
     _forget_commits(own, late, end)
     told = own.told
     own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
@@ -161,7 +163,8 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     commits = own.commits
     if not len(commits):
         return
-    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late), np.int64))
+    open_cases = {verdict[6] for verdict in own.pending if verdict[8] >= 0}
+    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late | open_cases), np.int64))
     pair = (commits.domain, commits.group)
     keep[_newest(commits, pair, commits.completed, 1)] = True
     good = np.flatnonzero((commits.kind >= DONE) & (commits.spoiled == NEVER))
