@@ -27,7 +27,7 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
     came_on = np.concatenate(([False], same))
     rows = take(rows, np.lexsort((rows.seq, rows.writer)))
     for writer in intervals.distinct(rows.writer).tolist():
-        low, high = np.searchsorted(rows.writer, (writer, writer + 1))
+        low, high = (int(np.searchsorted(rows.writer, writer, side=side)) for side in ("left", "right"))
         starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
         mine = np.flatnonzero(polled.writer == writer)
         for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
@@ -37,7 +37,7 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
             own.partial_reads += int(cut.sum())
             for k in np.flatnonzero(cut & list_each).tolist():
                 reader = [int(polled.process[cuts[k]]), int(polled.op[cuts[k]])]
-                _report(rows, int(low + at[k]), reader, int(edge[cuts[k]]), report)
+                _report(rows, low + int(at[k]), reader, int(edge[cuts[k]]), report)
 
 
 def _report(rows: Written, row: int, reader: list[int], seq: int, report: Report) -> None:
