@@ -81,8 +81,11 @@ def safely_acknowledged(new: News) -> Runs:
     runs = new.acknowledged
     runs = runs.take(runs.offset >= 0)
     writer, state = new.columns.process[runs.row], new.state
-    begun = [n for n in distinct(writer).tolist() if n in state.processes and state.processes[n].next]
-    return runs.take(np.isin(writer, begun) & ~np.isin(writer, state.not_idempotent_processes))
+    weak = state.not_idempotent_processes
+    unsafe = [
+        n for n in distinct(writer).tolist() if n in weak or n not in state.processes or not state.processes[n].next
+    ]
+    return runs.take(~np.isin(writer, unsafe)) if unsafe else runs
 
 
 def learn(tops: Tops, recovered: Recovered, new: News, clock: Clocks, acknowledged: Runs) -> tuple[Tops, Recovered]:
@@ -142,8 +145,7 @@ def raised(tops: Tops, new: Tops) -> Tops:
     if not len(new):
         return tops
     both = concat(tops, new)
-    order = np.lexsort((-both.top, both.step, both.domain))
-    both = take(both, order)
+    both = take(both, np.lexsort((-both.top, both.step, both.domain)))
     keep = np.ones(len(both), bool)
     heads = np.flatnonzero(np.diff(both.domain, prepend=-2))
     for head, end in zip(heads.tolist(), [*heads[1:].tolist(), len(both)], strict=True):
