@@ -1,34 +1,40 @@
-"""The highest offset that was known of a partition, and since when: what was acknowledged, or polled.
+"""Where the log ends, as its leader lists it, beside the highest offset that was known by then.
 
-"Since when" is a time of one clock domain (`rules.settling.clocks.domains`), in steps of `STEP`: of what completed
-within one of them, none counts before its end. A domain is a boot, a number of `State.boot_names`, -1 for none.
+Known is what was acknowledged, or polled, and "by then" is by one clock domain (`rules.settling.clocks.domains`): a
+boot, a number of `State.boot_names`, -1 for none. Its time is taken in steps of `STEP`: of what completed within one of
+them, none counts before its end. A listing is `due` once the log of all whose clock it is has come so far; an operation
+that is open for long tells nothing of that time, and is not waited for. What a hole hides is not known: less follows,
+and nothing false.
 
 A row that recovery wrote for a process that died has no time at which it ended: it completes when it was invoked, as
 far as its row tells, and may have polled long after. What it polled is known from when the process was closed, if that
 was on the same boot, and else never. Whatever says `process-died` or `host-lost`, or completes as it is invoked without
 an outcome, is such a row.
 
-State: `Tops`, at most `STEPS_KEPT` of each domain; `Recovered`, dead processes that are not forgotten yet, at most
+State (`KnownEnds`, of every check that asks): `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
+domain; the listings since, at most `LISTINGS_KEPT`; `Recovered`, dead processes that are not forgotten yet, at most
 `RECOVERED_KEPT`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, INFO, Runs
+from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.checks.sequence_loss import rows_with
-from rules.kept.check import News
+from rules.kept.check import News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
+from rules.settling.gate import Who
 
 STEP: Final = 50_000
 """Microseconds; in nanoseconds a thousand times as many."""
 STEPS_KEPT: Final = 4096
+LISTINGS_KEPT: Final = 4096
 RECOVERED_KEPT: Final = 64
 DEAD: Final = ("process-died", "host-lost")
 """The errors of rows that recovery writes."""
@@ -55,6 +61,35 @@ class Recovered(Table):
 
 
 @dataclass(slots=True)
+class Listings(Table):
+    """Ends that were listed: `at` in log time, invoked in a step of the domain's clock."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+    step: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+class Listing(NamedTuple):
+    """One of them, and the highest offset known before it was invoked, -1 for none."""
+
+    at: int
+    domain: int
+    step: int
+    end: int
+    known: int
+
+
+@dataclass(slots=True)
+class KnownEnds:
+    """What a check keeps that compares them; `waiting`: the listings that are not due yet."""
+
+    tops: Tops = field(default_factory=Tops)
+    recovered: Recovered = field(default_factory=Recovered)
+    waiting: Listings = field(default_factory=Listings)
+
+
+@dataclass(slots=True)
 class Clocks:
     """The new rows' times by their own clocks: the boot, and the steps in which they began and ended (-1: the row does
     not say)."""
@@ -64,7 +99,49 @@ class Clocks:
     completed: Ints
 
 
-def clocks(new: News) -> Clocks:
+def take_in(own: KnownEnds, new: News) -> tuple[Clocks | None, Runs]:
+    """Note what the new rows knew and listed; returns their times, and which of the new runs were safely acknowledged.
+    None where they say nothing."""
+    columns = new.columns
+    listed = new.where(OFFSETS)
+    listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
+    if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered):
+        return None, new.sent
+    clock, acknowledged = _clocks(new), _safely_acknowledged(new)
+    own.tops, own.recovered = _learn(own.tops, own.recovered, new, clock, acknowledged)
+    listed = listed[clock.invoked[listed] >= 0]
+    if len(listed):
+        more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
+        own.waiting = concat(own.waiting, more)
+        if len(own.waiting) > LISTINGS_KEPT:
+            own.waiting = take(own.waiting, np.argsort(own.waiting.at, kind="stable")[-LISTINGS_KEPT:])
+    return clock, acknowledged
+
+
+def due(own: KnownEnds, passage: Passage) -> list[Listing]:
+    """The listings that can be judged now, in the order of their times; they wait no more."""
+    waiting = own.waiting
+    ripe = waiting.at <= passage.end
+    for boot in distinct(waiting.domain[ripe]).tolist():
+        told = passage.gate.told_through(_by_the_clock_of(boot))
+        ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
+    if not ripe.any():
+        return []
+    listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
+    listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
+    known = known_before(own.tops, listings.domain, listings.step)
+    for domain in distinct(listings.domain).tolist():
+        own.tops = forgotten_before(own.tops, domain, int(listings.step[listings.domain == domain].max()))
+    columns = (listings.at, listings.domain, listings.step, listings.end, known)
+    return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _by_the_clock_of(boot: int) -> Who:
+    """Those whose boot it is, and those of which it is not known yet."""
+    return Who(lambda number, process: process.boot in (boot, -1))
+
+
+def _clocks(new: News) -> Clocks:
     """When the new rows began and ended."""
     names, domain, invoked, completed = domains(new.columns)
     size = np.array([STEP * 1000 if name else STEP for name in names], np.int64)[domain]
@@ -73,7 +150,7 @@ def clocks(new: News) -> Clocks:
     )
 
 
-def safely_acknowledged(new: News) -> Runs:
+def _safely_acknowledged(new: News) -> Runs:
     """The new runs that were acknowledged with an offset by more than their leader, as far as is known.
 
     Without idempotence a write may be acknowledged by its leader alone, and lost with it as promised. Of a process
@@ -88,8 +165,8 @@ def safely_acknowledged(new: News) -> Runs:
     return runs.take(~np.isin(writer, unsafe)) if unsafe else runs
 
 
-def learn(tops: Tops, recovered: Recovered, new: News, clock: Clocks, acknowledged: Runs) -> tuple[Tops, Recovered]:
-    """Both with what the new rows know; `acknowledged` as above."""
+def _learn(tops: Tops, recovered: Recovered, new: News, clock: Clocks, acknowledged: Runs) -> tuple[Tops, Recovered]:
+    """Both with what the new rows know."""
     polled = new.polled.take(new.polled.offset >= 0)
     dead = _of_the_dead(new)
     if dead.any() or len(recovered):
