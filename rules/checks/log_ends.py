@@ -57,13 +57,10 @@ class LogEnds:
 
 def arrive(own: LogEnds, new: News) -> None:
     """What the new rows knew, wrote and listed."""
-    clock, acknowledged = known_ends.take_in(own.ends, new)
-    if clock is None:
-        return
-    sent = acknowledged.take(clock.invoked[acknowledged.row] >= 0)
-    for number in distinct(clock.domain[sent.row]).tolist():
-        of = sent.take(clock.domain[sent.row] == number)
-        step, start, end = intervals.merge_grouped(clock.invoked[of.row], of.offset, of.offset + of.length)
+    sent = known_ends.take_in(own.ends, new)
+    for number in distinct(sent.domain).tolist():
+        of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
+        step, start, end = intervals.merge_grouped(of.invoked, of.start, of.end)
         own.written = concat(own.written, Written(np.full(len(step), number), step, start, end))
     if len(own.written) > KEPT:
         own.written = take(own.written, np.sort(np.argsort(own.written.step, kind="stable")[-KEPT:]))
