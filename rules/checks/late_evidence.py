@@ -2,9 +2,9 @@
 
 Log time goes on without a process that is late (`rules.settling.completeness`), and what does not need its log is
 judged on time. What needs it waits, however long: this says for whom. Four things hold a process back, each longer
-than log time waits for anybody: an *operation* of it is open, *rows* of it are missing that its committer has counted,
-its committer does not tell of its *journal* any more, or its whole *host* is silent while others are not. A host's
-processes are not told singly.
+than log time waits for anybody: an *operation* of it is open, or its committer has not read on; *rows* of it are
+missing that its committer has counted; its committer does not tell of its *journal* any more, though it has not closed;
+or its whole *host* is silent while others are not. Of the last two all processes of a host are told as one.
 
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
@@ -33,7 +33,7 @@ AGAIN: Final = 60 * SECOND
 
 @dataclass(slots=True)
 class Late:
-    """`told`: [subject, number, since, told last], the subject being a host (its committer) or a process."""
+    """`told`: [subject, number, since, told last]: a process, or a host or its journals, by its committer."""
 
     told: list[list[Any]] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class _Held(NamedTuple):
     """Why somebody is late: the log time through which it is known, and what is told of it."""
 
     since: int
-    hold: Literal["operation", "rows", "journal", "host"]
+    hold: Literal["operation", "rows", "journals", "host"]
     message: str
     evidence: dict[str, Any]
 
@@ -64,41 +64,43 @@ def fold(own: Late, passage: Passage) -> None:
             _tell("holds", (kind, number), one, now, report)
         kept.append([kind, number, since, told])
     for (kind, number), (since, _) in known.items():
-        _tell("ended", (kind, number), _Held(since, "host" if kind == "host" else "operation", "", {}), now, report)
+        _tell("ended", (kind, number), _Held(since, "operation", "", {}), now, report)
     own.told = kept
 
 
 def _held(state: State) -> dict[tuple[str, int], _Held]:
     found: dict[tuple[str, int], _Held] = {}
-    silent: dict[int, int] = {}
+    together: dict[tuple[Literal["host", "journals"], int], list[int]] = {}
     for number, process, through in lateness(state):
-        if state.hosts[process.host].silent:
-            silent[process.host] = silent.get(process.host, 0) + 1
+        since = through if through >= 0 else process.first
+        host = state.hosts[process.host]
+        if host.silent:
+            together.setdefault(("host", process.host), []).append(host.now)
+        elif process.marks or host.now - process.marked <= LATE:
+            found["process", number] = _of_process(number, process, since, host.now)
         else:
-            found["process", number] = _of_process(state, number, process, through)
-    for committer, processes in silent.items():
-        since = state.hosts[committer].now
-        found["host", committer] = _Held(
-            since, "host",
-            f"nothing has come from the host of committer {committer} for {_seconds(state.now - since)} s, nor what"
-            f" {processes} processes did there",
-            {"host": committer, "processes": processes},
-        )  # fmt: skip
+            together.setdefault(("journals", process.host), []).append(max(since, process.marked))
+    for (hold, committer), times in together.items():
+        since, processes = min(times), len(times)
+        of = f"of the host of committer {committer}"
+        message = (
+            f"nothing has come {of} for {_seconds(state.now - since)} s, nor what {processes} processes did there"
+            if hold == "host"
+            else f"{processes} processes {of} have not closed, and nothing is told of them for"
+            f" {_seconds(state.now - since)} s"
+        )
+        found[hold, committer] = _Held(since, hold, message, {"host": committer, "processes": processes})
     return found
 
 
-def _of_process(state: State, number: int, process: Process, through: int) -> _Held:
-    since = through if through >= 0 else process.first
-    seconds = _seconds(state.hosts[process.host].now - since)
+def _of_process(number: int, process: Process, since: int, now: int) -> _Held:
     told = {"process": number, "host": process.host}
     if process.marks:
         rows = process.marks[-1][0] - process.next
-        message = f"{rows} rows of process {number} are missing from the log, which is known as of {seconds} s ago"
+        message = f"{rows} rows of process {number} are missing: it is known as of {_seconds(now - since)} s ago"
         return _Held(since, "rows", message, told | {"rows": rows})
-    if state.hosts[process.host].now - process.marked > LATE:
-        message = f"the committer of process {number} has told nothing of it for {seconds} s, and it has not closed"
-        return _Held(since, "journal", message, told)
-    return _Held(since, "operation", f"an operation of process {number} has been open for {seconds} s", told)
+    message = f"process {number} is known as of {_seconds(now - since)} s ago, since when an operation of it is open"
+    return _Held(since, "operation", message, told)
 
 
 def _seconds(micros: int) -> int:
@@ -106,17 +108,15 @@ def _seconds(micros: int) -> int:
 
 
 def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held, at: int, report: Report) -> None:
+    evidence = {**one.evidence, "hold": one.hold} if kind == "holds" else {subject[0]: subject[1]}
     told = {
         "anomaly": NAME,
         "subject": list(subject),
         "decidable": min(one.since + LATE, at) if kind == "holds" else at,
         "waits": one.hold == "operation",
         "message": one.message,
-        "evidence": {
-            **one.evidence, subject[0]: subject[1], "hold": one.hold, "since": one.since,
-            "behind_s": round((at - one.since) / 1e6, 3),
-        },
-    }  # fmt: skip
+        "evidence": {**evidence, "since": one.since, "behind_s": round((at - one.since) / 1e6, 3)},
+    }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 

@@ -4,7 +4,7 @@ An answer is whatever only the leader can have said: an acknowledgement, records
 observer. What comes back only with another broker's word (that the partition has no leader) is none. That somebody asks
 is told by the observer, which asks each second, whatever the traffic is: rows of its own say that nothing came back. It
 holds once nobody has been answered for so long, and the observer has asked in vain all the time, until somebody is
-answered, or nobody asks any more.
+answered, or no observer lives that asks.
 
 A cluster that is away is one condition, whatever number of partitions it has, and so is a part of it: each partition
 tells stage 2 that it holds here, and with whom (`rules.across.shared_conditions`). The brokers are those that the
@@ -41,7 +41,7 @@ AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
 KEPT: Final = 8
 REMEMBERED: Final = 600 * SECOND
-"""Far longer than what waited on the cluster goes on after it."""
+"""Far longer than what waited on the cluster goes on after it, or than an observer that lives does not ask."""
 NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
 WORDS: Final = ("leader", "silent", "brokers")
 
@@ -59,14 +59,15 @@ class Answers(Table):
 @dataclass(slots=True)
 class Reach:
     """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
-    requests since then were invoked and given up; `words`: what it said then; `opened`: when the cluster was called
-    away, `told` when last. -1 where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of
-    `elsewhere` has no end while the observer names a broker that does not answer. `answers` and `waiting` ([time, what
-    happened, invoked, words]) are those after the last tick."""
+    requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `opened`: when
+    the cluster was called away, `told` when last. -1 where there is none. `spells` and `elsewhere`: see
+    `rules.kept.outages`; the last of `elsewhere` has no end while the observer names a broker that does not answer.
+    `answers` and `waiting` ([time, what happened, invoked, asker, words]) are those after the last tick."""
 
     answered: int = -1
     asked: int = -1
     unanswered: int = -1
+    asker: int = -1
     opened: int = -1
     told: int = -1
     words: dict[str, str] = field(default_factory=dict)
@@ -83,13 +84,14 @@ def arrive(own: Reach, new: News) -> None:
     own.answers = Answers(_seconds(np.concatenate((own.answers.at, _answers(columns, new.fresh, told)))))
     for row in silent.tolist():
         words = _words(columns, row) | {"error": columns.table["error"][row].as_py()}
-        own.waiting.append([int(columns.completed[row]), _ASKED, int(columns.invoked[row]), words])
+        invoked, asker = int(columns.invoked[row]), int(columns.process[row])
+        own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
     if own.waiting or own.elsewhere or columns.table["settings"].null_count < len(columns):
         for row in np.flatnonzero(told).tolist():
             named = _words(columns, row)
             if named or own.waiting or own.elsewhere:
                 kind = _NAMED if "silent" in named else _NOT_NAMED
-                own.waiting.append([int(columns.completed[row]), kind, int(columns.invoked[row]), {}])
+                own.waiting.append([int(columns.completed[row]), kind, int(columns.invoked[row]), -1, {}])
     new.report.outages = _outages(own, new.report)
 
 
@@ -101,15 +103,15 @@ def fold(own: Reach, passage: Passage) -> None:
     if own.unanswered < 0 and not own.waiting:
         own.answered = max([own.answered, *answers[-1:]])
     else:
-        events = [[time, _ANSWERED, time, {}] for time in answers]
+        events = [[time, _ANSWERED, time, -1, {}] for time in answers]
         events += [event for event in own.waiting if event[0] <= end]
-        events += [[time, _TICK, time, {}] for time in passage.at.tolist()]
+        events += [[time, _TICK, time, -1, {}] for time in passage.at.tolist()]
         own.waiting = [event for event in own.waiting if event[0] > end]
-        for time, kind, invoked, words in sorted(events, key=lambda event: event[:3]):
+        for time, kind, invoked, asker, words in sorted(events, key=lambda event: event[:4]):
             if kind == _ANSWERED:
                 _answer(own, time, passage.report)
             elif kind == _ASKED:
-                _ask(own, time, invoked, words)
+                _ask(own, time, invoked, asker, words)
             elif kind == _TICK:
                 _tick(own, time, passage.report)
             else:
@@ -164,13 +166,13 @@ def _answers(columns: Columns, fresh: Bools, told: Bools) -> Ints:
     return np.concatenate((columns.completed[at_once], columns.invoked[some_time & ~at_once]))
 
 
-def _ask(own: Reach, time: int, invoked: int, words: dict[str, str]) -> None:
+def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str]) -> None:
     """The observer asked, and gave up."""
     if time <= own.answered:
         return
     if own.asked < 0:
         own.asked = invoked
-    own.unanswered, own.words = max(own.unanswered, time), words
+    own.unanswered, own.asker, own.words = max(own.unanswered, time), asker, words
 
 
 def _answer(own: Reach, time: int, report: Report) -> None:
@@ -183,7 +185,7 @@ def _answer(own: Reach, time: int, report: Report) -> None:
 def _tick(own: Reach, time: int, report: Report) -> None:
     """All of this is known through the tick."""
     since, liveness = _since(own), report.objectives.liveness
-    if own.unanswered >= 0 and time - own.unanswered > liveness + RECENT:
+    if own.unanswered >= 0 and time - own.unanswered > (REMEMBERED if _lives(own, report) else liveness + RECENT):
         _end(own, time, report)  # nobody asks any more: nothing is known of what would come back
     if own.unanswered < 0:
         return
@@ -192,6 +194,12 @@ def _tick(own: Reach, time: int, report: Report) -> None:
     if own.opened >= 0 and (own.told < 0 or time - own.told >= AGAIN):
         own.told = time
         _tell(own, "holds", since + liveness, time, report)
+
+
+def _lives(own: Reach, report: Report) -> bool:
+    """Does the observer live that asked last? It may not have come to asking again."""
+    process = report.state.processes.get(own.asker)
+    return process is not None and not process.complete
 
 
 def _name(own: Reach, time: int, invoked: int, silent: bool, report: Report) -> None:
@@ -216,7 +224,7 @@ def _end(own: Reach, time: int, report: Report) -> None:
     if own.opened >= 0:
         _tell(own, "ended", ended, ended, report)
     own.spells = [*own.spells, [_since(own), own.opened, ended]][-KEPT:]
-    own.asked = own.unanswered = own.opened = own.told = -1
+    own.asked = own.unanswered = own.asker = own.opened = own.told = -1
     own.words = {}
 
 

@@ -57,9 +57,16 @@ class Outages:
         return unreachable_id(self.cluster) if self._spell(name, since) is not None else None
 
     def explained_until(self, name: str, since: int) -> int:
-        """Until when it is explained; `FOREVER` where nothing explains it, or the cluster has not answered yet."""
+        """Until when it is explained; `FOREVER` where nothing explains it, or the cluster has not answered yet. It goes
+        on explaining where it is away again meanwhile."""
         spell = self._spell(name, since)
-        return FOREVER if spell is None or spell[2] < 0 else spell[2] + self.objectives.liveness
+        if spell is None:
+            return FOREVER
+        last = _end(spell)
+        for again in sorted(self._of(name)):
+            if again[0] <= last + self.objectives.liveness and _end(again) - again[0] >= SLACK:
+                last = max(last, _end(again))
+        return min(last + self.objectives.liveness, FOREVER)
 
     def _of(self, name: str) -> list[list[int]]:
         if name not in _WAITING:
@@ -73,6 +80,10 @@ class Outages:
     def _spell(self, name: str, since: int) -> list[int] | None:
         first = self._first(name)
         for spell in self._of(name):
-            if spell[1] >= 0 and spell[0] + first <= since <= (spell[2] if spell[2] >= 0 else FOREVER):
+            if spell[1] >= 0 and spell[0] + first <= since <= _end(spell):
                 return spell
         return None
+
+
+def _end(spell: list[int]) -> int:
+    return spell[2] if spell[2] >= 0 else FOREVER

@@ -227,12 +227,18 @@ _ENTRIES: Final = (
     Anomaly(
         "evidence-late", "condition", "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
-        "the process or the host, what holds it (an open operation, missing rows, the host), since when",
+        "the process or the host, what holds it (operation, rows, journals, host), since when, how far behind",
     ),
     Anomaly(
         "check-failed", "condition", "while it lasts",
         "A rule raised an error: the partition's verdict is unknown.",
         "the error",
+    ),
+    Anomaly(
+        "stale-log-end", "condition", "while it lasts",
+        "The end that a leader lists stays below what was acknowledged or polled there for the liveness objective,"
+        " while its other partitions move or are listed right.",
+        "the end listed, the offset known beyond it, since when",
     ),
     Anomaly(
         "cluster-unreachable", "condition", "while it lasts",

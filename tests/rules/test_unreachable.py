@@ -128,6 +128,21 @@ def test_who_stays_stuck_when_the_cluster_is_back_is_stuck_by_himself(fed: Calla
     ]
 
 
+@FEEDS
+def test_who_waits_through_two_outages_is_explained_until_the_second_is_over(fed: Callable[[History], Store]) -> None:
+    h = History()
+    unread_when_it_goes(h)
+    for _ in range(10):
+        h.observe(end=11)
+        h.mark(1.0)
+    unanswered(h, 60)
+    for _ in range(40):
+        h.observe(end=11)
+        h.mark(1.0)
+    said = [e for e in told(fed(h)) if e[1] == "stuck-consumer"]
+    assert said == [("opened", "stuck-consumer", 41, AWAY), ("opened", "stuck-consumer", 171, None)]
+
+
 def quiet(h: History) -> None:
     """Nobody sends or reads for minutes; the observer is answered."""
     h.assign("r")
@@ -237,15 +252,29 @@ def test_a_writer_waits_for_each_broker_that_its_operation_goes_to(fed: Callable
 def test_it_is_told_as_long_as_the_outage_lasts_and_no_longer_than_somebody_asks(
     fed: Callable[[History], Store],
 ) -> None:
-    """The topic has gone meanwhile: the observer asks no more."""
+    """The topic has gone meanwhile: the observer closes, and nobody asks any more."""
     h = History()
     h.assign("r")
     answered(h, 10)
     unanswered(h, 200)
     assert events(fed(h), "cluster-unreachable") == [("opened", (), 40)]
+    h.row("observer", "close")
     for _ in range(60):
         h.mark(1.0)
     assert events(fed(h), "cluster-unreachable") == [("opened", (), 40), ("closed", (), 253)]
+
+
+@FEEDS
+def test_an_observer_that_stalls_for_a_minute_ends_no_outage(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    answered(h, 10)
+    unanswered(h, 40)
+    for _ in range(60):
+        h.mark(1.0)
+    unanswered(h, 10)
+    answered(h, 5, first=10)
+    assert events(fed(h), "cluster-unreachable") == [("opened", (), 40), ("closed", (), 120)]
 
 
 def test_an_answer_that_comes_late_ends_what_was_told_without_it() -> None:
