@@ -24,6 +24,9 @@ CORRUPTED, FOREIGN, RELOCATED = range(len(get_args(Irregularity)))
 
 Codes = NDArray[np.int8]
 
+FEW: Final = 256
+"""So many rows are quicker looked through one by one than encoded."""
+
 _FUNCTION_SET: Final = pa.array(FUNCTIONS)
 _OUTCOME_SET: Final = pa.array(OUTCOMES)
 _IRREGULARITIES: Final = pa.array(get_args(Irregularity))
@@ -85,6 +88,7 @@ class Columns:
     domains: Any = None  # see `rules.settling.clocks.domains`
     marked: Any = None  # what `marks` found
     irregular: Any = None  # what `irregulars` found
+    named: Any = None  # what `named_groups` found
 
     def __len__(self) -> int:
         return len(self.process)
@@ -95,6 +99,25 @@ class Columns:
         for function in functions[1:]:
             mask = mask | (self.f == function)
         return mask
+
+
+def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
+    """(rows that name a group, the names, for each of those rows the place of its name)"""
+    if columns.named is None:
+        column = columns.table["group"]
+        rows, names, index = EMPTY, [], EMPTY
+        if column.null_count < len(column):
+            rows = np.flatnonzero(column.is_valid().to_numpy())
+            told = column.to_pylist() if len(column) < FEW else None
+            if told is None:
+                encoded = column.take(pa.array(rows)).combine_chunks().dictionary_encode()
+                names, index = encoded.dictionary.to_pylist(), _ints(encoded.indices)
+            else:
+                names = list(dict.fromkeys(name for name in told if name is not None))
+                index = np.array([names.index(told[row]) for row in rows.tolist()], np.int64)
+        columns.named = rows, names, index
+    found: tuple[Ints, list[str], Ints] = columns.named
+    return found
 
 
 def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:

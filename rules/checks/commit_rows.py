@@ -1,6 +1,6 @@
 """What rows say of groups: commits, committed offsets that were told, who is of which group, who holds the partition.
 
-Groups are numbers here: see `numbers_of`. A clock domain is a boot, a number of `State.boot_names`, -1 for none. Times
+Groups are numbers here. A clock domain is a boot, a number of `State.boot_names`, -1 for none. Times
 are microseconds: `at` and `since` are log time, `invoked` and `completed` those of the row's own clock domain, rounded
 so that they only lie further apart.
 """
@@ -12,13 +12,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from rules.arrays.columns import ASSIGN, CLOSE, COMMIT, INFO, OFFSETS, OK, REVOKE, START, SUBSCRIBE, TXN, Columns
+from rules.arrays.columns import (
+    ASSIGN,
+    CLOSE,
+    COMMIT,
+    INFO,
+    OFFSETS,
+    OK,
+    REVOKE,
+    START,
+    SUBSCRIBE,
+    TXN,
+    Columns,
+    named_groups,
+)
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.checks.invoked_commits import ANY, Invoked
-from rules.kept.codec import Table
+from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
 
 UNTIMED: Final = -2
@@ -84,17 +95,100 @@ class Holds(Table):
     holds: Ints = field(default_factory=lambda: EMPTY)
 
 
-def numbers_of(columns: Columns, rows: Ints, number: Number) -> Ints:
-    """The numbers of the groups that these rows name, `ANY` where they name none."""
-    names = pc.dictionary_encode(pc.fill_null(columns.table["group"].take(pa.array(rows)).combine_chunks(), ""))
-    numbers = np.array([number(name) if name else ANY for name in names.dictionary.to_pylist()], np.int64)
-    return np.asarray(numbers[np.asarray(names.indices.to_numpy(), np.int64)], np.int64)
+class GroupRows:
+    """The rows of a step that name groups, as tables; `among` picks rows of the step. `number` gives their numbers."""
+
+    def __init__(self, columns: Columns, number: Number) -> None:
+        self._columns, self._number = columns, number
+        self._rows, names, index = named_groups(columns)
+        numbers = np.array([number(name) if name else ANY for name in names], np.int64)
+        self._group = numbers[index]
+        self._f = columns.f[self._rows]
+        self._commits = ((self._f == COMMIT) | (self._f == TXN)) & (columns.committed[self._rows] >= 0)
+
+    def _picked(self, which: Bools, among: Bools | None) -> tuple[Ints, Ints]:
+        """(rows, groups) of those named rows."""
+        if among is not None:
+            which = which & among[self._rows]
+        return self._rows[which], self._group[which]
+
+    def commits(self, among: Bools | None = None) -> Commits:
+        """The commits that name a group and an offset."""
+        columns = self._columns
+        rows, group = self._picked(self._commits & (self._group > ANY), among)
+        if not len(rows):
+            return Commits()
+        kind = np.where(columns.f[rows] == TXN, IN_TRANSACTION, DONE) * (columns.type[rows] == OK)
+        domain, invoked, completed = _times(columns, rows)
+        return Commits(
+            group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
+            kind, columns.process[rows], np.full(len(rows), NEVER),
+        )  # fmt: skip
+
+    def reads(self, among: Bools | None = None) -> Reads:
+        """The committed offsets that were told, where that succeeded and can be ordered."""
+        columns = self._columns
+        told = (self._f == OFFSETS) & (columns.type[self._rows] == OK) & (self._group > ANY)
+        rows, group = self._picked(told, among)
+        if not len(rows):
+            return Reads()
+        domain, invoked, completed = _times(columns, rows)
+        reads = Reads(
+            group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
+            columns.process[rows], columns.committed_only[rows].astype(np.int64),
+        )  # fmt: skip
+        return take(reads, domain != UNTIMED) if (domain == UNTIMED).any() else reads
+
+    def invoked(self) -> tuple[Invoked, Invoked]:
+        """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
+        nobody knows whether they were, or when. Of all rows."""
+        columns = self._columns
+        rows, group = self._picked(self._commits & (self._group >= ANY), None)
+        asked = Invoked(group, columns.committed[rows])
+        nameless = columns.where(COMMIT, TXN) & (columns.committed >= 0)
+        nameless[self._rows] = False
+        implied = (columns.f == TXN) & (columns.type != OK) & (columns.committed < 0) & (columns.position_after >= 0)
+        if implied.any() or nameless.any():
+            more = np.flatnonzero(implied | nameless)
+            offset = np.where(nameless[more], columns.committed[more], columns.position_after[more])
+            asked = concat(asked, Invoked(np.full(len(more), ANY), offset))
+            rows = np.concatenate((rows, more))
+        return asked, take(asked, columns.type[rows] == INFO)
+
+    def members(self, among: Bools) -> set[tuple[int, int, int, int]]:
+        """Entries of `Members`: which groups processes are of, as their start rows say (`group.id`), and what they
+        did."""
+        columns, found = self._columns, set()
+        for row in np.flatnonzero(among & (columns.f == START)).tolist():
+            told = dict(columns.table["settings"][row].as_py() or {})
+            name = told.get("group.id")
+            reading = columns.table["kind"][row].as_py() == OBSERVER
+            group = self._number(name) if name else ANY
+            found.add((int(columns.process[row]), group, int(reading), int(columns.boot[row])))
+        for which, reading in ((self._commits, 0), (self._f == OFFSETS, 1)):
+            rows, groups = self._picked(which & (self._group > ANY), among)
+            process, boot = columns.process[rows].tolist(), columns.boot[rows].tolist()
+            found.update(zip(process, groups.tolist(), [reading] * len(rows), boot, strict=True))
+        return found
+
+    def holds(self, among: Bools) -> Holds:
+        """What subscribed members hold since when; whoever closes holds nothing more, of any group (`ANY`)."""
+        columns = self._columns
+        moved = (self._f == ASSIGN) | (self._f == SUBSCRIBE) | (self._f == REVOKE)
+        moved &= columns.subscribed[self._rows] & (columns.assigned[self._rows] >= 0) & (self._group > ANY)
+        rows, group = self._picked(moved, among)
+        closed = np.flatnonzero(among & (columns.f == CLOSE))
+        rows, group = np.concatenate((rows, closed)), np.concatenate((group, np.full(len(closed), ANY)))
+        held = (columns.assigned[rows] == 1).astype(np.int64)
+        return Holds(group, columns.process[rows], columns.completed[rows], held)
 
 
 def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:
     """(domain, invoked, completed)"""
     names, domain, invoked, completed = domains(columns)
     invoked, completed = invoked[rows], completed[rows]
+    if names == [""]:
+        return columns.boot[rows], invoked, completed
     has_boot = np.array([bool(name) for name in names])[domain[rows]]
     untimed = (invoked < 0) | (completed < 0)
     return (
@@ -102,83 +196,3 @@ def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:
         np.where(untimed, columns.invoked[rows], np.where(has_boot, invoked // 1000, invoked)),
         np.where(untimed, columns.completed[rows], np.where(has_boot, -(-completed // 1000), completed)),
     )
-
-
-def commits(columns: Columns, among: Bools, number: Number) -> Commits:
-    """The commits among these rows that name a group and an offset."""
-    rows = np.flatnonzero(among & columns.where(COMMIT, TXN) & (columns.committed >= 0))
-    if not len(rows):
-        return Commits()
-    group = numbers_of(columns, rows, number)
-    rows, group = rows[group > ANY], group[group > ANY]
-    done = columns.type[rows] == OK
-    kind = np.where(done, np.where(columns.f[rows] == TXN, IN_TRANSACTION, DONE), INDEFINITE)
-    domain, invoked, completed = _times(columns, rows)
-    return Commits(
-        group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
-        kind, columns.process[rows], np.full(len(rows), NEVER),
-    )  # fmt: skip
-
-
-def invoked(columns: Columns, number: Number) -> tuple[Invoked, Invoked]:
-    """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
-    nobody knows whether they were, or when."""
-    asked = columns.where(COMMIT, TXN) & (columns.committed >= 0)
-    implied = columns.where(TXN) & (columns.type != OK) & (columns.committed < 0) & (columns.position_after >= 0)
-    rows = np.flatnonzero(asked | implied)
-    if not len(rows):
-        return Invoked(), Invoked()
-    group = np.where(asked[rows], numbers_of(columns, rows, number), ANY)
-    offset = np.where(asked[rows], columns.committed[rows], columns.position_after[rows])
-    followed = group >= 0
-    unsure = followed & (columns.type[rows] == INFO)
-    return Invoked(group[followed], offset[followed]), Invoked(group[unsure], offset[unsure])
-
-
-def reads(columns: Columns, among: Bools, number: Number) -> Reads:
-    """The committed offsets that these rows were told, where that succeeded and can be ordered."""
-    has_group = columns.table["group"].is_valid().to_numpy()
-    rows = np.flatnonzero(among & columns.where(OFFSETS) & (columns.type == OK) & has_group)
-    if not len(rows):
-        return Reads()
-    group = numbers_of(columns, rows, number)
-    domain, invoked_, completed = _times(columns, rows)
-    found = (group > ANY) & (domain != UNTIMED)
-    rows = rows[found]
-    return Reads(
-        group[found], domain[found], completed[found], invoked_[found], columns.invoked[rows], columns.completed[rows],
-        columns.committed[rows], columns.process[rows], columns.committed_only[rows].astype(np.int64),
-    )  # fmt: skip
-
-
-def members(columns: Columns, among: Bools, number: Number) -> Members:
-    """Which groups processes are of, as their start rows say (`group.id`), and what they did."""
-    found: set[tuple[int, int, int, int]] = set()
-    boot = columns.boot
-    for row in np.flatnonzero(among & columns.where(START)).tolist():
-        told = dict(columns.table["settings"][row].as_py() or {})
-        name = told.get("group.id")
-        reading = columns.table["kind"][row].as_py() == OBSERVER
-        group = number(name) if name else ANY
-        found.add((int(columns.process[row]), group, int(reading), int(boot[row])))
-    named = among & columns.table["group"].is_valid().to_numpy()
-    for function, reading in (((COMMIT, TXN), False), ((OFFSETS,), True)):
-        rows = np.flatnonzero(named & columns.where(*function) & (reading | (columns.committed >= 0)))
-        groups = numbers_of(columns, rows, number) if len(rows) else EMPTY
-        for process, group, at in zip(*(c.tolist() for c in (columns.process[rows], groups, boot[rows])), strict=True):
-            if group > ANY:
-                found.add((process, group, int(reading), at))
-    return Members(*np.array(sorted(found), np.int64).reshape(-1, 4).T)
-
-
-def holds(columns: Columns, among: Bools, number: Number) -> Holds:
-    """What subscribed members hold since when; whoever closes holds nothing more, of any group (`ANY`)."""
-    told = columns.where(ASSIGN, SUBSCRIBE, REVOKE) & columns.subscribed & (columns.assigned >= 0)
-    told &= columns.table["group"].is_valid().to_numpy()
-    closed = columns.where(CLOSE)
-    rows = np.flatnonzero(among & (told | closed))
-    if not len(rows):
-        return Holds()
-    group = np.where(closed[rows], ANY, numbers_of(columns, rows, number))
-    rows, group = rows[group >= 0], group[group >= 0]
-    return Holds(group, columns.process[rows], columns.completed[rows], (columns.assigned[rows] == 1).astype(np.int64))

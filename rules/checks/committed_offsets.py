@@ -40,10 +40,10 @@ from typing import Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, OFFSETS, OK, START, Columns
+from rules.arrays.columns import OFFSETS, OK, Columns
 from rules.arrays.intervals import Bools, distinct
-from rules.checks import commit_rows, invoked_commits, kept_commits
-from rules.checks.commit_rows import NEVER, Reads
+from rules.checks import invoked_commits, kept_commits
+from rules.checks.commit_rows import NEVER, GroupRows, Reads
 from rules.checks.commit_verdicts import Case, Told, committed_elsewhere, concerned, familiar
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
@@ -61,18 +61,17 @@ RETENTION: Final = "offsets_retention_minutes"
 def needs(own: Committed, asked: Asked) -> Iterable[str]:
     """The bitmaps of commits that are about to be written, and those of offsets that nobody is known to have
     committed lately."""
-    columns = asked.columns
     groups = list(own.groups)
-    number = partial(number_of_group, groups)
+    rows = GroupRows(asked.columns, partial(number_of_group, groups))
     found: set[str] = set()
-    new, _ = commit_rows.invoked(columns, number)
+    new, _ = rows.invoked()
     if len(new) and invoked_commits.is_full(own.invoked, len(new)):
         both = concat(own.invoked.pending, new)
         for group in distinct(both.group).tolist():
             found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
-    reads = concat(own.waiting, commit_rows.reads(columns, np.ones(len(columns), bool), number))
+    reads = concat(own.waiting, rows.reads())
     if len(reads):
-        known = concat(own.commits, commit_rows.commits(columns, _certainly_new(asked), number))
+        known = concat(own.commits, rows.commits(_certainly_new(asked)))
         reads = take(reads, (reads.offset >= 0) & ~familiar(known, reads))
         for group in distinct(reads.group).tolist():
             found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
@@ -82,32 +81,33 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
 def _certainly_new(asked: Asked) -> Bools:
     """The rows that will be counted in for the first time, as far as that is plain: no other may be counted on."""
     columns, living = asked.columns, asked.state.processes
-    fresh = np.zeros(len(columns), bool)
+    forgotten = {entry[0] for entry in asked.state.gone}
+    since: dict[int, int] = {}
     for number in distinct(columns.process).tolist():
         process = living.get(number)
-        if process is None or not process.ahead:
-            own = columns.process == number
-            fresh |= own & (columns.slice >= (process.next if process is not None else 0))
-    return fresh
+        if process is None:
+            since[number] = NEVER if number in forgotten else 0
+        else:
+            since[number] = NEVER if process.ahead else process.next
+    return columns.slice >= np.array([since[number] for number in columns.process.tolist()], np.int64)
 
 
 def arrive(own: Committed, new: News) -> None:
     """What the new rows committed, and were told."""
     columns, fresh = new.columns, new.fresh
-    seen = fresh & columns.where(OFFSETS) & (columns.type == OK)
+    seen = fresh & (columns.f == OFFSETS) & (columns.type == OK)
     if seen.any():
         own.observed = max(own.observed, int(columns.invoked[seen].max()))
         _note_retention(own, columns, seen)
-    number = partial(number_of_group, own.groups)
-    if columns.table["group"].null_count < len(columns) or (fresh & columns.where(START, CLOSE)).any():
-        own.members = kept_commits.with_members(own.members, commit_rows.members(columns, fresh, number))
-        holds = commit_rows.holds(columns, fresh, number)
+    rows = GroupRows(columns, partial(number_of_group, own.groups))
+    kept_commits.note_members(own, rows.members(fresh))
+    holds = rows.holds(fresh)
+    if len(holds):
         own.holds = concat(own.holds, holds)
         own.subscribed = sorted({*own.subscribed, *holds.group.tolist()} - {ANY})
-        own.commits = concat(own.commits, commit_rows.commits(columns, fresh, number))
-        own.waiting = concat(own.waiting, commit_rows.reads(columns, fresh, number))
-    # As `needs` counted them: all rows, also those that were here before.
-    asked, unsure = commit_rows.invoked(columns, number)
+    own.commits = concat(own.commits, rows.commits(fresh))
+    own.waiting = concat(own.waiting, rows.reads(fresh))
+    asked, unsure = rows.invoked()  # as `needs` counted them: all, also those that were here before
     if len(asked):
         full = invoked_commits.is_full(own.invoked, len(asked))
         invoked_commits.add(own.invoked, asked)
@@ -132,11 +132,12 @@ def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
 
 def fold(own: Committed, passage: Passage) -> None:
     """Judge the reads up to which the log is complete, in the order of their times."""
-    if not (len(own.waiting) or len(own.commits) or own.pending or len(own.holds)):
+    ripe = own.waiting.at <= passage.end
+    full = kept_commits.is_full(own)
+    if not (ripe.any() or full or own.pending):
         return
     whole = passage.gate.ask(passage.end, passage.end) is not Evidence.NOT_YET
     late = set() if whole else _late(own, passage)
-    ripe = own.waiting.at <= passage.end
     if ripe.any():
         reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
         if late:
@@ -145,10 +146,9 @@ def fold(own: Committed, passage: Passage) -> None:
         own.waiting = rest
         _judge(own, reads, passage)
     _tell(own, passage)
-    processes = passage.state.processes
-    known = [*processes, *(hole[0] for hole in passage.state.holes)]
-    kept_commits.forget(own, late, passage.end, np.array(known, np.int64))
-    kept_commits.forget_holds(own, min(passage.end, passage.gate.known_through()), set(processes))
+    if full:
+        through = min(passage.end, passage.gate.known_through())
+        kept_commits.forget(own, passage.state, late, (passage.end, through))
     kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
 
 
@@ -181,19 +181,23 @@ def _ready(own: Committed, reads: Reads, late: set[int], passage: Passage) -> Bo
 
 def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
     """Judge these reads, which come in no order; all that was told before them has been judged."""
-    reads = take(reads, np.lexsort((reads.process, reads.offset, reads.completed, reads.domain, reads.at)))
-    kept_commits.spoil(own)
+    if len(reads) > 1:
+        reads = take(reads, np.lexsort((reads.process, reads.offset, reads.completed, reads.domain, reads.at)))
     own.told = concat(own.told, reads)
-    columns = [getattr(reads, name).tolist() for name in Told._fields]
-    for start in range(0, len(reads), 512):
-        part = take(reads, slice(start, start + 512))
-        for i in np.flatnonzero(_suspicious(own, part)).tolist():
-            read = Told(*(column[start + i] for column in columns))
-            if read.at >= passage.state.begins:
-                case = Case(own, read, passage)
-                case.judge_regression()
-                case.judge_loss()
-                case.judge_foreign()
+    doubtful = [
+        start + i
+        for start in range(0, len(reads), 512)
+        for i in np.flatnonzero(_suspicious(own, take(reads, slice(start, start + 512)))).tolist()
+    ]
+    if doubtful:
+        kept_commits.spoil(own)
+    for i in doubtful:
+        read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
+        if read.at >= passage.state.begins:
+            case = Case(own, read, passage)
+            case.judge_regression()
+            case.judge_loss()
+            case.judge_foreign()
 
 
 def _suspicious(own: Committed, reads: Reads) -> Bools:

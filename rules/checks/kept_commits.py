@@ -20,6 +20,7 @@ from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
+from rules.kept.state import State
 
 GROUPS: Final = 64
 COMMITS_KEPT: Final = 4
@@ -29,6 +30,7 @@ WAITING_KEPT: Final = 16_384
 HOLDS_KEPT: Final = 1024
 UNSURE_KEPT: Final = 256
 TOLD_KEPT: Final = 64
+SLACK: Final = 64
 WEEK: Final = 7 * 24 * 60
 T = TypeVar("T", bound=Table)
 
@@ -48,9 +50,10 @@ class Committed:
     `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
     what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
     place, or when; of offsets up to `unsure_to` any may be one. `retention`: [as of when, minutes] of what groups have
-    committed; `observed`: the newest time at which the partition was. `pending`: [when, anomaly, subject, message,
-    evidence, at, group, domain, since] of verdicts that wait for it to be observed after `when`, and before that, where
-    `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
+    committed; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last
+    were forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since] of verdicts that
+    wait for the partition to be observed after `when`, and before that, where `since` is a time, for the log of the
+    group through `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
@@ -66,6 +69,7 @@ class Committed:
     subscribed: list[int] = field(default_factory=list)
     retention: list[int] = field(default_factory=lambda: [-1, WEEK])
     observed: int = -1
+    kept: int = 0
     pending: list[list[Any]] = field(default_factory=list)
     reported: list[list[Any]] = field(default_factory=list)
 
@@ -87,12 +91,13 @@ def number_of_group(groups: list[str | None], name: str) -> int:
     return len(groups) - 1
 
 
-def with_members(known: Members, new: Members) -> Members:
-    """Both, each entry once."""
-    if not len(new):
-        return known
-    both = concat(known, new)
-    return Members(*np.unique(np.stack((both.process, both.group, both.reads, both.domain), axis=1), axis=0).T)
+def note_members(own: Committed, new: set[tuple[int, int, int, int]]) -> None:
+    """Note which groups processes are of: entries of `Members`."""
+    table = own.members
+    columns = (table.process, table.group, table.reads, table.domain)
+    more = new - {*zip(*(column.tolist() for column in columns), strict=True)} if new else new
+    if more:
+        own.members = concat(table, Members(*np.array(sorted(more), np.int64).T))
 
 
 def note_unsure(own: Committed, new: Invoked) -> None:
@@ -123,16 +128,23 @@ def spoil(own: Committed) -> None:
             commits.spoiled[rows[part]] = np.minimum(commits.spoiled[rows[part]], since)
 
 
-def forget(own: Committed, late: set[int], end: int, known: Ints) -> None:
-    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`, `known` the processes
-    that may still be asked for."""
-    own.members = take(own.members, np.isin(own.members.process, known))
-    _forget_commits(own, late, end)
+def is_full(own: Committed) -> bool:
+    """Is it time to forget something?"""
+    return len(own.commits) + len(own.told) + len(own.holds) + len(own.members) >= own.kept + SLACK
+
+
+def forget(own: Committed, state: State, late: set[int], until: tuple[int, int]) -> None:
+    """Keep what later reads need. `late` are the groups whose log is not complete up to the first of the times `until`;
+    to the second everybody's is."""
+    asked_for = [*state.processes, *(hole[0] for hole in state.holes)]
+    own.members = take(own.members, np.isin(own.members.process, np.array(asked_for, np.int64)))
+    spoil(own)
+    _forget_commits(own, late, until[0])
     told = own.told
     own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own)
     _forget_domains(own)
-    own.holds = take(own.holds, slice(-HOLDS_KEPT, None))
+    _forget_holds(own, until[1], set(state.processes))
     own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
@@ -143,6 +155,7 @@ def forget(own: Committed, late: set[int], end: int, known: Ints) -> None:
     own.subscribed = [number for number in own.subscribed if number in used]
     own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
     del own.pending[:-TOLD_KEPT], own.reported[:-TOLD_KEPT]
+    own.kept = len(own.commits) + len(own.told) + len(own.holds) + len(own.members)
 
 
 def _newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints:
@@ -209,7 +222,7 @@ def _forget_domains(own: Committed) -> None:
     own.floors = take(own.floors, np.isin(own.floors.domain, newest))
 
 
-def forget_holds(own: Committed, end: int, living: set[int]) -> None:
+def _forget_holds(own: Committed, end: int, living: set[int]) -> None:
     """Of each process the first of the entries that say what the last one says; who is gone held nothing of late."""
     holds = own.holds
     if not len(holds):
@@ -222,7 +235,7 @@ def forget_holds(own: Committed, end: int, living: set[int]) -> None:
         keep[rows] = False
         if len(rows) and (holds.holds[rows[-1]] or process in living):
             keep[rows[changed[-1]]] = True
-    own.holds = take(holds, keep)
+    own.holds = take(take(holds, keep), slice(-HOLDS_KEPT, None))
 
 
 def forget_below(own: Committed, log_start: int, chunks: Chunks) -> None:

@@ -1,35 +1,42 @@
-"""The highest offset that was known of a partition, and since when: what was acknowledged, or polled.
+"""Where the log ends, as its leader lists it, beside the highest offset that was known by then.
 
-"Since when" is a time of one clock domain (`rules.settling.clocks.domains`), in steps of `STEP`: of what completed
-within one of them, none counts before its end. A domain is a boot, a number of `State.boot_names`, -1 for none.
+Known is what was acknowledged, or polled, and "by then" is by one clock domain (`rules.settling.clocks.domains`): a
+boot, a number of `State.boot_names`, -1 for none. Its time is taken in steps of `STEP`: of what completed within one of
+them, none counts before its end. A listing is `due` once the log of all whose clock it is has come so far; an operation
+that is open for long tells nothing of that time, and is not waited for. What a hole hides is not known: less follows,
+and nothing false.
 
 A row that recovery wrote for a process that died has no time at which it ended: it completes when it was invoked, as
 far as its row tells, and may have polled long after. What it polled is known from when the process was closed, if that
 was on the same boot, and else never. Whatever says `process-died` or `host-lost`, or completes as it is invoked without
 an outcome, is such a row.
 
-State: `Tops`, at most `STEPS_KEPT` of each domain; `Recovered`, dead processes that are not forgotten yet, at most
-`RECOVERED_KEPT`.
+State (`KnownEnds`, of every check that asks): `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
+domain; the listings since, at most `LISTINGS_KEPT`; `Recovered`, dead processes that are not forgotten yet, at most
+`RECOVERED_KEPT`; what was acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, INFO, Runs
+from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.checks.sequence_loss import rows_with
-from rules.kept.check import News
+from rules.kept.check import News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
+from rules.settling.gate import Who
 
 STEP: Final = 50_000
 """Microseconds; in nanoseconds a thousand times as many."""
 STEPS_KEPT: Final = 4096
+LISTINGS_KEPT: Final = 4096
 RECOVERED_KEPT: Final = 64
+HELD_KEPT: Final = 1024
 DEAD: Final = ("process-died", "host-lost")
 """The errors of rows that recovery writes."""
 
@@ -55,6 +62,49 @@ class Recovered(Table):
 
 
 @dataclass(slots=True)
+class Acknowledged(Table):
+    """Offsets [start, end) that `process` was acknowledged, in steps of the domain's clock."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    completed: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Listings(Table):
+    """Ends that were listed: `at` in log time, invoked in a step of the domain's clock."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+    step: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+class Listing(NamedTuple):
+    """One of them, and the highest offset known before it was invoked, -1 for none."""
+
+    at: int
+    domain: int
+    step: int
+    end: int
+    known: int
+
+
+@dataclass(slots=True)
+class KnownEnds:
+    """What a check keeps that compares them; `waiting`: the listings that are not due yet; `held`: what was
+    acknowledged to processes of which it is not known yet what they are."""
+
+    held: Acknowledged = field(default_factory=Acknowledged)
+    tops: Tops = field(default_factory=Tops)
+    recovered: Recovered = field(default_factory=Recovered)
+    waiting: Listings = field(default_factory=Listings)
+
+
+@dataclass(slots=True)
 class Clocks:
     """The new rows' times by their own clocks: the boot, and the steps in which they began and ended (-1: the row does
     not say)."""
@@ -64,7 +114,49 @@ class Clocks:
     completed: Ints
 
 
-def clocks(new: News) -> Clocks:
+def take_in(own: KnownEnds, new: News) -> Acknowledged:
+    """Note what the new rows knew and listed; returns what is now known to be safely acknowledged."""
+    columns = new.columns
+    listed = new.where(OFFSETS)
+    listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
+    if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered) and not len(own.held):
+        return Acknowledged()
+    clock = _clocks(new)
+    acknowledged = _safely_acknowledged(own, new, clock)
+    _learn(own, new, clock, acknowledged)
+    listed = listed[clock.invoked[listed] >= 0]
+    if len(listed):
+        more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
+        own.waiting = concat(own.waiting, more)
+        if len(own.waiting) > LISTINGS_KEPT:
+            own.waiting = take(own.waiting, np.argsort(own.waiting.at, kind="stable")[-LISTINGS_KEPT:])
+    return acknowledged
+
+
+def due(own: KnownEnds, passage: Passage) -> list[Listing]:
+    """The listings that can be judged now, in the order of their times; they wait no more."""
+    waiting = own.waiting
+    ripe = waiting.at <= passage.end
+    for boot in distinct(waiting.domain[ripe]).tolist():
+        told = passage.gate.told_through(_by_the_clock_of(boot))
+        ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
+    if not ripe.any():
+        return []
+    listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
+    listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
+    known = known_before(own.tops, listings.domain, listings.step)
+    for domain in distinct(listings.domain).tolist():
+        own.tops = forgotten_before(own.tops, domain, int(listings.step[listings.domain == domain].max()))
+    columns = (listings.at, listings.domain, listings.step, listings.end, known)
+    return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _by_the_clock_of(boot: int) -> Who:
+    """Those whose boot it is, and those of which it is not known yet."""
+    return Who(lambda number, process: process.boot in (boot, -1))
+
+
+def _clocks(new: News) -> Clocks:
     """When the new rows began and ended."""
     names, domain, invoked, completed = domains(new.columns)
     size = np.array([STEP * 1000 if name else STEP for name in names], np.int64)[domain]
@@ -73,31 +165,42 @@ def clocks(new: News) -> Clocks:
     )
 
 
-def safely_acknowledged(new: News) -> Runs:
-    """The new runs that were acknowledged with an offset by more than their leader, as far as is known.
-
-    Without idempotence a write may be acknowledged by its leader alone, and lost with it as promised. Of a process
-    whose first row is not here it is not known yet what it is."""
-    runs = new.acknowledged
+def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledged:
+    """What more than the leader has, as far as is known: without idempotence a write may be acknowledged by its leader
+    alone, and lost with it as promised. A process's first row tells which it is."""
+    runs, state = new.acknowledged, new.state
     runs = runs.take(runs.offset >= 0)
-    writer, state = new.columns.process[runs.row], new.state
-    begun = [n for n in distinct(writer).tolist() if n in state.processes and state.processes[n].next]
-    return runs.take(np.isin(writer, begun) & ~np.isin(writer, state.not_idempotent_processes))
+    row = runs.row
+    found = Acknowledged(
+        new.columns.process[row], clock.domain[row], clock.invoked[row], clock.completed[row], runs.offset,
+        runs.offset + runs.length,
+    )  # fmt: skip
+    found = concat(own.held, found)
+    writers = distinct(found.process).tolist()
+    weak = [n for n in writers if n in state.not_idempotent_processes]
+    unknown = [n for n in writers if n in state.processes and not state.processes[n].next]
+    if not unknown and not weak:
+        own.held = Acknowledged()
+        return found
+    waits = np.isin(found.process, unknown)
+    own.held = take(take(found, waits), slice(-HELD_KEPT, None))
+    return take(found, ~waits & ~np.isin(found.process, weak))
 
 
-def learn(tops: Tops, recovered: Recovered, new: News, clock: Clocks, acknowledged: Runs) -> tuple[Tops, Recovered]:
-    """Both with what the new rows know; `acknowledged` as above."""
+def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged) -> None:
+    """Raise the tops by what the new rows know."""
     polled = new.polled.take(new.polled.offset >= 0)
     dead = _of_the_dead(new)
-    if dead.any() or len(recovered):
+    if dead.any() or len(own.recovered):
         late = dead[polled.row]
-        tops, recovered = _wait_for_the_close(tops, recovered, new, clock, polled.take(late))
+        _wait_for_the_close(own, new, clock, polled.take(late))
         polled = polled.take(~late)
-    row = np.concatenate((acknowledged.row, polled.row))
-    top = np.concatenate((acknowledged.offset + acknowledged.length, polled.offset + polled.length)) - 1
-    timed = clock.completed[row] >= 0
-    row, top = row[timed], top[timed]
-    return raised(tops, Tops(clock.domain[row], clock.completed[row], top)), recovered
+    found = Tops(
+        np.concatenate((acknowledged.domain, clock.domain[polled.row])),
+        np.concatenate((acknowledged.completed, clock.completed[polled.row])),
+        np.concatenate((acknowledged.end, polled.offset + polled.length)) - 1,
+    )
+    own.tops = raised(own.tops, take(found, found.step >= 0) if (found.step < 0).any() else found)
 
 
 def _of_the_dead(new: News) -> Bools:
@@ -112,29 +215,23 @@ def _of_the_dead(new: News) -> Bools:
     return found
 
 
-def _wait_for_the_close(
-    tops: Tops, recovered: Recovered, new: News, clock: Clocks, polled: Runs
-) -> tuple[Tops, Recovered]:
+def _wait_for_the_close(own: KnownEnds, new: News, clock: Clocks, polled: Runs) -> None:
     columns = new.columns
     closed = np.flatnonzero(_of_the_dead(new) & (columns.f == CLOSE) & (clock.completed >= 0))
-    told = Recovered(
-        columns.process[polled.row],
-        clock.domain[polled.row],
-        np.full(len(polled), -1),
-        polled.offset + polled.length - 1,
-    )
+    row, end = polled.row, polled.offset + polled.length
+    told = Recovered(columns.process[row], clock.domain[row], np.full(len(row), -1), end - 1)
     ends = Recovered(columns.process[closed], clock.domain[closed], clock.completed[closed], np.full(len(closed), -1))
-    waiting = concat(concat(recovered, told), ends)
+    waiting = concat(concat(own.recovered, told), ends)
     known, left = [], []
     for process, domain in {*zip(waiting.process.tolist(), waiting.domain.tolist(), strict=True)}:
-        own = (waiting.process == process) & (waiting.domain == domain)
-        step, top = int(waiting.step[own].max()), int(waiting.top[own].max())
+        mine = (waiting.process == process) & (waiting.domain == domain)
+        step, top = int(waiting.step[mine].max()), int(waiting.top[mine].max())
         if step >= 0 and top >= 0:
             known.append((domain, step, top))
         if process in new.state.processes:
             left.append((process, domain, step, top))
-    found = Tops(*np.array(known, np.int64).reshape(-1, 3).T)
-    return raised(tops, found), Recovered(*np.array(sorted(left)[-RECOVERED_KEPT:], np.int64).reshape(-1, 4).T)
+    own.tops = raised(own.tops, Tops(*np.array(known, np.int64).reshape(-1, 3).T))
+    own.recovered = Recovered(*np.array(sorted(left)[-RECOVERED_KEPT:], np.int64).reshape(-1, 4).T)
 
 
 def raised(tops: Tops, new: Tops) -> Tops:
@@ -142,8 +239,7 @@ def raised(tops: Tops, new: Tops) -> Tops:
     if not len(new):
         return tops
     both = concat(tops, new)
-    order = np.lexsort((-both.top, both.step, both.domain))
-    both = take(both, order)
+    both = take(both, np.lexsort((-both.top, both.step, both.domain)))
     keep = np.ones(len(both), bool)
     heads = np.flatnonzero(np.diff(both.domain, prepend=-2))
     for head, end in zip(heads.tolist(), [*heads[1:].tolist(), len(both)], strict=True):

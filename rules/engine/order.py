@@ -24,6 +24,7 @@ from rules.checks import (
     phantom_reads,
     rebalances,
     sequence_loss,
+    stale_log_ends,
     stuck_closes,
     stuck_consumers,
     stuck_producers,
@@ -52,6 +53,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     stuck_producers.CHECK,
     stuck_closes.CHECK,
     hanging_transactions.CHECK,
+    stale_log_ends.CHECK,
     late_evidence.CHECK,
     unsafe_settings.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible

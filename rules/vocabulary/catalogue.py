@@ -261,6 +261,12 @@ _ENTRIES: Final = (
         "the last stable offset, the log end, since when",
     ),
     Anomaly(
+        "stale-log-end", "condition", "while it lasts",
+        "The end that a partition's leader lists has stayed below what was known to be there for the liveness "
+        "objective.",
+        "the end listed, the highest offset known before, for how long",
+    ),
+    Anomaly(
         "unrecovered-transaction", "condition", "while it lasts",
         "init_transactions has returned, and a transaction of an earlier life still holds the last stable offset.",
         "the transactional id, both lives, the offset held",
