@@ -46,6 +46,11 @@ class Sight:
     low_at: Ints
     low: Ints
 
+    def beyond(self, offset: int, uncommitted: int) -> bool:
+        """Has what can be read gone past this offset by now?"""
+        values = self.marks.end if uncommitted else self.marks.stable
+        return bool(len(values)) and int(values[-1]) > offset
+
     def gone(self, offset: int) -> tuple[int, int]:
         """When the log start had gone past this offset, and to where; FOREVER if it has not."""
         index = int(np.searchsorted(self.low, offset, side="right"))
