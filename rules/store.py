@@ -18,7 +18,7 @@ from rules.step import Stepped, Stored, prepare
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
 
-FORGET_EVERY: Final = 256
+FORGET_EVERY: Final = 64
 """So many times facts are joined before what has expired is looked for."""
 
 

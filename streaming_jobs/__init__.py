@@ -6,7 +6,8 @@ source.py      Delta table `history` as a stream
 files.py       the log's data files read as columns
 validation.py  which rows can be understood;  bundles.py  many rows of a partition as one
 integrity.py   the stateful operator that carries the state of `rules.step`
-resolution.py  stage 2: what partitions know for each other;  recheck.py  what readers saw differently, explained
+resolution.py  stage 2: what partitions know for each other
+lookups.py     transactions of which a value is absent;  recheck.py  what readers saw differently: asked of the rows
 sink.py        a batch's verdicts into Delta and to listeners;  tables.py, schemas.py  those tables
 rebuild.py     the state rebuilt from the probe log;  replay.py  the log in order;  news.py  what of it is new;
                handover.py  the new checkpoint;  gap.py  evidence-gap

@@ -6,6 +6,9 @@ table `lookups` holds both, so that a question outlives the process. What is fou
 once. A transaction of which nothing has been polled is looked for again, ever more rarely, until `GIVEN_UP` of log time
 has passed; one that its partitions have told to be absent altogether is not torn, and settled.
 
+The first answers wait for the transaction's partitions to be checked through the time in question, so that whatever
+they have to tell is told; for `PATIENCE` tries at most.
+
 The log is read from the transaction on, a stretch of `WINDOW` after the other, until one holds a poll of it: so the
 earliest poll is the evidence, however the log's files are cut.
 """
@@ -23,7 +26,18 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from rules.across.lookups import MARGIN, Question, Values, answer, is_lost, own_rows, polls_of, values_of
+from rules.across.lookups import (
+    MARGIN,
+    Question,
+    Through,
+    Values,
+    answer,
+    is_lost,
+    is_ripe,
+    own_rows,
+    polls_of,
+    values_of,
+)
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import micros
@@ -39,6 +53,7 @@ TOGETHER: Final = 256
 WINDOW: Final = 600 * SECOND
 FIRST_WAIT: Final = timedelta(seconds=2)
 """Before a question is answered for the first time: the transaction's other partitions may have more to tell."""
+PATIENCE: Final = 5
 LONGEST_WAIT: Final = timedelta(minutes=10)
 LATE: Final = 7200 * SECOND
 """Rows may come so late: what was read before is read again as far back."""
@@ -47,12 +62,23 @@ GIVEN_UP: Final = 86_400 * SECOND
 
 @dataclass(slots=True)
 class _Waiting:
-    """A question, when it is to be answered next, the wait after that, and up to which log time polls were read."""
+    """A question, when it is to be answered next, the wait after that, how many times that was tried, and up to which
+    log time polls were read."""
 
     question: Question
     due: datetime
     wait: timedelta = FIRST_WAIT
+    tried: int = 0
     through: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`through`: the log time up to which its polls were read before. `impatient`: answer it from what there is."""
+
+    question: Question
+    through: int
+    impatient: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +124,27 @@ class Lookups:
         and tried again."""
         now = self._clock()
         with self._lock:
-            ready = sorted(
-                ((one.question, one.through) for one in self._waiting.values() if last or one.due <= now),
-                key=lambda one: one[0].invoked,
+            due = sorted(
+                (one for one in self._waiting.values() if last or one.due <= now), key=lambda one: one.question.invoked
             )
+            ready = [Asked(one.question, one.through, last or one.tried >= PATIENCE) for one in due]
+        through = checked_through(read_table(self._tables, "partition_state")) if ready else {}
         for first in range(0, len(ready), TOGETHER):
             if stopping():
                 return
             together = ready[first : first + TOGETHER]
             try:
-                self._settle(looked_up(Replay(self._history), together))
+                self._settle(looked_up(Replay(self._history), together, through))
             except (JobError, OSError, pa.ArrowException) as error:
                 log.warning("%s transactions could not be looked up, and are tried again: %s", len(together), error)
-                self._put_off(question for question, _ in together)
+                self._put_off(one.question for one in together)
 
     def _put_off(self, questions: Iterable[Question]) -> None:
         with self._lock:
             for question in questions:
                 one = self._waiting[question.key]
                 one.due, one.wait = self._clock() + one.wait, min(2 * one.wait, LONGEST_WAIT)
+                one.tried += 1
 
     def _settle(self, answers: dict[Question, Answer]) -> None:
         """Tell what was found, and write down which questions need not be asked again."""
@@ -142,31 +170,38 @@ class Lookups:
             self._report(fresh)
 
 
-def looked_up(replay: Replay, together: Sequence[tuple[Question, int]]) -> dict[Question, Answer]:
-    """What the rows of the log say of these transactions, each with the log time up to which its polls were read
-    before."""
-    questions = [question for question, _ in together]
+def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> dict[Question, Answer]:
+    """What the rows of the log say of these transactions. `through`: how far their partitions are checked."""
+    questions = [one.question for one in together]
     newest = replay.newest() + 1
     begin = min(question.invoked for question in questions) - MARGIN
     own = replay.select(begin, max(question.completed for question in questions) + MARGIN, own_rows(questions))
     wrote = {question: values_of(question, own) for question in questions}
-    start = {question: max(question.invoked, through - LATE) for question, through in together}
+    ripe = [one for one in together if one.impatient or is_ripe(one.question, wrote[one.question], through)]
+    start = {one.question: max(one.question.invoked, one.through - LATE) for one in ripe if wrote[one.question]}
     found: dict[Question, Finding] = {}
-    at = min(start.values())
-    while at < newest:
-        waiting = [q for q in questions if q not in found and wrote[q] and start[q] < at + WINDOW]
+    at = min(start.values(), default=newest)
+    while at < newest and len(found) < len(start):
+        waiting = [question for question in start if question not in found and start[question] < at + WINDOW]
         if waiting:
-            polls = replay.select(at, at + WINDOW, polls_of([wrote[q] for q in waiting]))
+            polls = replay.select(at, at + WINDOW, polls_of([wrote[question] for question in waiting]))
             found.update(_proven(waiting, wrote, polls))
         at += WINDOW
+    answers = {one.question: Answer(None, False, one.through) for one in together}
+    for one in ripe:
+        question = one.question
+        over = question in found or is_lost(question, wrote[question]) or newest > question.due + GIVEN_UP
+        answers[question] = Answer(found.get(question), over, newest)
+    return answers
+
+
+def checked_through(states: pa.Table) -> dict[tuple[str, str, int], int]:
+    """How far each partition is checked, of rows of the table `partition_state`."""
     return {
-        q: Answer(
-            found.get(q),
-            q in found or is_lost(q, wrote[q]) or newest > q.due + GIVEN_UP,
-            newest,
-        )
-        for q in questions
-    }  # fmt: skip
+        (row["cluster"], row["topic"], row["partition"]): micros(row["checked_through"])
+        for row in states.to_pylist()
+        if row["checked_through"] is not None
+    }
 
 
 def _proven(

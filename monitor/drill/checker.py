@@ -30,11 +30,11 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import Place, micros
+from streaming_jobs import lookups
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles import CycleJob, Searched
 from streaming_jobs.errors import JobError
 from streaming_jobs.files import completed
-from streaming_jobs.lookups import looked_up
 from streaming_jobs.recheck import PATIENCE, Asked, explained, shares
 from streaming_jobs.replay import Replay
 from streaming_jobs.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
@@ -236,8 +236,14 @@ class Checker:
 
     def _answer(self, *, last: bool) -> None:
         """Answer what the rows of the log can answer now; `last`: no further row will come."""
-        asked = list(self.checks.lookups.values())
-        for question, told in looked_up(Replay(self.history), [(one, 0) for one in asked]).items() if asked else ():
+        waiting = [lookups.Asked(one, 0, last) for one in self.checks.lookups.values()]
+        through = {
+            (place.cluster, summary["topic"], place.partition): micros(summary["checked_through"])
+            for place, summary in self.checks.summaries.items()
+            if summary["checked_through"] is not None
+        }
+        answers = lookups.looked_up(Replay(self.history), waiting, through) if waiting else {}
+        for question, told in answers.items():
             if told.settled:
                 del self.checks.lookups[question.key]
             self._tell([told.finding] if told.finding is not None else [])

@@ -48,8 +48,11 @@ DEFECTS: Final = (
         explains=lambda found: (
             found.finding.topic.endswith(("-transactions", "-transform-out"))
             and (
-                (found.name in ("G1a", "lost-write") and found.finding.evidence.get("offsets_between") == 0)
-                or found.name in ("torn-transaction", "poll-skip", "int-poll-skip")
+                (
+                    found.name in ("G1a", "lost-write", "torn-transaction")
+                    and found.finding.evidence.get("offsets_between") == 0
+                )
+                or found.name in ("poll-skip", "int-poll-skip")
             )
         ),
     ),

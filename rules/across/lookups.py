@@ -8,7 +8,7 @@ transaction is not torn. Whoever has the rows gives those that `own_rows` and `p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,9 @@ EVIDENCE: Final = frozenset(
 
 Values = dict[tuple[str, int], list[tuple[int, int, int]]]
 """By (topic, partition): (writer, first seq, end of seq)."""
+
+Through = Mapping[tuple[str, str, int], int]
+"""By (cluster, topic, partition): the log time through which every verdict is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ def answer(question: Question, wrote: Values, polls: pa.Table) -> Finding | None
     if not seen:
         return None
     return torn(min(seen, key=lambda one: (one["at"], order_of(one))), min(question.facts, key=order_of))
+
+
+def is_ripe(question: Question, wrote: Values, through: Through) -> bool:
+    """Are all partitions that the transaction wrote to checked through the time in question? Then they have told what
+    is absent there, and the earliest poll is here."""
+    return all(through.get((question.cluster, *place), -1) >= question.due for place in wrote)
 
 
 def is_lost(question: Question, wrote: Values) -> bool:

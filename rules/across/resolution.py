@@ -23,6 +23,7 @@ soon as both sides are here.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -146,7 +147,7 @@ def expired(stored: Mapping[str, bytes], now: int) -> list[str]:
         if key.startswith("aborted|"):
             if int(key.split("|")[1], 16) < now - ABORTED_KEPT:
                 gone.append(key)
-        elif key.startswith("txn|") and max(f["at"] for f in orjson.loads(value)["facts"]) < now - OPEN_KEPT:
+        elif key.startswith("txn|") and max(fact["at"] for fact in _unpacked(value)[0]) < now - OPEN_KEPT:
             gone.append(key)
     return gone + list(transforms.forgotten(stored, now))
 
@@ -172,19 +173,28 @@ def _join(
     fresh = {key for key in new if key not in stored and any(f["outcome"] == "fail" for f in new[key])}
     earlier = _earlier(stored, fresh) if fresh else {}
     for key in sorted(new):
-        known: dict[str, Any] = {"facts": earlier.get(key, []), "torn": False}
-        if key in stored:
-            known = orjson.loads(stored[key])
-        facts = [(f, False) for f in known["facts"]] + [(f, True) for f in new[key]]
-        found, is_torn = _of_transaction(facts, known["torn"])
+        known, is_torn = _unpacked(stored[key]) if key in stored else (earlier.get(key, []), False)
+        facts = [(fact, False) for fact in known] + [(fact, True) for fact in new[key]]
+        found, is_torn = _of_transaction(facts, is_torn)
         findings.extend(found)
-        changes[key] = orjson.dumps({"facts": [f for f, _ in facts], "torn": is_torn})
+        changes[key] = _packed([fact for fact, _ in facts], is_torn)
     if aborted.num_rows:
         piece = _piece(aborted)
         newest, number = int(piece.absent.at.max()), 0
         while (name := f"aborted|{newest:x}|{number:x}") in stored:
             number += 1
         changes[name] = codec.dump(piece, {}, {})
+
+
+def _packed(facts: list[dict[str, Any]], is_torn: bool) -> bytes:
+    """The facts about one transaction, and whether it has been called torn."""
+    rows = [[fact[name] for name in FACT_SCHEMA.names] for fact in facts]
+    return zlib.compress(orjson.dumps([is_torn, rows]), 1)
+
+
+def _unpacked(stored: bytes) -> tuple[list[dict[str, Any]], bool]:
+    is_torn, rows = orjson.loads(zlib.decompress(stored))
+    return [dict(zip(FACT_SCHEMA.names, row, strict=True)) for row in rows], is_torn
 
 
 def _wanted(aborted: pa.Table, new: set[str], stored: Mapping[str, bytes]) -> pa.Table:

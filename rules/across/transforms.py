@@ -63,8 +63,8 @@ class Block:
 class Group:
     """One group in one partition; offsets are the input's, -1 where unknown.
 
-    `queue`: [at, kind, start, end] of what log time has not reached. `reflected`: merged [start, end); `late`: those
-    that were reflected when it was too late; `doubtful`: [start, end) of undecided transactions. `tops`: [at, one past
+    `queue`: [at, kind, start, end] of what log time has not reached. `reflected`: merged [start, end) of what was
+    reflected in time; `doubtful`: [start, end) of undecided transactions. `tops`: [at, one past
     the highest offset reflected], both rising; `gone`: [at, log start], likewise. `lowest`: the first input reflected.
     `told`: all inputs below were told. `output`, `input`: how far their logs are complete. `blocks`: those in which
     inputs wait. `last`: when something was reflected last."""
@@ -76,7 +76,6 @@ class Group:
     topic: str = ""
     queue: list[list[int]] = field(default_factory=list)
     reflected: list[list[int]] = field(default_factory=list)
-    late: list[list[int]] = field(default_factory=list)
     doubtful: list[list[int]] = field(default_factory=list)
     tops: list[list[int]] = field(default_factory=list)
     gone: list[list[int]] = field(default_factory=list)
@@ -244,7 +243,7 @@ def _begin_again(one: _Open) -> None:
     group = one.group
     for number in list(group.blocks):
         one.put(number, Inputs())
-    group.lowest, group.reflected, group.late, group.doubtful, group.tops = -1, [], [], [], []
+    group.lowest, group.reflected, group.doubtful, group.tops = -1, [], [], []
 
 
 def _reflect(group: Group, at: int, start: int, end: int, grace: int) -> None:
@@ -252,8 +251,6 @@ def _reflect(group: Group, at: int, start: int, end: int, grace: int) -> None:
         group.lowest = start
     # Too late for what lies below an input that was reflected longer ago than the grace.
     over = max((top for time, top in group.tops if time + grace < at), default=-1)
-    if start < over - 1:
-        _add(group.late, start, min(end, over - 1))
     _add(group.reflected, max(start, over - 1), end)
     if not group.tops or end > group.tops[-1][1]:
         group.tops.append([at, end])
@@ -332,8 +329,6 @@ def _report(group: Group, inputs: Inputs, i: int, offsets: range, grace: int) ->
             continue
         writer, seq = int(inputs.writer[i]), int(inputs.seq[i] + offset - inputs.offset[i])
         evidence = {"writer": writer, "seq": seq, "offset": offset, "group": group.group, "reflected": top - 1}
-        if any(s <= offset < e for s, e in group.late):
-            evidence["late"] = True
         yield Finding(
             anomaly="eos-violation", cluster=group.cluster, topic_id=group.topic_id, topic=group.topic,
             partition=group.partition, subject=("missing", group.group, writer, seq),
@@ -356,7 +351,7 @@ def _forget(one: _Open) -> None:
         needed = int(one.blocks[waiting[0]].offset[0])
     else:
         needed = waiting[0] * BLOCK
-    for name in ("reflected", "late", "doubtful"):
+    for name in ("reflected", "doubtful"):
         spans = getattr(group, name)
         if spans and min(s for s, _ in spans) < needed:
             setattr(group, name, [[max(s, needed), e] for s, e in spans if e > needed])

@@ -153,13 +153,15 @@ class Irregulars:
     """Polled records that belong to no run, one entry each, in the order of the slices' lists.
 
     `row` is the index of the slice, `index` the record's place among the poll's records, `status` one of `CORRUPTED`,
-    `FOREIGN`, `RELOCATED`. `listed` are the records themselves, for what is told of a few."""
+    `FOREIGN`, `RELOCATED`. `listed` are all records themselves, for what is told of a few, and `at` these ones' places
+    there."""
 
     row: Ints
     index: Ints
     offset: Ints
     status: Codes
     hash: Ints
+    at: Ints
     listed: pa.StructArray
 
     def __len__(self) -> int:
@@ -167,15 +169,15 @@ class Irregulars:
 
     def take(self, keep: Any) -> Irregulars:
         """Those that a mask or an index array picks."""
-        at = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else keep
         return Irregulars(
-            self.row[at],
-            self.index[at],
-            self.offset[at],
-            self.status[at],
-            self.hash[at],
-            self.listed.take(pa.array(at)),
-        )
+            row=self.row[keep], index=self.index[keep], offset=self.offset[keep], status=self.status[keep],
+            hash=self.hash[keep], at=self.at[keep], listed=self.listed,
+        )  # fmt: skip
+
+    def record(self, i: int) -> dict[str, Any]:
+        """One of them, as plain values."""
+        told: dict[str, Any] = self.listed[int(self.at[i])].as_py()
+        return told
 
 
 def irregulars(columns: Columns) -> Irregulars:
@@ -188,10 +190,12 @@ def irregulars(columns: Columns) -> Irregulars:
 
 def _irregulars(column: pa.ChunkedArray) -> Irregulars:
     if column.null_count == len(column):
-        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, pa.array([], column.type.value_type))
+        none = pa.array([], column.type.value_type)
+        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, EMPTY, none)
     row, records = _list(column)
     index, offset, digest = (_ints(records.field(name)) for name in ("index", "offset", "hash"))
-    return Irregulars(row, index, offset, _codes(records.field("status"), _IRREGULARITIES), digest, records)
+    status = _codes(records.field("status"), _IRREGULARITIES)
+    return Irregulars(row, index, offset, status, digest, np.arange(len(row)), records)
 
 
 def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:

@@ -1,7 +1,8 @@
 """What rows say of groups: commits, committed offsets that were told, who is of which group, who holds the partition.
 
-Groups are numbers here: see `numbers_of`. Times are microseconds: `at` and `since` are log time, `invoked` and
-`completed` those of the row's own clock domain, rounded so that they only lie further apart.
+Groups are numbers here: see `numbers_of`. A clock domain is a boot, a number of `State.boot_names`, -1 for none. Times
+are microseconds: `at` and `since` are log time, `invoked` and `completed` those of the row's own clock domain, rounded
+so that they only lie further apart.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ import pyarrow.compute as pc
 from rules.arrays.columns import ASSIGN, CLOSE, COMMIT, INFO, OFFSETS, OK, REVOKE, START, SUBSCRIBE, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.checks.invoked_commits import ANY, Invoked
-from rules.checks.known_ends import number_of
 from rules.kept.codec import Table
 from rules.settling.clocks import domains
 
-UNTIMED: Final = 1
+UNTIMED: Final = -2
 """The clock domain of rows that name a boot and tell no time of it."""
 NEVER: Final = 2**62
 INDEFINITE, DONE, IN_TRANSACTION = 0, 1, 2
@@ -65,11 +65,13 @@ class Reads(Table):
 
 @dataclass(slots=True)
 class Members(Table):
-    """Which group a process is of (`ANY`: of none). `reads`: 1 if it is only told what groups have committed."""
+    """Which group a process is of (`ANY`: of none), and by which clock it goes. `reads`: 1 if it is only told what
+    groups have committed."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     group: Ints = field(default_factory=lambda: EMPTY)
     reads: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -92,12 +94,11 @@ def numbers_of(columns: Columns, rows: Ints, number: Number) -> Ints:
 def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:
     """(domain, invoked, completed)"""
     names, domain, invoked, completed = domains(columns)
-    domain, invoked, completed = domain[rows], invoked[rows], completed[rows]
-    has_boot = np.array([bool(name) for name in names])[domain]
-    numbers = np.array([number_of(name) for name in names], np.int64)[domain]
+    invoked, completed = invoked[rows], completed[rows]
+    has_boot = np.array([bool(name) for name in names])[domain[rows]]
     untimed = (invoked < 0) | (completed < 0)
     return (
-        np.where(untimed, UNTIMED, numbers),
+        np.where(untimed, UNTIMED, columns.boot[rows]),
         np.where(untimed, columns.invoked[rows], np.where(has_boot, invoked // 1000, invoked)),
         np.where(untimed, columns.completed[rows], np.where(has_boot, -(-completed // 1000), completed)),
     )
@@ -152,21 +153,22 @@ def reads(columns: Columns, among: Bools, number: Number) -> Reads:
 
 def members(columns: Columns, among: Bools, number: Number) -> Members:
     """Which groups processes are of, as their start rows say (`group.id`), and what they did."""
-    found = []
+    found: set[tuple[int, int, int, int]] = set()
+    boot = columns.boot
     for row in np.flatnonzero(among & columns.where(START)).tolist():
         told = dict(columns.table["settings"][row].as_py() or {})
         name = told.get("group.id")
         reading = columns.table["kind"][row].as_py() == OBSERVER
-        found.append((int(columns.process[row]), number(name) if name else ANY, int(reading)))
-    rows = np.flatnonzero(among & columns.where(COMMIT, TXN) & (columns.committed >= 0))
-    told_by = np.flatnonzero(among & columns.where(OFFSETS) & columns.table["group"].is_valid().to_numpy())
-    for which, reading in ((rows, False), (told_by, True)):
-        if len(which):
-            groups = numbers_of(columns, which, number).tolist()
-            found += {
-                (p, g, int(reading)) for p, g in zip(columns.process[which].tolist(), groups, strict=True) if g > ANY
-            }
-    return Members(*np.array(found, np.int64).reshape(-1, 3).T)
+        group = number(name) if name else ANY
+        found.add((int(columns.process[row]), group, int(reading), int(boot[row])))
+    named = among & columns.table["group"].is_valid().to_numpy()
+    for function, reading in (((COMMIT, TXN), False), ((OFFSETS,), True)):
+        rows = np.flatnonzero(named & columns.where(*function) & (reading | (columns.committed >= 0)))
+        groups = numbers_of(columns, rows, number) if len(rows) else EMPTY
+        for process, group, at in zip(*(c.tolist() for c in (columns.process[rows], groups, boot[rows])), strict=True):
+            if group > ANY:
+                found.add((process, group, int(reading), at))
+    return Members(*np.array(sorted(found), np.int64).reshape(-1, 4).T)
 
 
 def holds(columns: Columns, among: Bools, number: Number) -> Holds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,11 +13,11 @@ from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Reads
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
-from rules.settling.gate import Evidence, Who
+from rules.kept.codec import concat
+from rules.settling.clocks import ahead
+from rules.settling.gate import Who
 from rules.vocabulary.objectives import SECOND
 
-SKEW: Final = 300 * SECOND
-"""Log time within which the order of two hosts' operations is not known."""
 MINUTE: Final = 60 * SECOND
 
 
@@ -42,16 +43,34 @@ def concerned(own: Committed, group: int) -> Who:
     return Who(lambda number, process: number in asks or number not in known)
 
 
-def committing(own: Committed, group: int) -> Who:
-    """Who may commit for the group: its members, and those of which it is not known yet what they are."""
+def committing(own: Committed, group: int) -> Callable[[int], bool]:
+    """Who may commit for the group: its members, those of which it is not known yet what they are, and -1."""
     known = _started(own)
     mine = set(own.members.process[(own.members.group == group) & (own.members.reads == 0)].tolist())
-    return Who(lambda number, process: number in mine or number not in known)
+    return lambda number: number in mine or number not in known
 
 
 def _started(own: Committed) -> set[int]:
     """Who has told what it is."""
     return set(own.members.process[(own.members.reads == 0) | (own.members.group == ANY)].tolist())
+
+
+def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int], since: int, until: int) -> bool:
+    """May a member on another host have committed for the group between two times of this clock? `here`: the group
+    and the clock domain. The group's log is complete for the grace time beyond."""
+    group, domain = here
+    commits, members, state = own.commits, own.members, passage.state
+    other = (commits.group == group) & (commits.domain != domain)
+    may = (members.group == group) & (members.reads == 0) & (members.domain != domain)
+    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()}:
+        behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
+        if max(behind, ahead_) > passage.report.objectives.grace:
+            return True
+        rows = other & (commits.domain == elsewhere)
+        before, after = since - commits.at[rows] > behind, commits.since[rows] - until > ahead_
+        if not (before | after).all():
+            return True
+    return False
 
 
 def familiar(commits: Commits, reads: Reads) -> Bools:
@@ -103,10 +122,15 @@ class Case:
             )
         return self._never
 
+    def _from_before(self) -> bool:
+        """Is it what was told first of the group, and may be from before the log began?"""
+        first, read = self.own.first, self.read
+        return bool(((first.group == read.group) & (first.offset == read.offset)).any())
+
     def _complete(self, since: int) -> bool:
         """Is nothing missing of what may have been committed from `since` to the read?"""
-        who = committing(self.own, self.read.group)
-        return self.passage.gate.ask(since, self.read.at, who) is Evidence.COMPLETE
+        may = committing(self.own, self.read.group)
+        return not any(may(hole.process) for hole in self.passage.gate.holes(since, self.read.at))
 
     def _shared(self, since: int) -> bool:
         """May the group have had members that are not of this log, from `since` to the read?"""
@@ -136,7 +160,7 @@ class Case:
             return
         evidence = {"group": self.name, "before": before, "after": read.offset, "read_by": read.process}
         message = f"group {self.name} had committed {before}, then {read.offset}, which nobody asked for"
-        self._found("offset-regression", (self.name, before, read.offset), message, evidence)
+        self._found("offset-regression", (self.name, before, read.offset), message, evidence, None)
 
     def judge_loss(self) -> None:
         """Does it tell less than was acknowledged before, or nothing?"""
@@ -169,7 +193,10 @@ class Case:
         message = (
             f"group {self.name} committed {committed}, and was told {told} {seconds:.1f} s after that was acknowledged"
         )
-        self._found("lost-commit", (self.name, committed, read.offset), message, evidence, wait=True)
+        could_be_told = read.offset >= 0 and not (self.never_committed() and not self._from_before())
+        self._found(
+            "lost-commit", (self.name, committed, read.offset), message, evidence, since if could_be_told else -1
+        )
 
     def _known_to_the_reader(self, rows: Ints) -> Bools:
         """Which of the commits the process that reads made itself, or had read as much since they were invoked."""
@@ -183,18 +210,15 @@ class Case:
     def _may_have_landed_late(self, since: int) -> bool:
         """May what was told have been committed after a commit that was invoked at `since`?"""
         own, read = self.own, self.read
-        if self.never_committed():
+        if self.never_committed() and not self._from_before():
             return self._shared(since)
         unsure = (own.unsure.offset == read.offset) & np.isin(own.unsure.group, (read.group, ANY))
-        if unsure.any() or read.offset <= own.unsure_to:
-            return True
-        elsewhere = (own.commits.group == read.group) & (own.commits.domain != read.domain)
-        return bool((elsewhere & (own.commits.at >= since - SKEW)).any())
+        return bool(unsure.any()) or read.offset <= own.unsure_to
 
     def judge_foreign(self) -> None:
         """Does it tell what nobody of the group ever committed?"""
         own, read = self.own, self.read
-        if read.offset <= 0 or not self.never_committed():
+        if read.offset <= 0 or not self.never_committed() or self._from_before():
             return
         known = []
         for table, rows in ((own.commits, self._acknowledged()), (own.told, self._earlier(own.told))):
@@ -203,9 +227,8 @@ class Case:
                 known.append((int(table.completed[last]), int(table.since[last]), int(table.offset[last])))
         if not known:
             if not self._told_elsewhere():
-                # It may be from before the log began.
                 group, offset = np.array([[read.group], [read.offset]], np.int64)
-                invoked_commits.add(own.invoked, Invoked(group, offset))
+                own.first = concat(own.first, Invoked(group, offset))
             return
         _, since, before = max(known)
         if before == read.offset or self._shared(since) or not self._complete(since):
@@ -215,29 +238,25 @@ class Case:
         }  # fmt: skip
         was = "none" if before < 0 else str(before)
         message = f"group {self.name} was told {read.offset}, which nobody ever committed, where {was} had been before"
-        self._found("foreign-commit", (self.name, read.offset), message, evidence, wait=True)
+        self._found("foreign-commit", (self.name, read.offset), message, evidence, -1)
 
     def _told_elsewhere(self) -> bool:
         """Is anything known of the group before the read, by another clock?"""
+        read = self.read
         tables = (self.own.commits, self.own.told)
-        return any(((t.group == self.read.group) & (t.at < self.read.since)).any() for t in tables)
+        return any(((t.group == read.group) & (t.domain != read.domain) & (t.at < read.since)).any() for t in tables)
 
     def _found(
-        self,
-        anomaly: str,
-        subject: tuple[str | int, ...],
-        message: str,
-        evidence: dict[str, Any],
-        *,
-        wait: bool = False,
+        self, anomaly: str, subject: tuple[str | int, ...], message: str, evidence: dict[str, Any], since: int | None
     ) -> None:
-        own, at = self.own, self.read.at
+        """`since`: from when on a commit of another host would explain it (-1: none would); None to tell it at once."""
+        own, at, (group, domain) = self.own, self.read.at, self.read[:2]
         key = [anomaly, *subject]
         if key in own.reported:
             return
         own.reported.append(key)
-        if wait:
-            when = at + self.passage.report.objectives.grace
-            own.pending.append([when, anomaly, list(subject), message, evidence, at])
-        else:
+        if since is None:
             self.passage.report.add(anomaly, subject, message, at=at, evidence=evidence)
+            return
+        when = at + self.passage.report.objectives.grace
+        own.pending.append([when, anomaly, list(subject), message, evidence, at, group, domain, since])

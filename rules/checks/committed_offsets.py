@@ -11,8 +11,9 @@
 an indefinite transaction that names no commit had polled to. An absent offset has expired, unless a younger commit says
 otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
 
-**Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another
-host counts as possibly later if it is not five minutes older.
+**Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another host
+may have come in between unless the measured bound of the two clocks says otherwise; where there is none, and a member
+of the group lives on another host, no commit is called lost whose loss such a one could explain.
 
 **Old is not lost.** A coordinator that has been deposed, and cut off so that it does not know it yet, tells what it
 last knew. So a lost commit is concluded only from what is told to a process that must have been told of it: the one
@@ -43,7 +44,7 @@ from rules.arrays.columns import CLOSE, OFFSETS, OK, START, Columns
 from rules.arrays.intervals import Bools, distinct
 from rules.checks import commit_rows, invoked_commits, kept_commits
 from rules.checks.commit_rows import NEVER, Reads
-from rules.checks.commit_verdicts import Case, Told, concerned, familiar
+from rules.checks.commit_verdicts import Case, Told, committed_elsewhere, concerned, familiar
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
@@ -145,9 +146,9 @@ def fold(own: Committed, passage: Passage) -> None:
         _judge(own, reads, passage)
     _tell(own, passage)
     processes = passage.state.processes
-    kept_commits.forget(own, late, passage.end, np.fromiter(processes, np.int64, len(processes)))
-    if whole:
-        kept_commits.forget_holds(own, passage.end, set(processes))
+    known = [*processes, *(hole[0] for hole in passage.state.holes)]
+    kept_commits.forget(own, late, passage.end, np.array(known, np.int64))
+    kept_commits.forget_holds(own, min(passage.end, passage.gate.known_through()), set(processes))
     kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
 
 
@@ -207,10 +208,17 @@ def _suspicious(own: Committed, reads: Reads) -> Bools:
 
 
 def _tell(own: Committed, passage: Passage) -> None:
-    """Report what waited for the partition to be observed."""
+    """Report what waited for the group's log, and for the partition to be observed."""
     waiting = []
     for verdict in own.pending:
-        when, anomaly, subject, message, evidence, at = verdict
+        when, anomaly, subject, message, evidence, at, group, domain, since = verdict
+        if since >= 0:
+            if passage.gate.ask(when, when, concerned(own, group)) is Evidence.NOT_YET:
+                waiting.append(verdict)
+                continue
+            if committed_elsewhere(own, passage, (group, domain), since, at):
+                continue
+            verdict[8] = -1
         if own.observed < when and not passage.finished:
             waiting.append(verdict)
             continue

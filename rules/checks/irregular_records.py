@@ -186,7 +186,7 @@ def _tell_one(records: Irregulars, i: int, columns: Columns, report: Report) -> 
             evidence=evidence,
         )
         return
-    record = records.listed[i].as_py()
+    record = records.record(i)
     value = {name: record[name] for name in ("writer", "seq", "topic", "partition")}
     report.add(
         "relocated-write",
@@ -225,7 +225,7 @@ def _new_runs(own: Known, columns: Columns, records: Irregulars, report: Report)
     foreign = np.flatnonzero(records.status == FOREIGN)
     if not len(foreign):
         return left
-    encoded = pc.fill_null(records.listed.field("run").take(foreign), "").dictionary_encode()
+    encoded = pc.fill_null(records.listed.field("run").take(pa.array(records.at[foreign])), "").dictionary_encode()
     names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     highest = np.full(len(names), -1, np.int64)
     np.maximum.at(highest, codes, records.offset[foreign])
@@ -258,7 +258,7 @@ def _of(run: str | None) -> str:
 
 
 def _tell_others(records: Irregulars, i: int, number: int, columns: Columns, report: Report) -> None:
-    offset, run = int(records.offset[i]), records.listed[i].as_py()["run"]
+    offset, run = int(records.offset[i]), records.record(i)["run"]
     report.add(
         "foreign-record",
         ("others", number * STRETCH),
@@ -312,7 +312,9 @@ def _note_displaced(own: Known, new: News) -> int:
     room = new.report.room("inconsistent-offsets")
     named = np.union1d(clashing[:room], np.arange(len(records))[-KEPT:])
     known = {(entry[0], entry[3]) for entry in kept}
-    for record, row in zip(records.listed.take(pa.array(named)).to_pylist(), records.row[named].tolist(), strict=True):
+    for record, row in zip(
+        records.listed.take(pa.array(records.at[named])).to_pylist(), records.row[named].tolist(), strict=True
+    ):
         if (record["offset"], record["hash"]) not in known:
             run = f" of run {record['run']}" if record["run"] else ""
             value = f"{record['writer']}/{record['seq']} of {record['topic']}/{record['partition']}{run}"

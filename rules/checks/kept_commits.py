@@ -45,17 +45,19 @@ class Floors(Table):
 @dataclass(slots=True)
 class Committed:
     """`groups`: their names by number, None where one is free; `subscribed`: those that were subscribed to. `commits`,
-    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet. `unsure`:
-    commits of which nobody knows whether they took place, or when; of offsets up to `unsure_to` any may be one.
-    `retention`: [as of when, minutes] of what groups have committed; `observed`: the newest time at which the partition
-    was. `pending`: [when, anomaly, subject, message, evidence, at] of verdicts that wait for it to be observed after
-    `when`; `reported`: [anomaly, *subject] of all."""
+    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
+    what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
+    place, or when; of offsets up to `unsure_to` any may be one. `retention`: [as of when, minutes] of what groups have
+    committed; `observed`: the newest time at which the partition was. `pending`: [when, anomaly, subject, message,
+    evidence, at, group, domain, since] of verdicts that wait for it to be observed after `when`, and before that, where
+    `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
     floors: Floors = field(default_factory=Floors)
     waiting: Reads = field(default_factory=Reads)
     told: Reads = field(default_factory=Reads)
+    first: Invoked = field(default_factory=Invoked)
     invoked: InvokedCommits = field(default_factory=InvokedCommits)
     unsure: Invoked = field(default_factory=Invoked)
     unsure_to: int = -1
@@ -70,19 +72,6 @@ class Committed:
     @property
     def names(self) -> list[str]:
         return [name or "" for name in self.groups]
-
-
-def _number(groups: list[str | None], name: str) -> int:
-    """The group's number, a new one where it has none yet; -1 where there is none left."""
-    if name in groups:
-        return groups.index(name)
-    if None in groups:
-        groups[groups.index(None)] = name
-        return groups.index(name)
-    if len(groups) > GROUPS:
-        return -1
-    groups.append(name)
-    return len(groups) - 1
 
 
 def number_of_group(groups: list[str | None], name: str) -> int:
@@ -103,7 +92,7 @@ def with_members(known: Members, new: Members) -> Members:
     if not len(new):
         return known
     both = concat(known, new)
-    return Members(*np.unique(np.stack((both.process, both.group, both.reads), axis=1), axis=0).T)
+    return Members(*np.unique(np.stack((both.process, both.group, both.reads, both.domain), axis=1), axis=0).T)
 
 
 def note_unsure(own: Committed, new: Invoked) -> None:
@@ -134,19 +123,21 @@ def spoil(own: Committed) -> None:
             commits.spoiled[rows[part]] = np.minimum(commits.spoiled[rows[part]], since)
 
 
-def forget(own: Committed, late: set[int], end: int, living: Ints) -> None:
-    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`."""
-    own.members = take(own.members, np.isin(own.members.process, living))
+def forget(own: Committed, late: set[int], end: int, known: Ints) -> None:
+    """Keep what later reads need: `late` are the groups whose log is not complete up to `end`, `known` the processes
+    that may still be asked for."""
+    own.members = take(own.members, np.isin(own.members.process, known))
     _forget_commits(own, late, end)
     told = own.told
     own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own)
     _forget_domains(own)
     own.holds = take(own.holds, slice(-HOLDS_KEPT, None))
+    own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
-        for table in (own.commits, own.waiting, own.told, own.unsure, own.members, own.holds, own.invoked.pending,
-                      own.invoked.written)
+        for table in (own.commits, own.waiting, own.told, own.first, own.unsure, own.members, own.holds,
+                      own.invoked.pending, own.invoked.written)
         for number in distinct(table.group).tolist()
     }  # fmt: skip
     own.subscribed = [number for number in own.subscribed if number in used]
@@ -172,7 +163,8 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     commits = own.commits
     if not len(commits):
         return
-    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late), np.int64))
+    open_cases = {verdict[6] for verdict in own.pending if verdict[8] >= 0}
+    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late | open_cases), np.int64))
     pair = (commits.domain, commits.group)
     keep[_newest(commits, pair, commits.completed, 1)] = True
     good = np.flatnonzero((commits.kind >= DONE) & (commits.spoiled == NEVER))

@@ -1,7 +1,7 @@
 """The highest offset that was known of a partition, and since when: what was acknowledged, or polled.
 
 "Since when" is a time of one clock domain (`rules.settling.clocks.domains`), in steps of `STEP`: of what completed
-within one of them, none counts before its end. Domains are numbers here, made of the boot's name.
+within one of them, none counts before its end. A domain is a boot, a number of `State.boot_names`, -1 for none.
 
 A row that recovery wrote for a process that died has no time at which it ended: it completes when it was invoked, as
 far as its row tells, and may have polled long after. What it polled is known from when the process was closed, if that
@@ -14,7 +14,6 @@ State: `Tops`, at most `STEPS_KEPT` of each domain; `Recovered`, dead processes 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,26 +56,20 @@ class Recovered(Table):
 
 @dataclass(slots=True)
 class Clocks:
-    """The new rows' times by their own clocks: the domain's number, and the steps in which they began and ended (-1:
-    the row does not say)."""
+    """The new rows' times by their own clocks: the boot, and the steps in which they began and ended (-1: the row does
+    not say)."""
 
     domain: Ints
     invoked: Ints
     completed: Ints
 
 
-def number_of(boot: str) -> int:
-    """The number of a clock domain; 0 where a history has no boots."""
-    return int.from_bytes(hashlib.blake2b(boot.encode(), digest_size=8).digest(), "big") >> 1 if boot else 0
-
-
 def clocks(new: News) -> Clocks:
     """When the new rows began and ended."""
     names, domain, invoked, completed = domains(new.columns)
-    numbers = np.array([number_of(name) for name in names], np.int64)
     size = np.array([STEP * 1000 if name else STEP for name in names], np.int64)[domain]
     return Clocks(
-        numbers[domain], np.where(invoked < 0, -1, invoked // size), np.where(completed < 0, -1, completed // size)
+        new.columns.boot, np.where(invoked < 0, -1, invoked // size), np.where(completed < 0, -1, completed // size)
     )
 
 
@@ -152,7 +145,7 @@ def raised(tops: Tops, new: Tops) -> Tops:
     order = np.lexsort((-both.top, both.step, both.domain))
     both = take(both, order)
     keep = np.ones(len(both), bool)
-    heads = np.flatnonzero(np.diff(both.domain, prepend=-1))
+    heads = np.flatnonzero(np.diff(both.domain, prepend=-2))
     for head, end in zip(heads.tolist(), [*heads[1:].tolist(), len(both)], strict=True):
         highest = np.maximum.accumulate(both.top[head:end])
         keep[head + 1 : end] = highest[1:] > highest[:-1]

@@ -6,8 +6,9 @@ that write nothing is proven: a leader that has been deposed, and cut off so tha
 that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0 that the next
 listing does not bear out is no truncation, but a `spurious-zero-offset`.
 
-"Before" and "after" are concluded within one clock domain alone, and only from what was seen: where somebody's log is
-late or has a hole, less is known, and nothing is invented.
+"Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
+far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
+the verdict rests on what was seen.
 
 State: what was known since the last listing that was judged (`Tops`, `Recovered`); the listings that wait for log time,
 and the offsets written since, at most `KEPT` each; the listings that wait for a write, and the truncations told, at
@@ -28,6 +29,7 @@ from rules.checks import known_ends
 from rules.checks.known_ends import Recovered, Tops
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
+from rules.settling.gate import Who
 
 KEPT: Final = 4096
 CUTS_KEPT: Final = 64
@@ -98,8 +100,11 @@ def _in_order(listings: Listings) -> Listings:
 
 
 def fold(own: LogEnds, passage: Passage) -> None:
-    """Decide the listings up to the end, in the order of their times."""
+    """Decide the listings up to the end, in the order of their times, once it is here what had been known by then."""
     ripe = own.waiting.at <= passage.end
+    for boot in distinct(own.waiting.domain[ripe]).tolist():
+        told = passage.gate.told_through(_by_the_clock_of(boot))
+        ripe &= (own.waiting.domain != boot) | (own.waiting.at <= told) | passage.finished
     if ripe.any():
         listings, own.waiting = take(own.waiting, ripe), take(own.waiting, ~ripe)
         known = known_ends.known_before(own.tops, listings.domain, listings.step)
@@ -110,6 +115,11 @@ def fold(own: LogEnds, passage: Passage) -> None:
     if passage.finished:
         for domain in {cut[1] for cut in own.cuts}:
             _written_over(own, domain, FOREVER, passage)
+
+
+def _by_the_clock_of(boot: int) -> Who:
+    """Those whose boot it is, and those of which it is not known yet."""
+    return Who(lambda number, process: process.boot in (boot, -1))
 
 
 def _judge(own: LogEnds, listing: list[int], passage: Passage) -> None:

@@ -24,10 +24,14 @@ import pyarrow.compute as pc
 from rules.arrays.columns import SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.check import Check, News, Passage
-from rules.kept.codec import Table
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import Listed
+from rules.settling.gate import only
 
 ERRORS: Final = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_GAPLESS_GUARANTEE")
 KEPT: Final = 64
+UNKNOWN: Final = -1
+NOTHING: Final = -2
 
 
 def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
@@ -50,7 +54,7 @@ class Acknowledged(Table):
 @dataclass(slots=True)
 class Sequences:
     """`waiting`: [at, process, op, error, acknowledged] of errors whose log start is not known yet, at most `KEPT`; the
-    last of them is -1 until log time has come there, and -2 for nothing."""
+    last of them is `UNKNOWN` until all that the process did before is here, and `NOTHING` where that was none."""
 
     waiting: list[list[Any]] = field(default_factory=list)
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
@@ -64,7 +68,9 @@ def arrive(own: Sequences, new: News) -> None:
         if touched and len(touched) > 1:
             continue
         error = columns.table["error"][row].as_py()
-        own.waiting.append([int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), error, -1])
+        own.waiting.append(
+            [int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), error, UNKNOWN]
+        )
         own.waiting.sort()
         del own.waiting[:-KEPT]
 
@@ -74,11 +80,11 @@ def fold(own: Sequences, passage: Passage) -> None:
     sends, end = passage.sends, passage.end
     known = dict(zip(own.acknowledged.process.tolist(), own.acknowledged.highest.tolist(), strict=True))
     for entry in own.waiting:
-        if entry[0] <= end and entry[4] < 0:
+        if entry[0] <= end and entry[4] == UNKNOWN and passage.gate.told_through(only(entry[1])) >= entry[0]:
             mine = (sends.process == entry[1]) & (sends.at <= entry[0])
             entry[4] = max(known.get(entry[1], -1), int(sends.last[mine].max(initial=-1)))
             if entry[4] < 0:
-                entry[4] = -2
+                entry[4] = NOTHING
     if len(sends):
         _note_acknowledged(own, passage)
     if own.waiting:
@@ -96,18 +102,25 @@ def _note_acknowledged(own: Sequences, passage: Passage) -> None:
     own.acknowledged = Acknowledged(who[living], top[living])
 
 
-def _judge(own: Sequences, passage: Passage) -> None:
-    moves, kept = passage.moves, []
+def _listed(passage: Passage) -> Listed:
+    """What observers listed of the log start, in the order of time: now, and before, for errors that come late."""
+    moves = passage.moves
     seen = np.flatnonzero(moves.low >= 0)
+    every = concat(passage.state.listed, Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen]))
+    return take(every, np.argsort(every.at, kind="stable"))
+
+
+def _judge(own: Sequences, passage: Passage) -> None:
+    listed, kept = _listed(passage), []
     for entry in own.waiting:
         at, process, op, error, acknowledged = entry
-        later = seen[moves.at[seen] > at]
-        if at > passage.end or not len(later):
+        later = np.flatnonzero(listed.at > at)
+        if at > passage.end or not len(later) or acknowledged == UNKNOWN:
             kept.append(entry)
             continue
         if acknowledged < 0:
             continue
-        low, when = int(moves.low[later[0]]), int(moves.at[later[0]])
+        low, when = int(listed.low[later[0]]), int(listed.at[later[0]])
         passage.report.add(
             "benign-retention" if low > acknowledged else "sequence-loss",
             (process, op),

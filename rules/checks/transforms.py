@@ -2,10 +2,11 @@
 
 A transform writes one output record per input record, to the output partition of the same number; its rows there name
 the inputs (`sources`). An output is committed when its transaction is ok, or indefinite and one of its values was
-polled. *Twice* is seen, and is decided in the output's partition at once. *Not at all, while a later input is* rests on
-absence, and needs both partitions: stage 2 (`rules.across.transforms`) joins the input's settled records with what was
-reflected. Inputs that an indefinite transaction may have reflected are `doubtful` until its output turns out visible,
-or until all of it turns out absent (`rules.checks.transaction_outcomes`), so that it was aborted.
+polled. *Twice* is seen, and is decided in the output's partition, in the order of log time. *Not at all, while a later
+input is* rests on absence, and needs both partitions: stage 2 (`rules.across.transforms`) joins the input's settled
+records with what was reflected. Inputs that an indefinite transaction may have reflected are `doubtful` until its
+output turns out visible, or until all of it turns out absent (`rules.checks.transaction_outcomes`), so that it was
+aborted.
 
 State: one bit per input value (chunk aspect `reflected`), the sources of undecided transactions, at most
 `DOUBTFUL_KEPT` runs, and the groups that were heard of within `FORGET_GROUP`.
@@ -20,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, OK, POLL, START, TXN, Columns, Runs, listed_runs
+from rules.arrays.columns import FAIL, OK, POLL, START, TXN, Columns, Runs, listed_runs
 from rules.arrays.intervals import EMPTY, Ints
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
@@ -38,12 +39,13 @@ GROUPS_KEPT: Final = 64
 @dataclass(slots=True)
 class Reflections(Table):
     """Input records (writer, seq, offset in the input partition) that operations of transforms reflected in this
-    output partition; `group` is a number of `Transforms.groups`."""
+    output partition; `group` is a number of `Transforms.groups`; `committed`: 1 if that is known."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     op: Ints = field(default_factory=lambda: EMPTY)
     group: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
+    committed: Ints = field(default_factory=lambda: EMPTY)
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
@@ -52,10 +54,12 @@ class Reflections(Table):
 
 @dataclass(slots=True)
 class Transforms:
-    """`doubtful`: reflections of indefinite transactions; `groups` are numbered by their places here. `reflected_by`:
-    the groups that have reflected something here, and when last; `consumed_by`: those that read here, and when last.
-    `readers`: [process, group] of living transforms. `told_log_start`, `told_holes`: to stage 2."""
+    """`waiting`: what log time has not reached; `doubtful`: reflections of indefinite transactions; `groups` are
+    numbered by their places here. `reflected_by`: the groups that have reflected something here, and when last;
+    `consumed_by`: those that read here, and when last. `readers`: [process, group] of living transforms.
+    `told_log_start`, `told_holes`: to stage 2."""
 
+    waiting: Reflections = field(default_factory=Reflections)
     doubtful: Reflections = field(default_factory=Reflections)
     groups: list[str] = field(default_factory=list)
     reflected_by: dict[str, int] = field(default_factory=dict)
@@ -69,7 +73,8 @@ def needs(own: Transforms, asked: Asked) -> Iterable[str]:
     """What new rows reflect, what is doubtful, and the inputs that may be told of."""
     sources = listed_runs(asked.columns, "sources")
     names = chunk_names(sources.writer, sources.seq, sources.length)
-    names |= chunk_names(own.doubtful.writer, own.doubtful.seq, own.doubtful.length)
+    for kept in (own.waiting, own.doubtful):
+        names |= chunk_names(kept.writer, kept.seq, kept.length)
     if own.consumed_by or own.readers:
         log = asked.state.log
         names |= chunk_names(log.writer, log.seq, log.length)
@@ -80,32 +85,34 @@ def needs(own: Transforms, asked: Asked) -> Iterable[str]:
 
 
 def arrive(own: Transforms, new: News) -> None:
-    """New rows of transforms: what they reflect is committed, or doubtful until a value of theirs is polled."""
+    """New rows of transforms name what they reflect, if they did not fail."""
     _note_readers(own, new)
     columns = new.columns
     sources = listed_runs(columns, "sources")
     if not len(sources):
         return
     sources = sources.take(new.fresh[sources.row] & (columns.type[sources.row] != FAIL))
-    group = _groups(own, columns, sources)
     shown = columns.type[sources.row] == OK
     if new.visible:
         ops = zip(columns.process[sources.row].tolist(), columns.op[sources.row].tolist(), strict=True)
         shown |= np.array([op in new.visible for op in ops], bool)
+    row = sources.row
     made = Reflections(
-        columns.process[sources.row], columns.op[sources.row], group, columns.completed[sources.row], sources.offset,
-        sources.writer, sources.seq, sources.length,
+        columns.process[row], columns.op[row], _groups(own, columns, sources), columns.completed[row],
+        shown.astype(np.int64), sources.offset, sources.writer, sources.seq, sources.length,
     )  # fmt: skip
-    commit(own, new.chunks, take(made, shown), new.report)
-    doubtful = take(made, ~shown & (columns.type[sources.row] == INFO))
-    own.doubtful = concat(own.doubtful, doubtful)
-    new.report.facts.add("doubtful", doubtful.at, group=_named(own, doubtful), runs=_runs(doubtful))
+    own.waiting = concat(own.waiting, made)
 
 
 def fold(own: Transforms, passage: Passage) -> None:
-    """What turned out visible is reflected, and what turned out not to be is dropped; what was settled of the input is
-    told."""
-    _resolve_doubtful(own, passage)
+    """What was committed is reflected, and what turned out visible; what turned out not to be is dropped. What was
+    settled of the input is told."""
+    ripe = (own.waiting.at <= passage.end) | passage.finished
+    new, own.waiting = take(own.waiting, ripe), take(own.waiting, ~ripe)
+    doubtful = take(new, new.committed == 0)
+    passage.report.facts.add("doubtful", doubtful.at, group=_named(own, doubtful), runs=_runs(doubtful))
+    own.doubtful = concat(own.doubtful, doubtful)
+    commit(own, passage.chunks, concat(take(new, new.committed == 1), _resolve_doubtful(own, passage)), passage.report)
     _tell_inputs(own, passage)
     if own.reflected_by and not passage.finished:
         _tell_holes(own, passage)
@@ -113,39 +120,39 @@ def fold(own: Transforms, passage: Passage) -> None:
     _forget(own, int(passage.at[-1]))
 
 
-def _resolve_doubtful(own: Transforms, passage: Passage) -> None:
+def _resolve_doubtful(own: Transforms, passage: Passage) -> Reflections:
+    """Those that turned out to be committed."""
     waiting = own.doubtful
     if not len(waiting):
-        return
+        return waiting
     shown, refused = passage.shown | passage.revealed, passage.refused
     ops = list(zip(waiting.process.tolist(), waiting.op.tolist(), strict=True))
     seen = np.array([op in shown for op in ops], bool)
     gone = np.array([op not in shown and op in refused for op in ops], bool)
-    commit(own, passage.chunks, take(waiting, seen), passage.report)
     dropped = take(waiting, gone)
     at = np.array([refused[op] for op, is_gone in zip(ops, gone.tolist(), strict=True) if is_gone], np.int64)
     passage.report.facts.add("dropped", at, group=_named(own, dropped), runs=_runs(dropped))
     own.doubtful = take(take(waiting, ~(seen | gone)), slice(-DOUBTFUL_KEPT, None))
+    return take(waiting, seen)
 
 
 def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -> None:
-    """These reflections are part of the committed output."""
+    """These reflections are part of the committed output: in the order of their times, each is the first or again."""
     if not len(made):
         return
-    order = np.argsort(made.at, kind="stable")
-    made = take(made, order)
+    made = take(made, np.lexsort((made.seq, made.op, made.process, made.at)))
     report.facts.add("reflected", made.at, group=_named(own, made), runs=_runs(made))
-    for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):  # ascending times
+    for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):
         own.reflected_by[own.groups[group]] = at
     new = values(made.writer, made.seq, made.length)
-    again = chunks.having("reflected", new)
-    twice = _twice(made)
+    before = chunks.having("reflected", new)
+    both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(before, _twice(made), strict=True)))
     chunks.add("reflected", new)
-    both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     for writer, start, end in zip(*(a.tolist() for a in both), strict=True):
-        for seq in range(start, min(end, start + report.room("eos-violation") + 1)):
-            _report_twice(own, made, writer, seq, report)
-        report.skip("eos-violation", max(0, end - start - report.objectives.findings_per_step - 1))
+        for seq in report.each("eos-violation", start, end):
+            mine = before[0] == writer
+            known = intervals.touched(before[1][mine], before[2][mine], np.array([seq]), np.array([seq + 1]))[0]
+            _report_twice(own, made, writer, seq, bool(known), report)
 
 
 def _twice(made: Reflections) -> Values:
@@ -158,21 +165,25 @@ def _twice(made: Reflections) -> Values:
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, report: Report) -> None:
+def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, known: bool, report: Report) -> None:
+    """Report the operation that reflected it again: the first of these, where it was `known` before."""
     by = np.flatnonzero((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
-    last = int(by[-1])
+    i = int(by[0 if known else 1])
+    if not report.once(f"twice:{writer}:{seq}"):
+        return
     report.add(
         "eos-violation",
         ("twice", writer, seq),
-        f"input {writer}/{seq} is reflected more than once in the committed output, the last time by operation"
-        f" {made.op[last]} of process {made.process[last]}",
-        at=int(made.at[last]),
+        f"input {writer}/{seq} is reflected more than once in the committed output, again by operation {made.op[i]} of"
+        f" process {made.process[i]}",
+        at=int(made.at[i]),
         evidence={
             "writer": writer,
             "seq": seq,
-            "input_offset": int(made.offset[last] + seq - made.seq[last]),
-            "group": own.groups[int(made.group[last])],
-            "outputs": [{"process": int(made.process[i]), "op": int(made.op[i])} for i in by.tolist()],
+            "input_offset": int(made.offset[i] + seq - made.seq[i]),
+            "group": own.groups[int(made.group[i])],
+            "process": int(made.process[i]),
+            "op": int(made.op[i]),
         },
     )
 
@@ -293,8 +304,9 @@ def _forget(own: Transforms, now: int) -> None:
         for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
             del heard[group]
     if len(own.groups) > GROUPS_KEPT:
-        used = np.unique(own.doubtful.group).tolist()
-        own.doubtful.group = np.searchsorted(used, own.doubtful.group)
+        used = np.unique(np.concatenate((own.doubtful.group, own.waiting.group))).tolist()
+        for kept in (own.doubtful, own.waiting):
+            kept.group = np.searchsorted(used, kept.group)
         own.groups = [own.groups[number] for number in used]
 
 

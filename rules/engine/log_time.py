@@ -64,8 +64,7 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     keep_passes(state, passage.proven)
     _judge_unverifiable(state, passage.gate, end, report)
     needed = poll_order.needed_from(state)
-    behind = [one.position for _, one, _ in completeness.lateness(state) if one.reads and one.position >= 0]
-    still = min([needed, *behind])
+    still = min([needed, *completeness.awaited_from(state)])
     # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
     roomy = len(state.log) <= objectives.window_runs // 2
     duplicates.forget_below(state, still if roomy else needed, still)

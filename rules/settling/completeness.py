@@ -212,8 +212,7 @@ def _fulfil(state: State, number: int, process: Process) -> None:
     ]
     process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
     if process.lost_by >= 0 and process.complete:
-        begun = process.through if process.through >= 0 else process.first
-        _dig(state, number, process, begun, process.lost_by)
+        _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
         process.lost_by = -1
     host = state.hosts.get(process.host)
     while process.marks and host is not None:
@@ -232,20 +231,24 @@ def _give_up(state: State, number: int, process: Process, slices: int, at: int) 
     gone = [[low, high] for low, high in zip(start.tolist(), end.tolist(), strict=True)]
     if not gone:
         return
+    begun, unknown = _here_through(process), not process.next
     process.missing = (process.missing + gone)[-MARKS_KEPT:]
     process.next = slices
     while process.ahead and process.ahead[0][0] <= process.next:
         process.next = max(process.next, process.ahead.pop(0)[1])
     # What stood open when the last mark was fulfilled may be among them, and completed long after.
-    begun = process.through if process.through >= 0 else process.first
-    _dig(state, number, process, begun, at)
+    _dig(state, number, process, (begun, at), unknown=unknown)
 
 
-def _dig(state: State, number: int, process: Process, start: int, end: int) -> None:
-    """Something that `process` did in [start, end) is missing for good."""
+def _here_through(process: Process) -> int:
+    """Through when all that it did is here; -1 where not even its first slice is: nobody knows when it began."""
+    return process.through if process.through >= 0 else process.first if process.next else -1
+
+
+def _dig(state: State, number: int, process: Process, span: tuple[int, int], *, unknown: bool) -> None:
+    """Something that `process` did in `span` is missing for good. `unknown`: so is the row that tells what it is."""
     writes = process.writer >= 0 or process.sent_op >= 0
-    unknown = not process.next
-    state.holes.append([number, start, end, int(process.reads or unknown), int(writes or unknown), state.now])
+    state.holes.append([number, *span, int(process.reads or unknown), int(writes or unknown), state.now])
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
     if len(state.holes) > HOLES_KEPT:  # those of the oldest become one: more is unverifiable, and nothing less
@@ -263,4 +266,16 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
             continue
         if host.silent or host.now - process.known_through > LATE:
             found.append((number, process, process.known_through))
+    return found
+
+
+def awaited_from(state: State) -> list[int]:
+    """The offsets from which on readers go on whose rows are late: where they stood when they were heard of last, or at
+    the beginning of what is known where they have told nothing yet."""
+    found = []
+    for process in state.processes.values():
+        host = state.hosts.get(process.host)
+        now = state.now if host is None or host.silent else host.now
+        if now - process.told_through > LATE and (process.reads or not process.next):
+            found.append(max(process.position, 0))
     return found

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rules.kept.state import Process, State
+from rules.kept.state import NEVER, Process, State
 
 
 class Evidence(Enum):
@@ -45,8 +45,6 @@ class Who:
     picks: Callable[[int, Process], bool]
     reads: bool = True
     writes: bool = True
-    number: int = -1
-    """The one process that it picks, -1 for those that `picks` does."""
 
 
 EVERYBODY = Who(lambda number, process: True)
@@ -56,7 +54,7 @@ READERS = Who(lambda number, process: process.reads or not process.next, writes=
 
 def only(number: int) -> Who:
     """One process alone."""
-    return Who(lambda other, process: other == number, number=number)
+    return Who(lambda other, process: other == number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,8 @@ class Gate:
 
     def known_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that `who` picks invoked is here."""
+        if self.finished:
+            return NEVER
         through = self.state.now
         for number, process in self.state.processes.items():
             if process.known_through < through and who.picks(number, process):
@@ -93,6 +93,8 @@ class Gate:
 
     def told_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that those had completed is here."""
+        if self.finished:
+            return NEVER
         through = self.state.now
         for number, process in self.state.processes.items():
             told = process.told_through
@@ -111,6 +113,7 @@ class Gate:
                 or not ((hole.reads and who.reads) or (hole.writes and who.writes))
             ):
                 continue
-            if who.number < 0 or hole.process in (who.number, -1):
+            process = self.state.processes.get(hole.process)
+            if hole.process < 0 or who.picks(hole.process, process if process is not None else Process()):
                 found.append(hole)
         return found

@@ -1,4 +1,5 @@
-"""`python -m tests.bench [rules] [partition] [check] [cycles] [registers] [plain] [catchup] [latency] [proxy]`
+"""`python -m tests.bench [rules] [partition] [check] [cycles] [registers] [resolution] [plain] [catchup] [latency]
+[proxy]`
 
 All where none is named, a process for each. `soak` (ten minutes of a real fleet) and `day` (24 hours of log time) run
 by name alone.
@@ -22,7 +23,7 @@ from tests.bench import catchup, plain, rules
 from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
-PIECES = ("rules", "partition", "check", "cycles", "registers", "plain", "catchup", "latency", "proxy")
+PIECES = ("rules", "partition", "check", "cycles", "registers", "resolution", "plain", "catchup", "latency", "proxy")
 ASKED_FOR = ("soak", "day")  # many minutes long: run by name alone
 BATCHES = 10
 
@@ -67,6 +68,10 @@ def _piece(name: str, root: Path) -> None:
 
         registers.run(root)
         return
+    if name == "resolution":
+        from tests.bench import resolution
+
+        raise SystemExit(0 if resolution.run() else 1)
     if name == "proxy":
         from tests.bench import proxy
 

@@ -16,9 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rules.across.lookups import Question, answer, is_lost, own_rows, polls_of, values_of
+from rules.across.lookups import Question, answer, is_lost, is_ripe, own_rows, polls_of, values_of
 from rules.step import Stepped, Stored, step
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
@@ -149,10 +148,10 @@ class Store:
             for asked in resolved.questions:
                 known = self.questions.get(asked.key)
                 self.questions[asked.key] = asked if known is None else known.joined(asked)
-        self.rows.append(table)
-        new.extend(self._looked_up())
         self.rechecks.extend((place, r) for place, stepped in out.items() for r in stepped.rechecks)
         self.last.update(out)
+        self.rows.append(table)
+        new.extend(self._looked_up())
         self.findings.extend(new)
         return new
 
@@ -161,12 +160,16 @@ class Store:
         if not self.questions:
             return []
         rows = pa.concat_tables(self.rows)
-        now = micros(pc.max(rows["completed"]).as_py())
+        checked = {
+            (p.cluster, one.summary["topic"], p.partition): one.summary["checked_through"]
+            for p, one in self.last.items()
+        }
+        through = {place: micros(at) for place, at in checked.items() if at is not None}
         found = []
         for key, question in list(self.questions.items()):
-            if now < question.due + self.objectives.grace:  # other partitions may have more to tell
-                continue
             wrote = values_of(question, rows.filter(own_rows([question])))
+            if not is_ripe(question, wrote, through):
+                continue
             finding = answer(question, wrote, rows.filter(polls_of([wrote])))
             if finding is not None:
                 found.append(finding)

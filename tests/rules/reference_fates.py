@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from rules.checks.transaction_runs import SAYS_FAILURE
 from tests.rules.reference import Found, Log, Part, Record, Value
@@ -193,6 +194,55 @@ def offset_regression(log: Log) -> Iterator[Found]:
                 yield "offset-regression", (row.group, last.committed, row.committed)
 
 
+def lost_commit(log: Log) -> Iterator[Found]:
+    """All commits and reads of these histories are one process's, on one host."""
+    for read, commits in _told(log):
+        told = -1 if read.committed is None else read.committed
+        if told == 0 and not any(c.committed == 0 for c in commits):
+            continue
+        if told >= 0 and any(c.type == "info" and c.committed == told for c in commits):
+            continue
+        missed = []
+        for one in commits:
+            if one.type != "ok" or one.completed > read.invoked or one.committed <= told:
+                continue
+            lower = [
+                c for c in commits
+                if c.committed < one.committed and c.completed >= one.invoked and c.invoked <= read.completed
+            ]  # fmt: skip
+            if told < 0 or not lower:
+                missed.append(one)
+        if missed:
+            newest = max(missed, key=lambda c: c.completed)
+            yield "lost-commit", (read.group, newest.committed, told)
+
+
+def foreign_commit(log: Log) -> Iterator[Found]:
+    """What is told of a group when nothing else is known of it may be from before the log."""
+    known: dict[str, set[int]] = defaultdict(set)
+    earlier: list[Any] = []
+    for read, commits in _told(log):
+        group = known[read.group]
+        before = [r for r in (*earlier, *(c for c in commits if c.type == "ok"))
+                  if r.completed <= read.invoked and r.group == read.group]  # fmt: skip
+        earlier.append(read)
+        if not read.committed or read.committed in group or any(c.committed == read.committed for c in commits):
+            continue
+        if not before:
+            group.add(read.committed)
+        elif max(before, key=lambda r: r.completed).committed != read.committed:
+            yield "foreign-commit", (read.group, read.committed)
+
+
+def _told(log: Log) -> Iterator[tuple[Any, list[Any]]]:
+    """What was told of groups, in the order of times, each with all commits of its group, whenever they were."""
+    rows = sorted((p.row for p in log.parts), key=lambda row: row.completed)
+    for read in rows:
+        if read.f == "offsets" and read.type == "ok" and read.group:
+            commits = [r for r in rows if r.f == "commit" and r.group == read.group and r.committed is not None]
+            yield read, commits
+
+
 def log_truncation(log: Log) -> Iterator[Found]:
     """A listing short of what was known, and a write invoked after it that got an offset between the two, before a
     listing was above all that was known. An end of 0 is short only where the next listing bears it out."""
@@ -229,5 +279,5 @@ def _known(log: Log, time: datetime) -> int:
 
 FATES: tuple[Callable[[Log], Iterator[Found]], ...] = (
     phantom_read, torn_transaction, zombie_write, misleading_error, eos_violation_twice, vanished_or_late,
-    offset_regression, log_truncation,
+    offset_regression, lost_commit, foreign_commit, log_truncation,
 )  # fmt: skip

@@ -106,8 +106,13 @@ def unexpected(found: set[Found], expected: Expected) -> set[Found]:
     return own - expected.must - expected.perhaps | others
 
 
+EXCHANGE = [Turn(who, dice) for dice in range(6) for who in ("w1", "w2", "r1", "r2")]
+"""Each host's readers poll what the other's writers send: so the bound of their clocks' difference is known. Nothing is
+concluded between hosts that exchange nothing."""
+
+
 def broken(name: str, before: list[Turn], after: list[Turn], seed: int) -> tuple[World, Expected]:
-    world = World().run(before)
+    world = World().run([*EXCHANGE, *before])
     expected = FAULTS[name](world, random.Random(seed))
     world.run(after).settle(SETTLE)
     return world, expected
@@ -180,7 +185,9 @@ def test_one_broken_promise_finds_itself(
     whole = finished(rows)
     assert {f for f in expected.must if f[0] not in NEVER_IN_FILES | {"unseen"}} <= whole
     assert violations(whole ^ stepped, name) <= {f for f in whole if f[0] in ORDER_BELOW_THE_FRONTIER}
-    assert violations(in_parts(rows, seed, parts), name) == violations(stepped, name)
+    # Likewise of a reader whose rows come so late that the index below the frontier has been forgotten.
+    different = violations(in_parts(rows, seed, parts) ^ stepped, name)
+    assert {f for f in different if f[0] not in ORDER_BELOW_THE_FRONTIER} == set()
 
 
 ORDER_BELOW_THE_FRONTIER = frozenset({"poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll"})

@@ -37,7 +37,7 @@ COMPARED = {
     "foreign-record", "lost-write", "unseen", "poll-skip", "nonmonotonic-poll", "int-poll-skip",
     "int-nonmonotonic-poll", "int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "spurious-zero-offset",
     "phantom-read", "torn-transaction", "zombie-write", "misleading-error", "eos-violation", "vanished-record",
-    "late-record", "offset-regression", "log-truncation",
+    "late-record", "offset-regression", "lost-commit", "foreign-commit", "log-truncation",
 }  # fmt: skip
 BETWEEN_POLLS = {"poll-skip", "nonmonotonic-poll"}
 INSIDE_POLLS = {"int-poll-skip", "int-nonmonotonic-poll"}
@@ -185,14 +185,6 @@ def polls_without_offsets(log: Log, d: Difference) -> bool:
 
 
 EXPLAINED = {"vanished-record", "late-record"}
-
-
-def several_values_in_one_poll(log: Log, d: Difference) -> bool:
-    """One operation polled two values at one offset: it is inconsistent, and nothing else is said of it."""
-    if d.found[0] not in EXPLAINED:
-        return False
-    offset = int(d.found[1][0])
-    return any(len({r.value for r in part.polled if r.offset == offset}) > 1 for part in log.parts)
 
 
 def passed_by_going_back(log: Log, d: Difference) -> bool:
@@ -408,7 +400,6 @@ KNOWN: tuple[Known, ...] = (
     Known(sends_that_stand_again, order_at_several_places),
     Known(relocated_twice, of_irregular_records),
     Known(polls_without_offsets_pass, polls_without_offsets),
-    Known(two_values_at_one_offset_in_one_poll, several_values_in_one_poll),
     Known(torn_where_a_reader_went_back, passed_by_going_back),
     Known(vanished_between_broken_records, passed_from_what_is_unknown),
 )
@@ -436,6 +427,7 @@ AGREED = (
     skips_inside_polls_without_offsets,
     relocated_over_a_record,
     relocated_over_another,
+    two_values_at_one_offset_in_one_poll,
 )
 """Histories in which the two once differed."""
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rules.across.resolution import resolve
 from rules.arrays.columns import by_place
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
@@ -158,13 +157,12 @@ def check(batches: list[list[Slice]]) -> None:
     tables = [table for table in map(understood, batches) if table.num_rows]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        store, resolution = MemoryStore(), None
+        store = MemoryStore()
         for table in tables:
             stepped = store.step(table)
             told(list(stepped.values()))
             facts = pa.concat_tables([one.facts for one in stepped.values()])
-            resolved = resolve(resolution, facts, Objectives())
-            resolution = resolved.stored
+            store.resolve(facts)
             for place, one in stepped.items():
                 for recheck in one.rechecks:
                     needed = by_place(table)[place]

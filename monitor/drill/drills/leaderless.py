@@ -34,7 +34,7 @@ class LeaderlessTransaction(Drill):
     must = (
         found("G1a", told="aborted"),
         found("lost-write", told="committed", next_told="aborted"),
-        found("torn-transaction"),
+        found("torn-transaction", next_told="aborted", offsets_between=0),
     )
     may = frozenset({"poll-skip", "int-poll-skip"})
     cluster = ClusterKind(brokers=3)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from monitor.drill.actors import alternating, closing_reader, rewinding, scripted
 from monitor.drill.drill import ORDER, Drill, found
 from monitor.drill.lies.drill import Lying
-from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, ListedEnd, SwallowTxnOffsets
+from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, ListedEnd, StaleEnds, SwallowTxnOffsets
 from monitor.drill.lies.produce import NeverAnswered
 from monitor.drill.lies.transactions import FakedInit
 from monitor.drill.proxy import Api, Lie, When, Where
@@ -17,6 +17,7 @@ from monitor.drill.stage import Stage
 from probes.supervisor import Spec
 
 THRICE = When(times=3)
+STALE_S = 15.0
 
 
 class ZeroListed(Lying):
@@ -43,6 +44,28 @@ class ZeroCommitted(Lying):
 
     def make(self) -> Lie:
         return CommittedOffset(lambda group, real: 0, Where(client_id="offsetwatch-reader-1"), THRICE, armed=False)
+
+
+class StaleEnd(Drill):
+    """ListOffsets answers are 15 s old, for everybody: logs seem to end before what was acknowledged and read."""
+
+    name = "stale-end"
+    seen_in = "the field's checkers"
+    must = (found("stale-log-end"),)
+
+    def __init__(self) -> None:
+        self._lie = StaleEnds(STALE_S)
+
+    def lies(self) -> Sequence[Lie]:
+        return [self._lie]
+
+    def act(self, stage: Stage) -> None:
+        stage.pause(STALE_S)  # so that no end is told that was one of an empty log
+        self._lie.told.set()
+        stage.wait(lambda: self._lie.acts, 30, "that anybody asked where a log ends")
+
+    def undo(self, stage: Stage) -> None:
+        self._lie.disarm()
 
 
 class OffsetRollback(Drill):

@@ -11,9 +11,11 @@ import pytest
 
 from monitor.drill.checker import Checker, Checks, Follower
 from monitor.drill.verdict import Found
+from rules.step import Stepped
+from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Place, Slice
 from streaming_jobs.files import completed
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, World, turns
@@ -84,16 +86,14 @@ def test_findings_come_while_the_log_grows(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_raises_makes_its_partition_unknown_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    import monitor.drill.checker as module
+    real = MemoryStore.step_one
 
-    real = module.step
-
-    def raising(stored: object, rows: pa.Table, objectives: Objectives) -> object:
-        if rows["partition"][0].as_py() == 0:
+    def raising(store: MemoryStore, place: Place, rows: pa.Table) -> Stepped:
+        if place.partition == 0:
             raise ZeroDivisionError("a rule's mistake")
-        return real(stored, rows, objectives)  # type: ignore[arg-type]
+        return real(store, place, rows)
 
-    monkeypatch.setattr(module, "step", raising)
+    monkeypatch.setattr(MemoryStore, "step_one", raising)
     rows = history("duplicate")
     checks = Checks(Objectives())
     from rules.vocabulary.slices import to_table

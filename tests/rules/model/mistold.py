@@ -91,21 +91,65 @@ def _committed(world: World, dice: Random) -> Where:
     return where
 
 
+def _asked_for(world: World, where: Where) -> set[int]:
+    """What the group may have been asked to commit, by anybody."""
+    rows = [row for row in world.journal.rows if row.partition == where.partition]
+    asked = {row.committed for row in rows if row.f in ("commit", "txn")}
+    asked |= {row.position_after for row in rows if row.f == "txn" and row.type != "ok"}
+    return {offset for offset in asked if offset is not None}
+
+
 @fault("offset-regression")
 def regression(world: World, dice: Random) -> Expected:
-    """The group's committed offset is told to be lower, which nobody asked for."""
+    """The group's committed offset is told to be lower, which nobody asked for. Where the commit was made on the
+    observer's host, which had read it, it is lost as well."""
     where = _committed(world, dice)
     before = world.group.committed[where]
-    asked = {
-        row.committed for row in world.journal.rows if row.f in ("commit", "txn") and row.partition == where.partition
-    }  # fmt: skip
-    asked |= {row.position_after for row in world.journal.rows if row.f == "txn" and row.type != "ok"}
-    lower = [offset for offset in range(1, before) if offset not in asked]
-    expected = Expected()
+    lower = sorted(set(range(1, before)) - _asked_for(world, where))
+    expected = Expected(may=frozenset({"lost-commit"}))
     if lower:
-        after = dice.choice(lower)
-        world.journal.write(world.observer, "offsets", {where: {"committed": after}}, group=world.group.name)
-        expected.add("offset-regression", where, world.group.name, before, after)
+        after, name = dice.choice(lower), world.group.name
+        world.journal.write(world.observer, "offsets", {where: {"committed": after}}, group=name)
+        expected.add("offset-regression", where, name, before, after)
+        expected.add("foreign-commit", where, name, after)
+    return expected
+
+
+@fault("lost-commit")
+def dropped(world: World, dice: Random) -> Expected:
+    """A commit is acknowledged and dropped: its member is told the one before it, or none. Another host's commits of
+    late, and those of unknown outcome, may have landed after it."""
+    where = _committed(world, dice)
+    group, member = world.group, world.group.owner[where]
+    before = group.committed[where]
+    a_writer(world, dice).send(where, 3)
+    pause(world)
+    member.poll(places=[where])
+    committed = member.position[where]
+    member.write("commit", {where: {"committed": committed}}, group=group.name)
+    pause(world)
+    told = dice.choice((None, before))
+    member.write("offsets", {where: {"committed": told}}, group=group.name)
+    if told is None:
+        del group.committed[where]
+    expected = Expected()
+    rows = [row for row in world.journal.rows if row.f in ("commit", "txn") and row.partition == where.partition]
+    unsure = any(row.f == "commit" and row.boot != member.process.host.name for row in rows)
+    unsure |= any(row.type == "info" and before in (row.committed, row.position_after) for row in rows)
+    if told is None or not unsure:
+        expected.add("lost-commit", where, group.name, committed, -1 if told is None else told)
+    return expected
+
+
+@fault("foreign-commit")
+def of_nobody(world: World, dice: Random) -> Expected:
+    """The group's committed offset is told to be one that nobody asked for, and higher."""
+    where = _committed(world, dice)
+    told = world.group.committed[where] + dice.choice((1, 15, 1000))
+    world.journal.write(world.observer, "offsets", {where: {"committed": told}}, group=world.group.name)
+    expected = Expected()
+    if told not in _asked_for(world, where):
+        expected.add("foreign-commit", where, world.group.name, told)
     return expected
 
 

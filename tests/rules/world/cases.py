@@ -41,6 +41,8 @@ class Case:
     opens: Sequence[Opens] = ()
     every: int = 5
     patience: float = 0.0
+    tempting: bool = False
+    """Its innocent twin was called guilty once."""
 
     def twins(self) -> dict[str, list[Event]]:
         worlds: dict[str, list[Event]] = {"guilty": list(self.faults), "innocent": []}
@@ -260,12 +262,18 @@ CASES: Sequence[Case] = (
     Case("torn, regressed and lost after a life was unverifiable", unverifiable_back,
          [*lose(100, 200), faults.tear(s(120), 1), faults.tell_commits(s(160), "g", s(15), -3)]),
     Case("seventy lost lives", lost_lives, [*lose(30, 600, 1200), faults.duplicate(s(1250))], every=20),
-    Case("clocks 11 s apart and a pause of 13 s", lambda e: skewed_pause(e, 11), lose(60, 125, 200)),
-    Case("clocks -11 s apart and a pause of 13 s", lambda e: skewed_pause(e, -11), lose(60, 125, 200)),
-    Case("deletions overtake a reader, observer 0.7 s ahead", lambda e: overtaken(e, 0.7), lose(50, 140.5, 200)),
-    Case("deletions overtake a reader, observer 15 s ahead", lambda e: overtaken(e, 15), lose(50, 200)),
-    Case("deletions overtake a reader, observer 15 s behind", lambda e: overtaken(e, -15), lose(50, 200)),
-    Case("deletions overtake a reader, a listing in flight", lambda e: overtaken(e, 0), lose(50, 140.5, 200)),
+    Case("clocks 11 s apart and a pause of 13 s", lambda e: skewed_pause(e, 11), lose(60, 125, 200),
+         tempting=True),
+    Case("clocks -11 s apart and a pause of 13 s", lambda e: skewed_pause(e, -11), lose(60, 125, 200),
+         tempting=True),
+    Case("deletions overtake a reader, observer 0.7 s ahead", lambda e: overtaken(e, 0.7), lose(50, 140.5, 200),
+         tempting=True),
+    Case("deletions overtake a reader, observer 15 s ahead", lambda e: overtaken(e, 15), lose(50, 200),
+         tempting=True),
+    Case("deletions overtake a reader, observer 15 s behind", lambda e: overtaken(e, -15), lose(50, 200),
+         tempting=True),
+    Case("deletions overtake a reader, a listing in flight", lambda e: overtaken(e, 0), lose(50, 140.5, 200),
+         tempting=True),
     Case("an observer alone on its host", lambda e: lone_observer(e, 0), lose(60, 150)),
     Case("an observer alone on its host, 15 s ahead", lambda e: lone_observer(e, 15), lose(60, 150)),
     Case("another writer's call open for 900 s", hung_writer, lose(60, 145, 300), opens=LATE),

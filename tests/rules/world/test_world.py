@@ -10,7 +10,7 @@ from tests.rules.world.not_yet import CASES_NOT_YET, SEEDS_NOT_YET
 from tests.rules.world.random_worlds import random_plan
 from tests.rules.world.world import World
 
-SEEDS = range(1, 9)
+SEEDS = range(1, 6)
 
 not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
 
@@ -23,9 +23,12 @@ def test_a_random_world_is_judged_as_it_was(seed: int) -> None:
 
 
 def _situations() -> list[object]:
+    """All but the innocent twins of worlds in which nothing tempts to an alarm: `--cases` runs those too."""
     out: list[object] = []
     for case in CASES:
         for twin in case.twins():
+            if twin == "innocent" and not case.tempting:
+                continue
             marks = not_yet if (case.name, twin) in CASES_NOT_YET else ()
             out.append(pytest.param(case, twin, id=f"{case.name} [{twin}]", marks=marks))
     return out

@@ -1,0 +1,331 @@
+"""Consume-transform-produce: inputs that the committed output reflects twice, or not at all, compared whole, however
+the rows are cut, and what stage 2 keeps for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.across.resolution import expired
+from rules.across.transforms import BLOCK, HEAD
+from rules.checks.transforms import FORGET_GROUP
+from rules.vocabulary.slices import Mark, Run, Slice, micros
+from tests.rules.histories import START, History, Store, number
+from tests.rules.splits import WAYS
+from tests.rules.whole import Told, whole
+
+W, OUT, X = number("w"), number("o"), number("x")
+
+
+class Side(History):
+    """One topic of a `Pair`, with its clock."""
+
+    def __init__(self, pair: Pair, topic: str) -> None:
+        self._pair, self._topic = pair, topic
+        super().__init__()
+
+    @property
+    def time(self) -> float:
+        return self._pair.time
+
+    @time.setter
+    def time(self, seconds: float) -> None:
+        self._pair.time = seconds
+
+    def row(self, *what: Any, **more: Any) -> Slice:
+        made = super().row(*what, **more)
+        made.topic_id = made.topic = self._topic
+        made.boot = "b"  # one clock, whose zero is the history's beginning
+        made.mono_invoked, made.mono_completed = (
+            1000 * (micros(t) - micros(START)) for t in (made.invoked, made.completed)
+        )
+        self._pair.rows.append(made)
+        return made
+
+
+class Pair:
+    """An input topic and an output topic, partition 0 of each, a transform `x` of group g with one transactional id, a
+    reader `r` of the input and a reader `q` of the output. Inputs stand at the offsets of their numbers."""
+
+    def __init__(self) -> None:
+        self.rows: list[Slice] = []
+        self.time = 0.0
+        self.inputs, self.outputs = Side(self, "in"), Side(self, "out")
+        self.start = self.input_end = self.output_end = 0
+        for h in (self.inputs, self.outputs):
+            h.row("x", "start", kind="transform", settings={"group.id": "g"})
+            self.begun("x", h)
+        self.inputs.assign("x", f="subscribe")
+        self.inputs.assign("r")
+        self.outputs.assign("q")
+
+    def begun(self, process: str, *sides: Side) -> None:
+        """A life of the transform's transactional id."""
+        for h in sides or (self.inputs, self.outputs):
+            h.row(process, "init", transactional_id="g-x")
+
+    def feed(self, seq: int, count: int) -> None:
+        """The input gets these values, and a reader reads them."""
+        self.inputs.send("w", seq, count, at=seq)
+        self.inputs.poll("r", [("w", seq, count, seq)])
+        self.input_end = max(self.input_end, seq + count)
+
+    def transform(
+        self, op: int, seq: int, count: int, at: int | None, type: str = "ok", *, process: str = "x", read: bool = True
+    ) -> None:
+        """Operation `op` reflects these inputs at output offset `at`, None where none was acknowledged; what is
+        committed is read."""
+        common = {"op": op + 10, "txn": op, "type": type, "group": "g", "transactional_id": "g-x"}
+        self.time += 0.001
+        times = {"invoked": self.inputs.at(self.time), "completed": self.inputs.at(self.time + 0.01)}
+        self.inputs.row(
+            process, "txn", **common, **times, polled=[Run(W, seq, seq, count)], mode="subscribe",
+            isolation="read_committed",
+        )  # fmt: skip
+        self.outputs.row(
+            process, "txn", **common, **times, sources=[Run(W, seq, seq, count)],
+            sent=[Run(OUT, 900 + op * 10 if at is None else at, at, count)],
+        )  # fmt: skip
+        self.time += 0.01
+        if at is not None:
+            self.output_end = max(self.output_end, at + count + 1)
+        if type == "ok" and at is not None and read:
+            self.outputs.poll("q", [("o", at, count, at)])
+
+    def wait(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.time += 1.0
+            for h, end, start in (
+                (self.inputs, self.input_end, self.start),
+                (self.outputs, self.output_end, 0),
+            ):
+                h.row("observer", "offsets", log_start=start, log_end=end, last_stable=end)
+                now = h.at(self.time)
+                marks = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes]
+                h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+
+def once_each(p: Pair) -> None:
+    for i in range(4):
+        p.feed(i * 5, 5)
+        p.transform(i, i * 5, 5, i * 6)
+
+
+def aborted_and_done_again(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 5, 5, 6, "fail")
+    p.transform(2, 5, 5, 12)
+
+
+def twice(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 4, 5, 6)
+    p.transform(2, 9, 1, 12)
+
+
+def left_out(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 6, 4, 6)
+
+
+def tail_not_done(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+
+
+def begun_late(p: Pair) -> None:
+    p.feed(0, 10)
+    p.transform(0, 6, 4, 0)
+
+
+def done_later_than_the_next(p: Pair) -> None:
+    """Within the grace another transaction reflects what was left out."""
+    left_out(p)
+    p.wait(5)
+    p.transform(2, 4, 2, 12)
+
+
+def done_much_too_late(p: Pair) -> None:
+    left_out(p)
+    p.wait(15)
+    p.transform(2, 4, 2, 12)
+
+
+def taken_by_retention(p: Pair) -> None:
+    """What is left out lies below the input's log start."""
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.start = 6
+    p.wait(1)
+    p.transform(1, 6, 4, 6)
+
+
+def indefinite(p: Pair, at: int | None) -> None:
+    """A transaction that may have reflected inputs 4 and 5; the next one goes on after them."""
+    p.feed(0, 10)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 4, 2, at, "info")
+    p.transform(2, 6, 4, 12)
+
+
+def passed_by_a_reader(p: Pair) -> None:
+    """It was aborted: a reader went over where its outputs were acknowledged."""
+    indefinite(p, 6)
+
+
+def not_passed_yet(p: Pair) -> None:
+    indefinite(p, 16)
+
+
+def without_an_offset(p: Pair) -> None:
+    indefinite(p, None)
+
+
+def without_an_offset_and_fenced(p: Pair) -> None:
+    """The next life of its transactional id has ended it, and readers are past where it can have been."""
+    p.wait(31)
+    indefinite(p, None)
+    p.begun("y")
+    p.wait(31)
+    p.feed(10, 5)
+    p.transform(3, 10, 5, 24, process="y")
+
+
+def without_an_offset_and_fenced_but_not_passed(p: Pair) -> None:
+    """The same, and nobody has read that far."""
+    p.wait(31)
+    indefinite(p, None)
+    p.begun("y")
+    p.wait(31)
+    p.feed(10, 5)
+    p.transform(3, 10, 5, 24, process="y", read=False)
+
+
+def visible_and_done_again(p: Pair) -> None:
+    """It was committed, and what it reflected is reflected by another."""
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0, "info")
+    p.outputs.poll("q", [("o", 0, 5, 0)])
+    p.transform(1, 4, 6, 6)
+
+
+def missing(at: float, *seqs: int, reflected: int = 9) -> list[Told]:
+    return [
+        Told(
+            "eos-violation",
+            ("missing", "g", W, seq),
+            f"input {W}/{seq} at offset {seq} is not reflected in the committed output of group g, and the input at"
+            f" offset {reflected} is",
+            {"writer": W, "seq": seq, "offset": seq, "group": "g", "reflected": reflected},
+            at,
+        )
+        for seq in seqs
+    ]
+
+
+def reflected_twice(at: float, op: int) -> Told:
+    return Told(
+        "eos-violation",
+        ("twice", W, 4),
+        f"input {W}/4 is reflected more than once in the committed output, again by operation {op} of process {X}",
+        {"writer": W, "seq": 4, "input_offset": 4, "group": "g", "process": X, "op": op},
+        at,
+    )
+
+
+CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
+    (once_each, []),
+    (aborted_and_done_again, []),
+    (twice, [reflected_twice(0.046, 11)]),
+    (left_out, missing(11.0, 4, 5)),
+    (tail_not_done, []),
+    (begun_late, []),
+    (done_later_than_the_next, []),
+    (done_much_too_late, missing(11.0, 4, 5)),
+    (taken_by_retention, []),
+    (passed_by_a_reader, missing(11.0, 4, 5)),
+    (not_passed_yet, []),
+    (without_an_offset, []),
+    (without_an_offset_and_fenced, missing(42.0, 4, 5)),
+    (without_an_offset_and_fenced_but_not_passed, []),
+    (visible_and_done_again, [reflected_twice(0.046, 11)]),
+]
+
+
+@pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
+@pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_live(build: Callable[[Pair], None], expected: list[Told], fed: Callable[[Any], Store]) -> None:
+    pair = Pair()
+    build(pair)
+    pair.wait(40)
+    assert whole(fed(pair), ("eos-violation",)) == expected
+
+
+@pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
+def test_finished(build: Callable[[Pair], None], expected: list[Told]) -> None:
+    """A finished history finds the same; it tells no times of its own."""
+    pair, store = Pair(), Store()
+    build(pair)
+    pair.wait(1)
+    store.feed(pair.rows, finished=True)
+    told = [one._replace(at=0.0, decidable=None) for one in whole(store, ("eos-violation",))]
+    assert told == [one._replace(at=0.0) for one in expected]
+
+
+# What stage 2 keeps
+
+
+def test_a_healthy_group_keeps_the_records_in_flight() -> None:
+    pair, sizes = Pair(), []
+    store = Store()
+    for i in range(60):
+        pair.feed(i * 500, 500)
+        pair.transform(i, i * 500, 500, i * 501)
+        pair.wait(2)
+        if i % 20 == 19:
+            store.feed(pair.rows)
+            pair.rows.clear()
+            sizes.append(sum(len(value) for value in store.store.across.values()))
+    assert max(sizes) < 2_000 and sizes[-1] <= sizes[0] + 100
+    assert len(store.store.across) <= 2 + 30_000 // BLOCK
+
+
+def test_the_inputs_of_a_group_that_is_gone_wait_in_blocks_and_are_judged_when_it_returns() -> None:
+    pair, store, changed = Pair(), Store(), []
+    pair.feed(0, 10)
+    pair.transform(0, 0, 10, 0)
+    for i in range(200):
+        pair.feed(10 + i * 100, 100)
+        pair.wait(2)
+        if i % 20 == 19:
+            before = dict(store.store.across)
+            store.feed(pair.rows)
+            pair.rows.clear()
+            changed.append(sum(len(v) for k, v in store.store.across.items() if before.get(k) != v))
+    assert max(changed[1:]) < 1_500, "what waits is not written again and again"
+    pair.transform(1, 12, 19_998, 11)
+    pair.wait(30)
+    store.feed(pair.rows)
+    (ten, eleven) = whole(store, ("eos-violation",))
+    assert (ten.subject, eleven.subject) == (("missing", "g", W, 10), ("missing", "g", W, 11))
+    pair.start = 15_000
+    pair.rows.clear()
+    pair.wait(2)
+    store.feed(pair.rows)
+    assert len(store.store.across) <= 4 + 5_010 // BLOCK
+
+
+def test_a_group_that_is_gone_for_a_week_is_forgotten() -> None:
+    pair, store = Pair(), Store()
+    left_out(pair)
+    pair.wait(5)
+    store.feed(pair.rows)
+    (head,) = (value for name, value in store.store.across.items() if name.startswith(HEAD))
+    at = micros(START) + 10_000_000
+    assert head and not expired(store.store.across, at + FORGET_GROUP - 60_000_000)
+    assert set(expired(store.store.across, at + FORGET_GROUP)) == set(store.store.across) - {"format"}
