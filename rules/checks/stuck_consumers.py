@@ -21,7 +21,9 @@ wait for their transactions, and what they wait for shows in `stuck-producer`.
 All of it is judged tick by tick in log time, so that a condition that opens and closes inside one catch-up batch is
 reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
 further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
-for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows.
+for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows. What observers on
+another host saw counts from when it had certainly been by the reader's clock, where the difference has been measured
+(`rules.settling.clocks`).
 
 State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
 since then (`rules.checks.watermarks`).
@@ -44,6 +46,7 @@ from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
+from rules.settling import clocks
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
 from rules.settling.gate import Who, only
 
@@ -144,10 +147,12 @@ def fold(own: Consumers, passage: Passage) -> None:
         if process in transacting or (process not in state.processes and a == b):
             own.readers.pop(process, None)
             continue
+        ahead = _ahead(state, process, own.observed.boot)
         walk = _Walk(
-            process, own.readers.pop(process, None), state, sight, report.objectives.liveness, passage.log_start_before
+            process, own.readers.pop(process, None), state, sight.by(ahead), report.objectives.liveness,
+            passage.log_start_before,
         )  # fmt: skip
-        until = walk.known_through(passage, observed)
+        until = walk.known_through(passage, observed + ahead)
         ripe = a + int(np.searchsorted(steps.at[a:b], until, side="right"))
         waiting[ripe:b] = True
         at = walk.ticks(passage, steps.at[a:ripe], until)
@@ -167,6 +172,15 @@ def fold(own: Consumers, passage: Passage) -> None:
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
     own.observed.forget(min([passage.end, *late]))
+
+
+def _ahead(state: State, number: int, observer: int) -> int:
+    """By how much the reader's clock is ahead of the observer's, at most; 0 where that has not been measured."""
+    process = state.processes.get(number)
+    if process is None or observer < 0 or process.boot in (-1, observer):
+        return 0
+    bound = clocks.ahead(state, process.boot, observer)
+    return 0 if bound >= clocks.UNKNOWN else bound
 
 
 def _in_order(own: Consumers, moves: Moves) -> Steps:
