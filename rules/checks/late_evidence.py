@@ -1,15 +1,16 @@
 """`evidence-late`: what one process did, or all on one host, is not known as far as the rest. It names them.
 
 Log time goes on without a process that is late (`rules.settling.completeness`), and what does not need its log is
-judged on time. What needs it waits, however long: this says for whom. Four things hold a process back, each longer
-than log time waits for anybody: an *operation* of it is open, or its committer has not read on; *rows* of it are
-missing that its committer has counted; its committer does not tell of its *journal* any more, though it has not closed;
-or its whole *host* is silent while others are not. Of the last two all processes of a host are told as one.
+judged on time. What needs it waits, however long: this says for whom. These hold a process back, each longer than log
+time waits for anybody: an *operation* of it is open, or its committer has not read on; *rows* of it are missing that
+its committer has counted; its committer does not tell of its *journals* any more, though it has not closed; its whole
+*host* is silent while others are not; or the host goes on, and is behind by its *clock*, or its log comes so much later
+than the others'. Of the last three all processes of a host are told as one.
 
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
 
-State: for each that is late, since when, and when it was told last.
+State: for each that is late, since when, and when it was told last; of several hosts, when each went on last.
 """
 
 from __future__ import annotations
@@ -32,17 +33,30 @@ AGAIN: Final = 60 * SECOND
 
 
 @dataclass(slots=True)
+class Going:
+    """A host's time, and the newest time of all hosts when it was first heard of."""
+
+    now: int
+    heard: int
+
+
+@dataclass(slots=True)
 class Late:
-    """`told`: [subject, number, since, told last]: a process, or a host or its journals, by its committer."""
+    """`told`: [subject, number, since, told last]: a process, or a host or its journals, by its committer. `hosts`: by
+    committer, where there are several."""
 
     told: list[list[Any]] = field(default_factory=list)
+    hosts: dict[int, Going] = field(default_factory=dict, metadata={"of": Going})
+
+
+_Hold = Literal["operation", "rows", "journals", "host", "clock"]
 
 
 class _Held(NamedTuple):
     """Why somebody is late: the log time through which it is known, and what is told of it."""
 
     since: int
-    hold: Literal["operation", "rows", "journals", "host"]
+    hold: _Hold
     message: str
     evidence: dict[str, Any]
 
@@ -50,7 +64,7 @@ class _Held(NamedTuple):
 def fold(own: Late, passage: Passage) -> None:
     """Tell who is late now, and who no longer is."""
     state, report = passage.state, passage.report
-    now, held = state.now, _held(state)
+    now, held = state.now, _held(state, _silent(own, state))
     if not held and not own.told:
         return
     known = {(kind, number): [since, told] for kind, number, since, told in own.told}
@@ -68,29 +82,44 @@ def fold(own: Late, passage: Passage) -> None:
     own.told = kept
 
 
-def _held(state: State) -> dict[tuple[str, int], _Held]:
+def _silent(own: Late, state: State) -> set[int]:
+    """The hosts that have not gone on for long, whatever their clocks say."""
+    known = own.hosts if len(state.hosts) > 1 else {}
+    own.hosts = {}
+    for committer, host in state.hosts.items() if len(state.hosts) > 1 else ():
+        before = known.get(committer)
+        own.hosts[committer] = before if before is not None and before.now == host.now else Going(host.now, state.now)
+    return {committer for committer, going in own.hosts.items() if state.now - going.heard > LATE}
+
+
+def _held(state: State, silent: set[int]) -> dict[tuple[str, int], _Held]:
     found: dict[tuple[str, int], _Held] = {}
-    together: dict[tuple[Literal["host", "journals"], int], list[int]] = {}
+    together: dict[tuple[_Hold, int], list[int]] = {}
     for number, process, through in lateness(state):
         since = through if through >= 0 else process.first
         host = state.hosts[process.host]
-        if host.silent:
+        if process.host in silent:
             together.setdefault(("host", process.host), []).append(host.now)
+        elif host.now - since <= LATE:
+            together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
             found["process", number] = _of_process(number, process, since, host.now)
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
-        since, processes = min(times), len(times)
-        of = f"of the host of committer {committer}"
-        message = (
-            f"nothing has come {of} for {_seconds(state.now - since)} s, nor what {processes} processes did there"
-            if hold == "host"
-            else f"{processes} processes {of} have not closed, and nothing is told of them for"
-            f" {_seconds(state.now - since)} s"
-        )
-        found[hold, committer] = _Held(since, hold, message, {"host": committer, "processes": processes})
+        one = _of_host(hold, committer, min(times), len(times), state.now)
+        found["journals" if hold == "journals" else "host", committer] = one
     return found
+
+
+def _of_host(hold: _Hold, committer: int, since: int, processes: int, now: int) -> _Held:
+    of, seconds = f"the host of committer {committer}", _seconds(now - since)
+    message = {
+        "host": f"nothing has come of {of} for {seconds} s, nor what {processes} processes did there",
+        "clock": f"{of} is {seconds} s behind the newest, by its clock or by its log",
+        "journals": f"{processes} processes of {of} have not closed, and nothing is told of them for {seconds} s",
+    }
+    return _Held(since, hold, message[hold], {"host": committer, "processes": processes})
 
 
 def _of_process(number: int, process: Process, since: int, now: int) -> _Held:

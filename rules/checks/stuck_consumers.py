@@ -21,7 +21,9 @@ wait for their transactions, and what they wait for shows in `stuck-producer`.
 All of it is judged tick by tick in log time, so that a condition that opens and closes inside one catch-up batch is
 reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
 further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
-for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows.
+for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows. What observers on
+another host saw counts from when it had certainly been by the reader's clock, where the difference has been measured
+(`rules.settling.clocks`).
 
 State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
 since then (`rules.checks.watermarks`).
@@ -44,6 +46,7 @@ from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
+from rules.settling import clocks
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
 from rules.settling.gate import Who, only
 
@@ -137,19 +140,27 @@ def fold(own: Consumers, passage: Passage) -> None:
     bounds = {int(steps.process[a]): (a, b) for a, b in zip(heads.tolist(), ends.tolist(), strict=True)}
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
     observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
+    stuck = any(key.startswith(NAME) for key in state.open_conditions)
+    brisk = _brisk(own, steps, bounds, report.objectives.liveness) if not stuck else {}
     for process in sorted({*own.readers, *bounds}):
         a, b = bounds.get(process, (0, 0))
         if process in transacting or (process not in state.processes and a == b):
             own.readers.pop(process, None)
             continue
+        ahead = _ahead(state, process, own.observed.boot)
         walk = _Walk(
-            process, own.readers.pop(process, None), state, sight, report.objectives.liveness, passage.log_start_before
+            process, own.readers.pop(process, None), state, sight.by(ahead), report.objectives.liveness,
+            passage.log_start_before,
         )  # fmt: skip
-        until = walk.known_through(passage, observed)
+        until = walk.known_through(passage, observed + ahead)
         ripe = a + int(np.searchsorted(steps.at[a:b], until, side="right"))
         waiting[ripe:b] = True
         at = walk.ticks(passage, steps.at[a:ripe], until)
-        walk.go(take(steps, slice(a, ripe)))
+        if walk.reader is not None and ripe == b and process in brisk:
+            _go_on(walk.reader, steps, b - 1, brisk[process])
+            walk.weigh(FOREVER)
+        else:
+            walk.go(take(steps, slice(a, ripe)))
         if walk.reader is not None:
             walk.look_ahead()
             walk.reader.judged = max(walk.reader.judged, until)
@@ -163,6 +174,15 @@ def fold(own: Consumers, passage: Passage) -> None:
     own.observed.forget(min([passage.end, *late]))
 
 
+def _ahead(state: State, number: int, observer: int) -> int:
+    """By how much the reader's clock is ahead of the observer's, at most; 0 where that has not been measured."""
+    process = state.processes.get(number)
+    if process is None or observer < 0 or process.boot in (-1, observer):
+        return 0
+    bound = clocks.ahead(state, process.boot, observer)
+    return 0 if bound >= clocks.UNKNOWN else bound
+
+
 def _in_order(own: Consumers, moves: Moves) -> Steps:
     """What readers did, those that waited and the new moves, by process and in the order of time."""
     rows = np.flatnonzero(moves.f != OFFSETS)
@@ -171,6 +191,20 @@ def _in_order(own: Consumers, moves: Moves) -> Steps:
         return take(steps, np.argsort(steps.process, kind="stable"))
     steps = concat(own.waiting, steps)
     return take(steps, np.lexsort((steps.slice, steps.at, steps.process)))
+
+
+def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], limit: int) -> dict[int, int]:
+    """Those readers that only polled, and never paused for as long as the objective: the last step that tells where
+    each stands, -1 for none. Nearly all readers, nearly always."""
+    if not len(steps) or len(own.waiting):
+        return {}
+    heads = np.array([a for a, _ in bounds.values()], np.int64)
+    before = np.concatenate(([0], steps.at[:-1]))
+    before[heads] = [own.readers[p].moved if p in own.readers else -(2**62) for p in bounds]
+    stopped = ((steps.f != POLL) & (steps.f != TXN)) | (steps.at - before >= limit)
+    told = np.where((steps.type == OK) & (np.maximum(steps.after, steps.last) >= 0), np.arange(len(steps)), -1)
+    slow, last = np.logical_or.reduceat(stopped, heads), np.maximum.reduceat(told, heads)
+    return {p: at for p, was, at in zip(bounds, slow.tolist(), last.tolist(), strict=True) if not was}
 
 
 def _newest(waiting: Steps) -> Steps:
@@ -204,7 +238,7 @@ class _Walk:
         process = self.state.processes.get(self.process)
         end = min(passage.end, observed, process.told_through if process is not None else passage.end)
         since = self.reader.judged if self.reader is not None else 0
-        for hole in passage.gate.holes(since, end, only(self.process)):
+        for hole in passage.gate.holes(since, end, only(self.process)) if self.state.holes else ():
             if hole.end > end:
                 end = max(since, hole.start)
             else:
@@ -234,11 +268,13 @@ class _Walk:
         watched = f"{NAME}:{self.process}" in self.state.open_conditions
         i = 0
         while i < len(steps):
-            j = self._brisk(steps, polled, i)
+            j = self._unbroken(steps, polled, i)
             if self.reader is not None and j > i:
                 if watched:
                     self.weigh(int(steps.at[i]))
-                _go_on(self.reader, steps, i, j)
+                good = (steps.type[i:j] == OK) & (np.maximum(steps.after[i:j], steps.last[i:j]) >= 0)
+                told = np.flatnonzero(good)
+                _go_on(self.reader, steps, j - 1, i + int(told[-1]) if len(told) else -1)
                 i = j
             else:
                 self.step(steps, i, bool(dropped[i]), bool(polled[i]))
@@ -247,7 +283,7 @@ class _Walk:
         for start, end in self.holes:
             self.spells = [part for spell in self.spells for part in _without(spell, start, end)]
 
-    def _brisk(self, steps: Steps, polled: Bools, i: int) -> int:
+    def _unbroken(self, steps: Steps, polled: Bools, i: int) -> int:
         """Where the polls end, from the i-th step on, between which it never paused for as long as the objective."""
         if self.reader is None:
             return i
@@ -291,9 +327,11 @@ class _Walk:
         reader = self.reader
         if reader is None:
             return
-        evidence = {"process": self.process, "position": reader.position, "moved": reader.moved}
         if reader.position < 0:
             reader.position = self.sight.end_after(reader.moved)
+        if not (self.sight.gaps or self.sight.beyond(max(reader.position, self.low), reader.uncommitted)):
+            return
+        evidence = {"process": self.process, "position": reader.position, "moved": reader.moved}
         if reader.position >= 0 and not confirmed:
             self._weigh_known(reader, until)
         if reader.own:
@@ -331,9 +369,10 @@ class _Walk:
         reader, index = self.reader, self.state.index
         if reader is None or reader.position < 0 or reader.ahead >= reader.position:
             return
+        if not len(index) or int(index.end[-1]) <= reader.position:
+            return
         i = int(np.searchsorted(index.end, reader.position, side="right"))
-        if i < len(index.end):
-            reader.known, reader.ahead = -1, max(reader.position, int(index.start[i]))
+        reader.known, reader.ahead = -1, max(reader.position, int(index.start[i]))
 
     def _weigh_known(self, reader: Reader, until: int) -> None:
         """A known value ahead proves it, until the log start goes past that value; then the next one may."""
@@ -353,15 +392,13 @@ class _Walk:
             floor = start
 
 
-def _go_on(reader: Reader, steps: Steps, a: int, b: int) -> None:
-    """Many polls without a pause: only where they end counts."""
-    good = np.flatnonzero((steps.type[a:b] == OK) & (np.maximum(steps.after[a:b], steps.last[a:b]) >= 0))
-    reader.moved = int(steps.at[b - 1])
+def _go_on(reader: Reader, steps: Steps, last: int, told: int) -> None:
+    """Many polls without a pause: only where they end counts. `told`: the last that tells where it is, -1 for none."""
+    reader.moved = int(steps.at[last])
     reader.known = reader.bound = reader.passed = reader.confirmed = -1
-    if len(good):
-        i = a + int(good[-1])
-        reader.position, reader.own = steps.where(i), 1
-        reader.uncommitted = int(steps.known[i]) >> 2
+    if told >= 0:
+        reader.position, reader.own = steps.where(told), 1
+        reader.uncommitted = int(steps.known[told]) >> 2
 
 
 def _without(spell: _Spell, start: int, end: int) -> list[_Spell]:

@@ -8,7 +8,7 @@ more, every other one is dropped, so that times are taken for later than they we
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -46,6 +46,18 @@ class Sight:
     low_at: Ints
     low: Ints
 
+    def by(self, ahead: int) -> Sight:
+        """The same by a clock that is ahead of the observers' by so much at most: nothing is seen too early."""
+        if not ahead:
+            return self
+        gaps = [(lost + ahead, min(back + ahead, FOREVER)) for lost, back in self.gaps]
+        return Sight(replace(self.marks, at=self.marks.at + ahead), gaps, self.low_at + ahead, self.low)
+
+    def beyond(self, offset: int, uncommitted: int) -> bool:
+        """Has what can be read gone past this offset by now?"""
+        values = self.marks.end if uncommitted else self.marks.stable
+        return bool(len(values)) and int(values[-1]) > offset
+
     def gone(self, offset: int) -> tuple[int, int]:
         """When the log start had gone past this offset, and to where; FOREVER if it has not."""
         index = int(np.searchsorted(self.low, offset, side="right"))
@@ -77,15 +89,18 @@ class Sight:
 @dataclass(slots=True)
 class Observed:
     """`marks`: the watermarks kept. `gaps`: [last read, read again], with vain questions between; `blind`: since when
-    none can be read, -1 while they can."""
+    none can be read, -1 while they can. `boot`: whose clock that is, a number of `State.boot_names`, -1 for none."""
 
     marks: Watermarks = field(default_factory=Watermarks)
     gaps: list[list[int]] = field(default_factory=list)
     blind: int = -1
+    boot: int = -1
 
     def look(self, moves: Moves, index: Spans) -> Sight:
         """Take in the observers' rows: watermarks as steps in time, and spells without any."""
         rows = np.flatnonzero(moves.f == OFFSETS)
+        if len(rows):
+            self.boot = int(moves.boot[rows[-1]])
         seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)
         last = int(self.marks.at[-1]) if len(self.marks) else -1
         self._note_gaps(last, moves.at[rows[~seeing]], moves.at[rows[seeing]])

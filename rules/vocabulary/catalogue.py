@@ -227,7 +227,7 @@ _ENTRIES: Final = (
     Anomaly(
         "evidence-late", "condition", "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
-        "the process or the host, what holds it (operation, rows, journals, host), since when, how far behind",
+        "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
     ),
     Anomaly(
         "check-failed", "condition", "while it lasts",
