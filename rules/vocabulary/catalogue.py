@@ -235,12 +235,6 @@ _ENTRIES: Final = (
         "the error",
     ),
     Anomaly(
-        "stale-log-end", "condition", "while it lasts",
-        "The end that a leader lists stays below what was acknowledged or polled there for the liveness objective,"
-        " while its other partitions move or are listed right.",
-        "the end listed, the offset known beyond it, since when",
-    ),
-    Anomaly(
         "cluster-unreachable", "condition", "while it lasts",
         "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
         "the brokers, whether they are all of the cluster, when the last answer came, the error",
