@@ -4,8 +4,8 @@ Writers count their sequence numbers per partition and reserve them before they 
 highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll,
 by its own host's clock: a poll of another host waits until that clock has passed it by the measured bound of the two
 (`rules.settling.clocks`), and by the grace. What no send is known of waits until then (`State.unsent`, at most `KEPT`
-runs). A writer that this partition's log does not know concludes nothing, nor does one of whose log something is
-missing for good.
+runs). So does what is polled of a writer that the log does not know: its host's log may come an hour late (at most
+`STRANGERS_KEPT` runs, the newest). A writer of whose log something is missing for good concludes nothing.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start
 (`rules.audit.digests`); a writer that sent nothing is known as long as its process is.
@@ -27,6 +27,8 @@ from rules.settling.clocks import UNKNOWN, ahead
 
 KEPT: Final = 10_000
 """Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
+STRANGERS_KEPT: Final = 1_000
+"""Likewise of writers that the log does not know, and may never: another tool's values wait here as well."""
 _FORM: Final = struct.Struct("<qqqb")
 
 
@@ -113,11 +115,13 @@ def judge(state: State, chunks: Chunks, polled: Polls, grace: int, report: Repor
     writers, inverse = numbered(polled.writer)
     limits = np.full(len(writers), NEVER, np.int64)
     process = np.full(len(writers), -1, np.int64)
+    strange = np.zeros(len(writers), bool)
     silent = {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
     missing = {hole[0] for hole in state.holes}
     for i, writer in enumerate(writers.tolist()):
         known = record(chunks, writer)
         if known is None and writer not in silent:
+            strange[i] = not finished
             continue
         process[i] = known.process if known is not None and known.process >= 0 else silent.get(writer, -1)
         if process[i] not in missing and writer not in state.lost_writers and not (known is not None and known.lost):
@@ -133,7 +137,8 @@ def judge(state: State, chunks: Chunks, polled: Polls, grace: int, report: Repor
         for seq in range(start, min(end, start + report.room("phantom-read") + 1)):
             _report(polled, i, seq, highest, report)
         report.skip("phantom-read", max(0, end - start - report.objectives.findings_per_step - 1))
-    state.unsent = take(polled, np.array(waiting[-KEPT:], np.int64))
+    strangers = np.flatnonzero(strange[inverse])[-STRANGERS_KEPT:]
+    state.unsent = take(polled, np.append(np.array(waiting[-KEPT:], np.int64), strangers))
 
 
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
