@@ -120,7 +120,7 @@ def note_lives(state: State, columns: Columns) -> None:
 
 
 def _note_first_rows(state: State, columns: Columns) -> None:
-    """Since when each process is known, by which clock, and whether it reads."""
+    """Since when each process is known, by which clock, and whether it reads or writes."""
     numbers, heads = np.unique(columns.process, return_index=True)
     for number, head in zip(numbers.tolist(), heads.tolist(), strict=True):
         process = state.processes.get(number)
@@ -133,6 +133,9 @@ def _note_first_rows(state: State, columns: Columns) -> None:
     for number in distinct(np.concatenate(readers)).tolist():
         if number in state.processes:
             state.processes[number].reads = True
+    for number in distinct(columns.process[columns.sent.row]).tolist():
+        if number in state.processes:
+            state.processes[number].writes = True
 
 
 def _note_settings(state: State, columns: Columns, row: int) -> None:
@@ -247,7 +250,7 @@ def _here_through(process: Process) -> int:
 
 def _dig(state: State, number: int, process: Process, span: tuple[int, int], *, unknown: bool) -> None:
     """Something that `process` did in `span` is missing for good. `unknown`: so is the row that tells what it is."""
-    writes = process.writer >= 0 or process.sent_op >= 0
+    writes = process.writer >= 0 or process.writes
     state.holes.append([number, *span, int(process.reads or unknown), int(writes or unknown), state.now])
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
