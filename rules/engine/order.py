@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from rules.arrays.columns import Columns
 from rules.audit import digests
 from rules.checks import (
@@ -122,8 +124,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     names: set[str] = set()
     for check in CHECKS + SETTLED:
         names.update(check.needs(own(state, check), asked))
-    for runs in (columns.sent, columns.polled):
-        names |= chunk_names(runs.writer, runs.seq, runs.length)
-    for kept in (state.polls, state.uncommitted):
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
-    return names
+    every = (columns.sent, columns.polled, state.polls, state.uncommitted)
+    return names | chunk_names(
+        *(np.concatenate([getattr(runs, n) for runs in every]) for n in ("writer", "seq", "length"))
+    )

@@ -316,7 +316,6 @@ class State:
     listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
     lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
-    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
     index_from: int = 0
@@ -327,6 +326,7 @@ class State:
     polls: Polls = field(default_factory=Polls)
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
     sends: SendMoves = field(default_factory=SendMoves)
+    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
 
 
 def dump(state: State, kinds: Mapping[str, type]) -> bytes:
