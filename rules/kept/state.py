@@ -91,7 +91,7 @@ class Host:
 
 @dataclass(slots=True)
 class Clocks(Table):
-    """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was polled
+    """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was seen
     by `reader` at its time p, so reader's clock is ahead by less than p - s. The least of them of this span of time
     (`least`, since `since`) and of the one before it."""
 
@@ -104,14 +104,15 @@ class Clocks(Table):
 
 @dataclass(slots=True)
 class Sightings(Table):
-    """Sends and polls of a value by hosts that no other host has been met for: `seq` is the run's last, `at` when it
-    was sent (invoked) or polled (completed) by the clock of `boot`."""
+    """Runs that were sent, or polled: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
+    nobody told it."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)

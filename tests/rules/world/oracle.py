@@ -92,9 +92,9 @@ class Oracle:
         return max(o[1] for o in offs) - min(o[0] for o in offs)
 
     def _comparable(self, hosts: set[str]) -> bool:
-        """Whether the clocks of these hosts can be told from the observers'."""
+        """Whether a listing can be told to have come after what these hosts did."""
         observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
-        return all(self.skews.known(a, b) for a in hosts for b in observing)
+        return all(self.skews.bounded(ahead=b, of=a) for a in hosts for b in observing)
 
     # What must be.
 
