@@ -27,7 +27,7 @@ from rules.kept.state import Spans, State
 from rules.settling import listed_ends, transactional_ids
 from rules.settling.clocks import ahead
 from rules.settling.frontier import TICK
-from rules.settling.gate import READERS
+from rules.settling.gate import READERS, Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,15 @@ def _pieces(rows: Written, i: int, start: Ints, end: Ints) -> Written:
 def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
     """What is absent of these rows. Sets their `fate`."""
     rows, gate, state = own.written, passage.gate, passage.state
-    through = passage.end if passage.finished else min(passage.end, gate.known_through(READERS))
     retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
     rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
-    due = among & (rows.due >= 0) & (rows.due <= through) & (rows.fate == WAITING)
+    due = among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING)
     found = []
     for i in np.flatnonzero(due).tolist():
-        if state.holes and gate.holes(int(rows.invoked[i]), int(rows.due[i]), READERS):
+        evidence = gate.ask(int(rows.invoked[i]), int(rows.due[i]), READERS, int(rows.boot[i]))
+        if evidence is Evidence.NOT_YET:
+            continue
+        if evidence is Evidence.UNVERIFIABLE:
             rows.fate[i] = UNKNOWN
             continue
         rows.fate[i] = ABSENT

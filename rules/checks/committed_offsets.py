@@ -136,7 +136,7 @@ def fold(own: Committed, passage: Passage) -> None:
     full = kept_commits.is_full(own)
     if not (ripe.any() or full or own.pending):
         return
-    whole = passage.gate.ask(passage.end, passage.end) is not Evidence.NOT_YET
+    whole = passage.gate.ask(0, passage.end) is not Evidence.NOT_YET
     late = set() if whole else _late(own, passage)
     if ripe.any():
         reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
@@ -155,11 +155,7 @@ def fold(own: Committed, passage: Passage) -> None:
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
     groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
-    return {
-        group
-        for group in groups
-        if passage.gate.ask(passage.end, passage.end, concerned(own, group)) is Evidence.NOT_YET
-    }
+    return {group for group in groups if passage.gate.ask(0, passage.end, concerned(own, group)) is Evidence.NOT_YET}
 
 
 def _ready(own: Committed, reads: Reads, late: set[int], passage: Passage) -> Bools:
@@ -171,7 +167,7 @@ def _ready(own: Committed, reads: Reads, late: set[int], passage: Passage) -> Bo
         who, low, high = concerned(own, group), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2
-            if passage.gate.ask(times[middle], times[middle], who) is Evidence.NOT_YET:
+            if passage.gate.ask(0, times[middle], who) is Evidence.NOT_YET:
                 high = middle
             else:
                 low = middle + 1
@@ -217,7 +213,7 @@ def _tell(own: Committed, passage: Passage) -> None:
     for verdict in own.pending:
         when, anomaly, subject, message, evidence, at, group, domain, since = verdict
         if since >= 0:
-            if passage.gate.ask(when, when, concerned(own, group)) is Evidence.NOT_YET:
+            if passage.gate.ask(0, when, concerned(own, group)) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
             if committed_elsewhere(own, passage, (group, domain), since, at):

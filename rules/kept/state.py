@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rules.arrays.intervals import EMPTY, Ints
 from rules.kept import codec
@@ -26,13 +26,29 @@ OPEN_LONG: Final = 5 * SECOND
 """An operation that is open for longer holds back only what it might still decide, and not log time."""
 
 
+class Hole(NamedTuple):
+    """Of `process` (-1: of several), what it did in [start, end) of log time is missing for good."""
+
+    process: int
+    start: int
+    end: int
+    reads: int  # 1: it may have polled in it
+    writes: int  # 1: it may have sent or committed in it
+    known: int  # since when, in log time
+    boot: int = -1  # by whose clock it began
+    end_boot: int = -1  # by whose clock it was over
+    read_by: int = -1  # by when it had polled what it did
+
+
 @dataclass(slots=True)
 class Process:
     """One client's life, as one partition knows it. Times are microseconds of log time; -1 means unknown.
 
-    `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, `missing` those
-    below `next` that were given up, both as merged [start, end). `marks` are the [slices, through, time] promises not
-    yet fulfilled. `through`: all that it invoked before is here; `marked`: all that had completed by then is."""
+    `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, as merged
+    [start, end, at, through]: what is missing before `start` had completed by `at`, and all that it invoked before
+    `through` lies below `end`. `missing` are those below `next` that were given up, as merged [start, end). `marks` are
+    the [slices, through, time] promises not yet fulfilled. `through`: all that it invoked before is here; `marked`: all
+    that had completed by then is."""
 
     next: int = 0
     ahead: list[list[int]] = field(default_factory=list)
@@ -46,6 +62,9 @@ class Process:
     closes_at: int = -1  # the number of slices, once a close row or a mark has told it
     closed: int = -1  # when it closed
     lost_by: int = -1  # by when it was over, where its end may be missing
+    over_by: int = -1  # when its host was heard of after a later boot
+    over_boot: int = -1  # by whose clock, if not its own
+    heard: int = -1  # when its host mentioned it last
     # The reader in it.
     reads: bool = False
     assigned: bool = False
@@ -83,10 +102,11 @@ class Process:
 @dataclass(slots=True)
 class Host:
     """One committer, as one partition knows it. `now`: the time of its newest mark; `silent`: 1 while log time does not
-    wait for it."""
+    wait for it; `boots`: the newest [boot, time of its first mark] in the order of their times."""
 
     now: int = -1
     silent: int = 0
+    boots: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -129,7 +149,8 @@ class Places(Table):
 class Outstanding(Table):
     """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
     `since` is when it came, `invoked` when it was sent, `readable` when the last stable offset had passed it (-1: not
-    yet). `due`: from when on it may be called lost, -1 while no reader has passed it."""
+    yet). `due`: from when on it may be called lost, -1 while no reader has passed it. `boot`: by whose clock it was
+    sent."""
 
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -139,6 +160,7 @@ class Outstanding(Table):
     readable: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
     due: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -153,6 +175,7 @@ class Indefinite(Table):
     length: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -315,7 +338,7 @@ class State:
     sightings: Sightings = field(default_factory=Sightings)
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
-    holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
+    holes: list[list[int]] = field(default_factory=list)  # each a `Hole`
     lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on

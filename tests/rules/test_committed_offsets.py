@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.settling.gate import EVERYBODY, Gate, Hole, Who
+from rules.kept.state import Hole
+from rules.settling.gate import EVERYBODY, Gate, Who
 from rules.vocabulary.slices import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
@@ -579,7 +580,7 @@ def test_a_hole_leaves_open_what_it_touches(
     """Of a process that may commit for the group, between the two that contradict each other: 10.00x s and 12.00x s."""
     hole = Hole(number(process), micros(START) + int(start * 1e6), micros(START) + int(end * 1e6), 0, 1, 0)
 
-    def holes(gate: Gate, since: int, until: int, who: Who = EVERYBODY) -> list[Hole]:
+    def holes(gate: Gate, since: int, until: int, who: Who = EVERYBODY, boot: int = -1) -> list[Hole]:
         return [hole] if hole.start <= until and since < hole.end else []
 
     monkeypatch.setattr(Gate, "holes", holes)

@@ -6,12 +6,8 @@ SEEDS_NOT_YET: frozenset[int] = frozenset({4})
 
 CASES_NOT_YET: frozenset[tuple[str, str]] = frozenset(
     {
-        ("one missing row of a living reader", "guilty"),
-        ("lost disk of one probe host of two", "guilty"),
-        ("lost disk of the only host", "guilty"),
         ("torn, regressed and lost after a life was unverifiable", "guilty"),
         ("torn, regressed and lost while a life is unverifiable", "guilty"),
-        ("seventy lost lives", "guilty"),
         ("clocks 11 s apart and a pause of 13 s", "guilty"),
         ("clocks -11 s apart and a pause of 13 s", "guilty"),
         ("deletions overtake a reader, observer 15 s ahead", "guilty"),

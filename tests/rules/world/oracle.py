@@ -335,7 +335,9 @@ class Oracle:
             reads = [e for e in reads if any(h.invoked < e.invoked and _committed(h) > _committed(e) for h in higher)]
         if not reads:
             return must
-        if not self._comparable({life.host.name for life in self.world.lives if life.kind == "group"}):
+        members = {life.host.name for life in self.world.lives if life.kind == "group"}
+        observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
+        if not all(self.skews.known(a, b) for a in members for b in observing):
             return must
         came = [reads[0].arrived]
         since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
