@@ -23,6 +23,8 @@ from rules.kept.chunks import Values, values
 from rules.kept.report import Report
 from rules.kept.state import Polls
 
+CONTEXT: Final = {"isolation": "read_committed"}
+
 
 @dataclass(slots=True)
 class AbortedReads:
@@ -59,7 +61,7 @@ def _read_aborted(own: AbortedReads, new: News) -> None:
     chunks.add("exposed", found)
     now = int(columns.completed.max())
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
-        for seq in range(start, min(end, start + report.room("G1a") + 1)):
+        for seq in report.each("G1a", start, end, CONTEXT):
             at, evidence = _who(new, writer, seq)
             told = transaction_evidence.of_value(new.state, writer, seq)
             report.add(
@@ -68,9 +70,8 @@ def _read_aborted(own: AbortedReads, new: News) -> None:
                 f"value {writer}/{seq} was polled, and its write failed or its transaction aborted{told.words}",
                 at=at if at >= 0 else now,
                 evidence={"writer": writer, "seq": seq} | evidence | told.evidence,
-                context={"isolation": "read_committed"},
+                context=CONTEXT,
             )
-        report.skip("G1a", max(0, end - start - report.objectives.findings_per_step - 1))
 
 
 def _who(new: News, writer: int, seq: int) -> tuple[int, dict[str, Any]]:

@@ -57,7 +57,8 @@ def _report_duplicates(state: State, chunks: Chunks, placed: Placed, report: Rep
     both, again = placed.after, chunks.lacking("duplicated", placed.again)
     chunks.add("duplicated", again)
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
-        for seq in report.each("duplicate", start, end):
+        context = {"idempotent": "false" if writer in state.not_idempotent else "true"}
+        for seq in report.each("duplicate", start, end, context):
             own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
             offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
             listed = " and ".join(str(o) for o in offsets)
@@ -68,7 +69,7 @@ def _report_duplicates(state: State, chunks: Chunks, placed: Placed, report: Rep
                 f"value {writer}/{seq} stands at {where}",
                 at=placed.proven([(writer, seq, offset) for offset in offsets]),
                 evidence={"writer": writer, "seq": seq, "offsets": offsets},
-                context={"idempotent": "false" if writer in state.not_idempotent else "true"},
+                context=context,
             )
 
 

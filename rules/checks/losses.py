@@ -250,10 +250,9 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
     chunks.add("lost", one)
     at = -(-int(lost.due[i]) // TICK) * TICK
     for number, low, high in zip(writer.tolist(), start.tolist(), end.tolist(), strict=True):
-        for seq in range(low, min(high, low + report.room("lost-write") + 1)):
+        for seq in report.each("lost-write", low, high):
             offset = int(lost.offset[i]) + seq - int(lost.seq[i])
             report_lost(number, seq, offset, max(state.reached, offset + 1), report, at=at)
-        report.skip("lost-write", max(0, high - low - report.objectives.findings_per_step - 1))
 
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
