@@ -27,6 +27,7 @@ _LINE: Final = 2**62
 """What numbers on a line stay below."""
 
 EMPTY: Final[Ints] = np.empty(0, np.int64)
+_FIRST: Final[Ints] = np.zeros(1, np.int64)
 
 
 def distinct(values: Ints) -> Ints:
@@ -37,6 +38,21 @@ def distinct(values: Ints) -> Ints:
         return np.unique(values)
     found = pc.unique(pa.array(values)).to_numpy()
     return np.asarray(np.sort(found), np.int64)
+
+
+def heads(labels: Ints) -> Ints:
+    """Where each stretch of one label begins."""
+    if not len(labels):
+        return EMPTY
+    return np.concatenate((_FIRST, (labels[1:] != labels[:-1]).nonzero()[0] + 1))
+
+
+def among(values: Ints, of: Ints) -> Bools:
+    """Which of the values are among these."""
+    if len(values) * len(of) > 4096:
+        return np.isin(values, of)
+    found: Bools = (values[:, None] == of).any(axis=1)
+    return found
 
 
 def numbered(values: Ints) -> tuple[Ints, Ints]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rules.arrays.columns import Runs
-from rules.arrays.intervals import EMPTY, Ints, distinct, numbered
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, numbered
 from rules.checks.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
@@ -254,8 +254,8 @@ def _digest(own: Audit, passage: Passage) -> None:
     tails = np.append(np.flatnonzero(np.diff(process)), len(process) - 1)
     rest = _digest_of(keys, sums, tails, last[tails], folded=False)
     kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest)
-    others = take(own.reading, ~np.isin(own.reading.process, process))
-    living = np.isin(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
+    others = take(own.reading, ~among(own.reading.process, process))
+    living = among(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
     own.reading = concat(take(others, living), kept)
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import INFO, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Listed
@@ -137,10 +137,10 @@ def _note_acknowledged(own: Sequences, passage: Passage) -> None:
         return
     order = np.argsort(process, kind="stable")
     process = process[order]
-    heads = np.flatnonzero(np.diff(process, prepend=-1))
-    who = process[heads]
-    tops, newest = (np.maximum.reduceat(column[order], heads) for column in (highest, at))
-    living = np.isin(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
+    first = heads(process)
+    who = process[first]
+    tops, newest = (np.maximum.reduceat(column[order], first) for column in (highest, at))
+    living = among(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
     own.acknowledged = Acknowledged(who[living], tops[living], newest[living])
 
 

@@ -20,7 +20,7 @@ from rules.arrays.columns import (
     Runs,
     irregulars,
 )
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, heads
 from rules.kept.state import Moves, SendMoves
 
 
@@ -31,13 +31,13 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
     last = np.full(n, -1, np.int64)
     known = np.full(n, 3, np.int64)
     if len(polled):
-        heads = np.flatnonzero(np.diff(polled.row, prepend=-1))
-        tails = np.append(heads[1:], len(polled)) - 1
+        begins = heads(polled.row)
+        tails = np.append(begins[1:], len(polled)) - 1
         # A record polled at an unknown offset is one of unknown value here: it moves the reader to where nobody knows.
-        rows = polled.row[heads]
-        first[rows] = np.maximum(polled.offset[heads], 0)
+        rows = polled.row[begins]
+        first[rows] = np.maximum(polled.offset[begins], 0)
         last[rows] = np.maximum(polled.offset[tails] + polled.length[tails] - 1, 0)
-        known[rows] &= np.where(polled.offset[heads] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
+        known[rows] &= np.where(polled.offset[begins] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
     _place_irregulars(columns, polled, first, last, known)
     # Where a transaction's abort left a consumer is not where it goes on: it seeks back.
     stands = columns.where(POSITION) & (columns.position_after >= 0) & (columns.type == OK) & (columns.txn < 0)
@@ -105,9 +105,9 @@ def sends_of(columns: Columns, sent: Runs) -> SendMoves:
     """One entry per new operation that sent: the offsets of its first and last record, -1 where unknown."""
     if not len(sent):
         return SendMoves()
-    heads = np.flatnonzero(np.diff(sent.row, prepend=-1))
-    tails = np.append(heads[1:], len(sent)) - 1
-    row = sent.row[heads]
-    first = sent.offset[heads]
+    begins = heads(sent.row)
+    tails = np.append(begins[1:], len(sent)) - 1
+    row = sent.row[begins]
+    first = sent.offset[begins]
     last = np.where(sent.offset[tails] >= 0, sent.offset[tails] + sent.length[tails] - 1, -1)
     return SendMoves(columns.process[row], columns.slice[row], columns.op[row], columns.completed[row], first, last)

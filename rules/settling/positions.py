@@ -47,8 +47,8 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     order = np.lexsort((moves.slice, moves.process))
     m = take(moves, order)
     dropped = forgets(m)
-    polled = (m.first >= 0) & np.isin(m.f, (POLL, TXN))
-    relevant = polled | dropped | np.isin(m.f, (ASSIGN, SUBSCRIBE, REVOKE, POSITION))
+    polled = (m.first >= 0) & ((m.f == POLL) | (m.f == TXN))
+    relevant = polled | dropped | (m.f == ASSIGN) | (m.f == SUBSCRIBE) | (m.f == REVOKE) | (m.f == POSITION)
     relevant &= ~_overtaken(state, m)
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
