@@ -71,7 +71,10 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
 
 def fold(own: Steps, passage: Passage) -> None:
     """Take the steps whose time has come, and decide those that the settled frontier has passed."""
-    own.pending = concat(own.pending, concat(passage.steps, _ripe_inside(own, passage)))
+    new = concat(passage.steps, _ripe_inside(own, passage))
+    if len(new):
+        pending = concat(own.pending, new)
+        own.pending = take(pending, np.lexsort((pending.op, pending.process)))  # neighbours alike are written shorter
     if not len(own.pending):
         return
     if passage.advance is None or passage.listings is None:
@@ -108,6 +111,9 @@ def _note_log_start(own: Steps, state: State, listings: Listings, end: int) -> N
     told = (waiting.awaits == 1) & (first >= 0)
     waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
     waiting.awaits = np.where(told, 0, waiting.awaits)
+    # What is not asked for any more is written as nothing.
+    waiting.at, waiting.boot = np.where(told, 0, waiting.at), np.where(told, 0, waiting.boot)
+    waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
 
 
 def _judge(

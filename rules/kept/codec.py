@@ -26,7 +26,7 @@ from rules.arrays.intervals import EMPTY, Ints
 
 _MAGIC: Final = b"OWS"
 _HEAD: Final = struct.Struct("<3sIIII")
-_CODEC: Final = pa.Codec("zstd", 1)
+_CODEC: Final = pa.Codec("zstd", 3)
 
 
 class UnknownFormat(ValueError):
