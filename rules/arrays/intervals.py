@@ -35,7 +35,8 @@ def distinct(values: Ints) -> Ints:
     if len(values) <= FEW:
         return np.array(sorted(set(values.tolist())), np.int64)
     if len(values) < SMALL:
-        return np.unique(values)
+        ordered = np.sort(values)
+        return ordered[heads(ordered)]
     found = pc.unique(pa.array(values)).to_numpy()
     return np.asarray(np.sort(found), np.int64)
 
@@ -63,8 +64,12 @@ def numbered(values: Ints) -> tuple[Ints, Ints]:
         place = {label: i for i, label in enumerate(known)}
         return np.array(known, np.int64), np.array([place[label] for label in listed], np.int64)
     if len(values) < SMALL:
-        labels, codes = np.unique(values, return_inverse=True)
-        return labels, codes
+        order = values.argsort(kind="stable")
+        ordered = values[order]
+        first = np.concatenate((_FIRST, ordered[1:] != ordered[:-1]))
+        codes: Ints = np.empty(len(values), np.int64)
+        codes[order] = first.cumsum()
+        return ordered[heads(ordered)], codes
     encoded = pa.array(values).dictionary_encode()
     labels, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
     order = np.argsort(labels)
