@@ -51,7 +51,6 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     abort_positions.CHECK,
     altered_records.CHECK,
     zero_offsets.CHECK,
-    aborted_reads.CHECK,
     committed_offsets.CHECK,
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
@@ -74,6 +73,7 @@ SETTLED: Final[tuple[Check[Any], ...]] = (
     transaction_outcomes.CHECK,
     transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
     transactional_ids.CHECK,  # after those: they ask it for lives that it is about to forget
+    aborted_reads.CHECK,  # after what it tells of transactions has come in
     poll_order.CHECK,
     send_order.CHECK,
     digests.CHECK,  # last: it drops the chunks that nothing stands in any more
