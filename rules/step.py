@@ -80,6 +80,7 @@ SUMMARY_SCHEMA: Final = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("now", pa.timestamp("us", tz="UTC")),
         pa.field("checked_through", pa.timestamp("us", tz="UTC")),
+        pa.field("read_through", pa.timestamp("us", tz="UTC")),
         pa.field("log_start", pa.int64()),
         pa.field("log_end", pa.int64()),
         pa.field("last_stable", pa.int64()),
@@ -103,10 +104,11 @@ SUMMARY_SCHEMA: Final = pa.schema(
     ]
 )
 """`now` is log time; through `checked_through` every verdict is given, also what needs the log of the process that is
-furthest behind. `acknowledged`, `polled` and `failed` count records since the start; `highest_*` are offsets;
-`frontier` is the offset below which everything is settled; `unseen` counts the values past the delivery objective;
-`send_skips` and `partial_reads` count what is legal (`int-send-skip`, `G1b`) since the start, `irregular` the records
-that were corrupted, foreign or relocated; `state_bytes` is the size of the hot value."""
+furthest behind; through `read_through` all that readers did is here, as far as it is expected. `acknowledged`, `polled`
+and `failed` count records since the start; `highest_*` are offsets; `frontier` is the offset below which everything is
+settled; `unseen` counts the values past the delivery objective; `send_skips` and `partial_reads` count what is legal
+(`int-send-skip`, `G1b`) since the start, `irregular` the records that were corrupted, foreign or relocated;
+`state_bytes` is the size of the hot value."""
 
 
 @dataclass(slots=True)
@@ -190,7 +192,8 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
     def known(value: int) -> int | None:
         return None if value < 0 else value
 
-    checked = min(state.tick, Gate(state).known_through())
+    gate = Gate(state)
+    checked, read = min(state.tick, gate.known_through()), min(state.tick, gate.read_through())
     return {
         "cluster": place.cluster,
         "topic_id": place.topic_id,
@@ -198,6 +201,7 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "partition": place.partition,
         "now": from_micros(state.now) if state.now >= 0 else None,
         "checked_through": from_micros(checked) if checked >= 0 else None,
+        "read_through": from_micros(read) if read >= 0 else None,
         "log_start": known(state.log_start),
         "log_end": known(state.log_end),
         "last_stable": known(state.last_stable),

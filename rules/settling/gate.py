@@ -10,7 +10,8 @@ the writer for a phantom, all that commit for an offset): *not yet*, *complete*,
 A process's log may be here in parts. What lies between two rows of its that are here had completed by the second of
 them, and what it did before its host was booted anew was over by then: neither concerns what was sent later. A span of
 time is told by the clock of one boot, and a process is asked by its own, which is ahead of the other's by no more than
-the measured bound (`rules.settling.clocks`). Where none is known, they are taken as they are.
+the measured bound (`rules.settling.clocks`). Where none is known, they are taken as they are, or nothing is concluded,
+as the question says.
 
 An operation that is open for long is awaited where it may still bring what is missing. Where only what had completed
 counts (has this reader moved?), `told` asks for that alone, and an open operation holds nobody up.
@@ -37,11 +38,13 @@ class Evidence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`."""
+    """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
+    whose clock cannot be compared is never known to be here."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
     writes: bool = True
+    strict: bool = False
 
 
 EVERYBODY = Who(lambda number, process: True)
@@ -87,20 +90,26 @@ class Gate:
             if not known.any():
                 break
             if process.known_through != NEVER and who.picks(number, process):
-                until, since = end + self._ahead(process.boot, boot), start - self._ahead(boot, process.boot)
+                until = end + self._ahead(process.boot, boot, strict=who.strict)
+                since = start - self._ahead(boot, process.boot, strict=who.strict)
                 here = until <= process.known_through
                 if process.over_by >= 0:
-                    here |= process.over_by < start - self._ahead(boot, process.over_boot)
+                    here |= process.over_by < start - self._ahead(boot, process.over_boot, strict=who.strict)
                 for _, _, at, through in process.ahead:
                     here |= (at < since) & (until <= through)
                 known &= here
         return known
 
-    def _ahead(self, one: int, other: int) -> int:
+    def comparable(self, who: Who, boot: int) -> bool:
+        """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""
+        living = ((n, p) for n, p in self.state.processes.items() if p.known_through != NEVER)
+        return all(self._ahead(p.boot, boot, strict=True) < UNKNOWN for n, p in living if who.picks(n, p))
+
+    def _ahead(self, one: int, other: int, *, strict: bool = False) -> int:
         if one < 0 or other < 0 or one == other:
             return 0
         bound = ahead(self.state, one, other)
-        return bound if bound < UNKNOWN else 0
+        return bound if strict or bound < UNKNOWN else 0
 
     def told(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
         """The same, for what had completed in [start, end]."""
@@ -118,6 +127,15 @@ class Gate:
         for number, process in self.state.processes.items():
             if process.known_through < through and who.picks(number, process):
                 through = process.known_through
+        return through
+
+    def read_through(self) -> int:
+        """The log time through which all that readers did is here, but for what is missing before later rows of theirs
+        or has no journal any more."""
+        through = self.state.now
+        for number, process in self.state.processes.items():
+            if READERS.picks(number, process) and process.heard >= process.over_by:
+                through = min(through, max([process.known_through, *(one[3] for one in process.ahead)]))
         return through
 
     def told_through(self, who: Who = EVERYBODY) -> int:

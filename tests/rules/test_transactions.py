@@ -105,6 +105,13 @@ def indefinite_and_torn(h: Log) -> None:
     torn(h, "info")
 
 
+def torn_while_another_writer_is_never_heard_of_again(h: Log) -> None:
+    """It reads nothing: what became of it does not matter."""
+    h.send("u", 0, at=0)
+    h.away.add("u")
+    torn(h, "ok")
+
+
 def committed_and_whole(h: Log) -> None:
     h.transaction({0: (0, 4, 5), 1: (0, 4, 5)})
     h.read(0, ("w", 0, 4, 5))
@@ -223,6 +230,7 @@ def is_torn(at: float, outcome: str = "ok", seq: int = 0, told: str = "committed
 
 TORN_CASES: list[tuple[Callable[[Log], None], list[Told]]] = [
     (committed_and_torn, [is_torn(11)]),
+    (torn_while_another_writer_is_never_heard_of_again, [is_torn(11)]),
     (aborted_and_torn, [is_torn(11, "fail")]),
     (indefinite_and_torn, [is_torn(11, "info")]),
     (committed_and_whole, []),
