@@ -128,7 +128,7 @@ class Lookups:
                 (one for one in self._waiting.values() if last or one.due <= now), key=lambda one: one.question.invoked
             )
             ready = [Asked(one.question, one.through, last or one.tried >= PATIENCE) for one in due]
-        through = checked_through(read_table(self._tables, "partition_state")) if ready else {}
+        through = read_through(read_table(self._tables, "partition_state")) if ready else {}
         for first in range(0, len(ready), TOGETHER):
             if stopping():
                 return
@@ -171,7 +171,7 @@ class Lookups:
 
 
 def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> dict[Question, Answer]:
-    """What the rows of the log say of these transactions. `through`: how far their partitions are checked."""
+    """What the rows of the log say of these transactions. `through`: how far the log of their partitions' readers is here."""
     questions = [one.question for one in together]
     newest = replay.newest() + 1
     begin = min(question.invoked for question in questions) - MARGIN
@@ -195,12 +195,13 @@ def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> di
     return answers
 
 
-def checked_through(states: pa.Table) -> dict[tuple[str, str, int], int]:
-    """How far each partition is checked, of rows of the table `partition_state`."""
+def read_through(states: pa.Table) -> dict[tuple[str, str, int], int]:
+    """How far the log of each partition's readers is here, of rows of the table `partition_state`. What an earlier
+    version wrote does not tell it."""
     return {
-        (row["cluster"], row["topic"], row["partition"]): micros(row["checked_through"])
+        (row["cluster"], row["topic"], row["partition"]): micros(row["read_through"])
         for row in states.to_pylist()
-        if row["checked_through"] is not None
+        if row.get("read_through") is not None
     }
 
 

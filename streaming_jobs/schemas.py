@@ -44,6 +44,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     # partition_state
     "now": "log time of the partition",
     "checked_through": "log time through which every verdict is given; behind now by what is awaited",
+    "read_through": "log time through which all that readers did is here, but for rows that are missing",
     "log_start": "offset of the first record that the partition still holds",
     "log_end": "offset after the last record (high watermark)",
     "last_stable": "offset below which every transaction is decided",

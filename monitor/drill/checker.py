@@ -239,9 +239,9 @@ class Checker:
         """Answer what the rows of the log can answer now; `last`: no further row will come."""
         waiting = [lookups.Asked(one, 0, last) for one in self.checks.lookups.values()]
         through = {
-            (place.cluster, summary["topic"], place.partition): micros(summary["checked_through"])
+            (place.cluster, summary["topic"], place.partition): micros(summary["read_through"])
             for place, summary in self.checks.summaries.items()
-            if summary["checked_through"] is not None
+            if summary["read_through"] is not None
         }
         answers = lookups.looked_up(Replay(self.history), waiting, through) if waiting else {}
         for question, told in answers.items():

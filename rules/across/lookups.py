@@ -36,7 +36,8 @@ Values = dict[tuple[str, int], list[tuple[int, int, int]]]
 """By (topic, partition): (writer, first seq, end of seq)."""
 
 Through = Mapping[tuple[str, str, int], int]
-"""By (cluster, topic, partition): the log time through which every verdict is given."""
+"""By (cluster, topic, partition): the log time through which all that readers did is here, as far as it is expected.
+Who only writes has no part in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def answer(question: Question, wrote: Values, polls: pa.Table) -> Finding | None
 
 
 def is_ripe(question: Question, wrote: Values, through: Through) -> bool:
-    """Are all partitions that the transaction wrote to checked through the time in question? Then they have told what
-    is absent there, and the earliest poll is here."""
+    """Do all partitions that the transaction wrote to know what their readers did up to the time in question? Then they
+    have told what is absent there, and the earliest poll is here."""
     return all(through.get((question.cluster, *place), -1) >= question.due for place in wrote)
 
 

@@ -28,8 +28,8 @@ from rules.arrays.columns import (
     named_groups,
 )
 from rules.arrays.intervals import EMPTY, Bools, Ints
-from rules.checks.invoked_commits import ANY, Invoked
-from rules.kept.codec import Table, concat, take
+from rules.checks.invoked_commits import ANY, Invoked, Newly
+from rules.kept.codec import Table, take
 from rules.settling.clocks import domains
 
 UNTIMED: Final = -2
@@ -93,6 +93,7 @@ class Holds(Table):
     process: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
     holds: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
 
 
 class GroupRows:
@@ -139,21 +140,23 @@ class GroupRows:
         )  # fmt: skip
         return take(reads, domain != UNTIMED) if (domain == UNTIMED).any() else reads
 
-    def invoked(self) -> tuple[Invoked, Invoked]:
+    def invoked(self) -> tuple[Newly, Invoked]:
         """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
         nobody knows whether they were, or when. Of all rows."""
         columns = self._columns
         rows, group = self._picked(self._commits & (self._group >= ANY), None)
-        asked = Invoked(group, columns.committed[rows])
+        offset = columns.committed[rows]
         nameless = columns.where(COMMIT, TXN) & (columns.committed >= 0)
         nameless[self._rows] = False
         implied = (columns.f == TXN) & (columns.type != OK) & (columns.committed < 0) & (columns.position_after >= 0)
         if implied.any() or nameless.any():
             more = np.flatnonzero(implied | nameless)
-            offset = np.where(nameless[more], columns.committed[more], columns.position_after[more])
-            asked = concat(asked, Invoked(np.full(len(more), ANY), offset))
+            place = np.where(nameless[more], columns.committed[more], columns.position_after[more])
+            group, offset = np.append(group, np.full(len(more), ANY)), np.append(offset, place)
             rows = np.concatenate((rows, more))
-        return asked, take(asked, columns.type[rows] == INFO)
+        unsure = columns.type[rows] == INFO
+        asked = Newly(group, offset, columns.invoked[rows], columns.boot[rows])
+        return asked, Invoked(group[unsure], offset[unsure])
 
     def members(self, among: Bools) -> set[tuple[int, int, int, int]]:
         """Entries of `Members`: which groups processes are of, as their start rows say (`group.id`), and what they
@@ -180,7 +183,7 @@ class GroupRows:
         closed = np.flatnonzero(among & (columns.f == CLOSE))
         rows, group = np.concatenate((rows, closed)), np.concatenate((group, np.full(len(closed), ANY)))
         held = (columns.assigned[rows] == 1).astype(np.int64)
-        return Holds(group, columns.process[rows], columns.completed[rows], held)
+        return Holds(group, columns.process[rows], columns.completed[rows], held, columns.boot[rows])
 
 
 def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:

@@ -7,15 +7,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, distinct
 from rules.checks import invoked_commits
-from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Reads
+from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
-from rules.kept.codec import concat
-from rules.settling.clocks import ahead
-from rules.settling.gate import Who
+from rules.kept.codec import concat, take
+from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling.gate import EVERYBODY, Who
 from rules.vocabulary.objectives import SECOND
 
 MINUTE: Final = 60 * SECOND
@@ -40,7 +40,7 @@ def concerned(own: Committed, group: int) -> Who:
     known = _started(own)
     of_it = own.members.group == group
     asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
-    return Who(lambda number, process: number in asks or number not in known)
+    return Who(lambda number, process: number in asks or number not in known, strict=True)
 
 
 def committing(own: Committed, group: int) -> Callable[[int], bool]:
@@ -64,7 +64,7 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
     may = (members.group == group) & (members.reads == 0) & (members.domain != domain)
     for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()}:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
-        if max(behind, ahead_) > passage.report.objectives.grace:
+        if max(behind, ahead_) >= UNKNOWN:
             return True
         rows = other & (commits.domain == elsewhere)
         before, after = since - commits.at[rows] > behind, commits.since[rows] - until > ahead_
@@ -74,8 +74,9 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
 
 
 def familiar(commits: Commits, reads: Reads) -> Bools:
-    """Which reads tell what one of these commits of their group asked for."""
+    """Which reads tell what one of these commits of their group asked for before, by the same clock."""
     same = (reads.group[:, None] == commits.group) & (reads.offset[:, None] == commits.offset)
+    same &= (reads.domain[:, None] == commits.domain) & (commits.since <= reads.at[:, None])
     return np.asarray(same.any(axis=1), dtype=bool)
 
 
@@ -85,8 +86,9 @@ class Case:
     def __init__(self, own: Committed, read: Told, passage: Passage) -> None:
         self.own, self.read, self.passage = own, read, passage
         self.name = own.names[read.group]
-        mine = (own.commits.group == read.group) & (own.commits.offset == read.offset)
-        self._familiar = bool(mine.any())
+        mine = np.flatnonzero((own.commits.group == read.group) & (own.commits.offset == read.offset))
+        since, domain = own.commits.since[mine].tolist(), own.commits.domain[mine].tolist()
+        self._familiar = any(map(self._may_be_before, since, domain))
         self._never: bool | None = None
 
     # What was known
@@ -117,10 +119,14 @@ class Case:
                 read.offset >= 0
                 and not self._familiar
                 and invoked_commits.certainly_never(
-                    self.own.invoked, self.passage.chunks, read.group, read.offset, self.own.names
+                    self.own.invoked, self.passage.chunks, read.group, read.offset, self.own.names, self._may_be_before
                 )
             )
         return self._never
+
+    def _may_be_before(self, invoked: int, domain: int) -> bool:
+        """May what was invoked then, by the clock of that domain, have been before the read was answered?"""
+        return invoked - self.read.at <= ahead(self.passage.state, domain, self.read.domain)
 
     def _from_before(self) -> bool:
         """Is it what was told first of the group, and may be from before the log began?"""
@@ -130,21 +136,38 @@ class Case:
     def _complete(self, since: int) -> bool:
         """Is nothing missing of what may have been committed from `since` to the read?"""
         may = committing(self.own, self.read.group)
-        return not any(may(hole.process) for hole in self.passage.gate.holes(since, self.read.at))
+        return not any(
+            may(hole.process) for hole in self.passage.gate.holes(since, self.read.at, EVERYBODY, self.read.domain)
+        )
 
     def _shared(self, since: int) -> bool:
         """May the group have had members that are not of this log, from `since` to the read?"""
         holds, read = self.own.holds, self.read
         if not (holds.group == read.group).any():
             return read.group in self.own.subscribed
-        rows = np.flatnonzero(((holds.group == read.group) | (holds.group == ANY)) & (holds.at <= read.at))
-        rows = rows[np.lexsort((holds.holds[rows], holds.at[rows]))]
+        mine = take(holds, (holds.group == read.group) | (holds.group == ANY))
+        when = self._by_the_read(mine)
+        rows = np.flatnonzero(when <= read.at)
+        rows = rows[np.lexsort((mine.holds[rows], when[rows]))]
         holding: set[int] = set()
-        for process, at, held in zip(*(c[rows].tolist() for c in (holds.process, holds.at, holds.holds)), strict=True):
+        for process, at, held in zip(
+            mine.process[rows].tolist(), when[rows].tolist(), mine.holds[rows].tolist(), strict=True
+        ):
             if at > since and not holding:
                 return True
             holding = holding | {process} if held else holding - {process}
         return not holding
+
+    def _by_the_read(self, holds: Holds) -> Ints:
+        """When by the clock of the read, at the latest, a member took hold, and at the earliest one let go."""
+        when, state = holds.at.copy(), self.passage.state
+        for domain in distinct(holds.domain).tolist():
+            if domain < 0 or self.read.domain < 0:
+                continue
+            later, sooner = ahead(state, self.read.domain, domain), ahead(state, domain, self.read.domain)
+            own = holds.domain == domain
+            when[own] += np.where(holds.holds[own] == 1, later, -sooner)
+        return when
 
     # Verdicts
 
@@ -170,7 +193,9 @@ class Case:
         rows = self._acknowledged()
         if read.offset >= 0:
             rows = rows[(commits.offset[rows] > read.offset) & (commits.spoiled[rows] > read.completed)]
-        rows = rows[self._known_to_the_reader(rows)]
+        nobody_committed_it = read.offset >= 0 and self.never_committed() and not self._from_before()
+        if not nobody_committed_it:  # else a coordinator that was deposed might tell what it knew
+            rows = rows[self._known_to_the_reader(rows)]
         if not len(rows):
             return
         best = int(rows[-1])
@@ -193,7 +218,7 @@ class Case:
         message = (
             f"group {self.name} committed {committed}, and was told {told} {seconds:.1f} s after that was acknowledged"
         )
-        could_be_told = read.offset >= 0 and not (self.never_committed() and not self._from_before())
+        could_be_told = read.offset >= 0 and not nobody_committed_it
         self._found(
             "lost-commit", (self.name, committed, read.offset), message, evidence, since if could_be_told else -1
         )

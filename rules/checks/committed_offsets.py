@@ -50,7 +50,10 @@ from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.codec import concat, take
 from rules.settling.gate import Evidence
+from rules.vocabulary.objectives import SECOND
 
+UNKNOWN_FOR: Final = 600 * SECOND
+"""So long a read waits for the clocks of its group's members to be compared with its own."""
 RETENTION: Final = "offsets_retention_minutes"
 """The setting by which the observer tells how long what groups have committed is kept."""
 
@@ -65,7 +68,7 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
     rows = GroupRows(asked.columns, partial(number_of_group, groups))
     found: set[str] = set()
     new, _ = rows.invoked()
-    if len(new) and invoked_commits.is_full(own.invoked, len(new)):
+    if invoked_commits.is_full(own.invoked, len(new)):
         both = concat(own.invoked.pending, new)
         for group in distinct(both.group).tolist():
             found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
@@ -108,11 +111,9 @@ def arrive(own: Committed, new: News) -> None:
     own.commits = concat(own.commits, rows.commits(fresh))
     own.waiting = concat(own.waiting, rows.reads(fresh))
     asked, unsure = rows.invoked()  # as `needs` counted them: all, also those that were here before
+    own.invoked.full = invoked_commits.is_full(own.invoked, len(asked))
     if len(asked):
-        full = invoked_commits.is_full(own.invoked, len(asked))
         invoked_commits.add(own.invoked, asked)
-        if full:
-            invoked_commits.write(own.invoked, new.chunks, own.names)
     if len(unsure):
         kept_commits.note_unsure(own, unsure)
 
@@ -132,51 +133,64 @@ def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
 
 def fold(own: Committed, passage: Passage) -> None:
     """Judge the reads up to which the log is complete, in the order of their times."""
+    _fold(own, passage)
+    if own.invoked.full:
+        invoked_commits.write(own.invoked, passage.chunks, own.names)
+    kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
+
+
+def _fold(own: Committed, passage: Passage) -> None:
     ripe = own.waiting.at <= passage.end
     full = kept_commits.is_full(own)
     if not (ripe.any() or full or own.pending):
         return
-    whole = passage.gate.ask(passage.end, passage.end) is not Evidence.NOT_YET
-    late = set() if whole else _late(own, passage)
+    late = _late(own, passage)
     if ripe.any():
         reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
-        if late:
-            ready = _ready(own, reads, late, passage)
-            reads, rest = take(reads, ready), concat(rest, take(reads, ~ready))
-        own.waiting = rest
-        _judge(own, reads, passage)
+        ready = _ready(own, reads, passage)
+        early = take(reads, ~ready)
+        over = _never_ready(own, early, passage) if len(early) else np.zeros(0, bool)
+        own.waiting = concat(rest, take(early, ~over))
+        own.told = concat(own.told, take(early, over))
+        late |= set(distinct(early.group[~over]).tolist())
+        _judge(own, take(reads, ready), passage)
     _tell(own, passage)
     if full:
         through = min(passage.end, passage.gate.known_through())
         kept_commits.forget(own, passage.state, late, (passage.end, through))
-    kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
 
 
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
     groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
-    return {
-        group
-        for group in groups
-        if passage.gate.ask(passage.end, passage.end, concerned(own, group)) is Evidence.NOT_YET
-    }
+    return {group for group in groups if passage.gate.ask(0, passage.end, concerned(own, group)) is Evidence.NOT_YET}
 
 
-def _ready(own: Committed, reads: Reads, late: set[int], passage: Passage) -> Bools:
-    """Which of the reads lie before what is still awaited of their group's log."""
-    ready = ~np.isin(reads.group, np.array(sorted(late), np.int64))
-    for group in late:
-        mine = np.flatnonzero(reads.group == group)
+def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
+    """Which of the reads lie before what is still awaited of their group's log, by the clock of the read."""
+    ready = np.ones(len(reads), bool)
+    for group, domain in {*zip(reads.group.tolist(), reads.domain.tolist(), strict=True)}:
+        mine = np.flatnonzero((reads.group == group) & (reads.domain == domain))
         times = distinct(reads.at[mine]).tolist()
         who, low, high = concerned(own, group), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2
-            if passage.gate.ask(times[middle], times[middle], who) is Evidence.NOT_YET:
+            if passage.gate.ask(0, times[middle], who, domain) is Evidence.NOT_YET:
                 high = middle
             else:
                 low = middle + 1
         ready[mine] = reads.at[mine] < (times[low] if low < len(times) else NEVER)
     return ready
+
+
+def _never_ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
+    """Which of these have waited for long, and nobody knows how the clocks of those that may have committed differ from
+    theirs: nothing is concluded from them."""
+    over = reads.at < passage.end - UNKNOWN_FOR
+    for group, domain in {*zip(reads.group[over].tolist(), reads.domain[over].tolist(), strict=True)}:
+        if passage.gate.comparable(concerned(own, group), domain):
+            over &= (reads.group != group) | (reads.domain != domain)
+    return over
 
 
 def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
@@ -217,7 +231,7 @@ def _tell(own: Committed, passage: Passage) -> None:
     for verdict in own.pending:
         when, anomaly, subject, message, evidence, at, group, domain, since = verdict
         if since >= 0:
-            if passage.gate.ask(when, when, concerned(own, group)) is Evidence.NOT_YET:
+            if passage.gate.ask(0, when, concerned(own, group), domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
             if committed_elsewhere(own, passage, (group, domain), since, at):

@@ -54,7 +54,7 @@ def fold(own: Fences, passage: Passage) -> None:
         at, process, op, name, error = entry
         calls = inits(passage.state, name)
         begun = [one.invoked for one in calls if one.process == process]
-        evidence = passage.gate.ask(begun[-1] if begun else at, at) if at <= passage.end else Evidence.NOT_YET
+        evidence = passage.gate.ask(begun[-1] if begun else 0, at) if at <= passage.end else Evidence.NOT_YET
         if evidence is Evidence.NOT_YET:
             kept.append(entry)
             continue

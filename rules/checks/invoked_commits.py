@@ -1,8 +1,9 @@
 """Which offsets each group was ever asked to commit, whatever became of it; what is not known of them any more.
 
-The newest are kept in a table, and written into bitmaps of 2^16 offsets of one group each time that there are more than
-`PENDING` of them, so that a commit a second does not write a chunk a second. Bitmaps wholly below the log start are
-dropped; from then on nothing is said of the offsets that they held.
+The newest are kept in a table, with their times: what is committed later than a read explains nothing. They are written
+into bitmaps of 2^16 offsets of one group each time that there are more than `PENDING` of them, so that a commit a
+second does not write a chunk a second. Bitmaps wholly below the log start are dropped; from then on nothing is said of
+the offsets that they held.
 
 What a transaction that names no group had polled to may have been committed for any: it is kept under the name "".
 """
@@ -10,7 +11,7 @@ What a transaction that names no group had polled to may have been committed for
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +37,16 @@ class Invoked(Table):
 
 
 @dataclass(slots=True)
+class Newly(Table):
+    """The same, with when it was asked for first (log time) by the clock of `domain`."""
+
+    group: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class Written(Table):
     """The numbers start .. end-1 of a group's bitmaps that were written."""
 
@@ -46,10 +57,11 @@ class Written(Table):
 
 @dataclass(slots=True)
 class InvokedCommits:
-    """`pending`: not in a bitmap yet, about `PENDING`; `written`: which bitmaps there are, in merged ranges from the
-    log start on; of offsets below `forgotten` nothing is known."""
+    """`pending`: not in a bitmap yet, about `PENDING`; `full`: they are to be written now; `written`: which bitmaps
+    there are, in merged ranges from the log start on; of offsets below `forgotten` nothing is known."""
 
-    pending: Invoked = field(default_factory=Invoked)
+    pending: Newly = field(default_factory=Newly)
+    full: bool = False
     written: Written = field(default_factory=Written)
     forgotten: int = 0
 
@@ -70,19 +82,19 @@ def chunks_of(groups: Iterable[str], offsets: Ints) -> set[str]:
     return {chunk_name(group, number << SHIFT) for group in groups for number in numbers}
 
 
-def add(own: InvokedCommits, new: Invoked) -> None:
-    """Note these; each group's offsets once."""
+def add(own: InvokedCommits, new: Newly) -> None:
+    """Note these; each group's offsets once by each clock."""
     both = concat(own.pending, new)
-    order = np.lexsort((both.offset, both.group))
+    order = np.lexsort((both.since, both.domain, both.offset, both.group))
     both = take(both, order)
     first = np.ones(len(both), bool)
-    first[1:] = (np.diff(both.group) != 0) | (np.diff(both.offset) != 0)
+    first[1:] = (np.diff(both.group) != 0) | (np.diff(both.offset) != 0) | (np.diff(both.domain) != 0)
     own.pending = take(both, first)
 
 
 def write(own: InvokedCommits, chunks: Chunks, names: list[str]) -> None:
     """Write what is pending into the bitmaps, whose chunks must be declared. `names` of groups by number."""
-    pending, own.pending = own.pending, Invoked()
+    pending, own.pending, own.full = own.pending, Newly(), False
     number = pending.offset >> SHIFT
     for group, n in sorted({*zip(pending.group.tolist(), number.tolist(), strict=True)}):
         name = chunk_name(names[group], n << SHIFT)
@@ -112,12 +124,15 @@ def forget_below(own: InvokedCommits, log_start: int, chunks: Chunks, names: lis
     own.written = Written(own.written.group[left], start[left], own.written.end[left])
 
 
-def certainly_never(own: InvokedCommits, chunks: Chunks, group: int, offset: int, names: list[str]) -> bool:
-    """Is it known that the group was never asked to commit this offset? Its chunks must be declared."""
+def certainly_never(
+    own: InvokedCommits, chunks: Chunks, group: int, offset: int, names: list[str], early: Callable[[int, int], bool]
+) -> bool:
+    """Is it known that the group was not asked to commit this offset before it was told? Its chunks must be declared.
+    `early`: may what was invoked then, by the clock of that domain, have been before?"""
     if offset < own.forgotten:
         return False
-    asked = np.isin(own.pending.group, (group, ANY)) & (own.pending.offset == offset)
-    if asked.any():
+    asked = np.flatnonzero(np.isin(own.pending.group, (group, ANY)) & (own.pending.offset == offset))
+    if any(early(int(own.pending.since[i]), int(own.pending.domain[i])) for i in asked.tolist()):
         return False
     for name in (names[group], names[ANY]):
         stored = chunks.blob(chunk_name(name, offset))

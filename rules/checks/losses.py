@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -58,12 +58,13 @@ def arrive(own: Losses, new: News) -> None:
         runs.take(columns.invoked[runs.row] >= new.state.begins) for runs in (new.acknowledged, new.indefinite)
     )
     row = acknowledged.row
-    acknowledge(own, new.state, _places(acknowledged), columns.completed[row], columns.invoked[row])
+    sent = Sent(columns.completed[row], columns.invoked[row], columns.boot[row])
+    acknowledge(own, new.state, _places(acknowledged), sent)
     if len(indefinite):
         row = indefinite.row
         made = Indefinite(
             columns.process[row], columns.op[row], indefinite.offset, indefinite.writer, indefinite.seq,
-            indefinite.length, columns.completed[row], columns.invoked[row],
+            indefinite.length, columns.completed[row], columns.invoked[row], columns.boot[row],
         )  # fmt: skip
         own.indefinite = concat(own.indefinite, made)
 
@@ -72,11 +73,20 @@ def _places(runs: Runs) -> Places:
     return Places(runs.offset, runs.writer, runs.seq, runs.length)
 
 
-def acknowledge(own: Losses, state: State, places: Places, since: Ints, invoked: Ints) -> None:
-    """Visible writes were acknowledged, at log times `since`. Offsets are -1 where the acknowledgement had none."""
+class Sent(NamedTuple):
+    """When each of some runs was acknowledged, and sent, by the clock of which boot."""
+
+    since: Ints
+    invoked: Ints
+    boot: Ints
+
+
+def acknowledge(own: Losses, state: State, places: Places, sent: Sent) -> None:
+    """Visible writes were acknowledged. Offsets are -1 where the acknowledgement had none."""
     unknown = np.full(len(places), -1, np.int64)
     made = Outstanding(
-        places.offset, places.writer, places.seq, places.length, since, unknown, invoked, unknown.copy()
+        places.offset, places.writer, places.seq, places.length, sent.since, unknown, sent.invoked, unknown.copy(),
+        sent.boot,
     )  # fmt: skip
     own.outstanding = concat(own.outstanding, made)
     state.acknowledged += int(places.length.sum())
@@ -170,7 +180,7 @@ def promote(
     out = take(waiting, seen)
     own.indefinite = take(waiting, ~seen)
     places = Places(out.offset, out.writer, out.seq, out.length)
-    acknowledge(own, state, places, out.since, out.invoked)
+    acknowledge(own, state, places, Sent(out.since, out.invoked, out.boot))
     return take(places, places.offset >= 0), shown
 
 
@@ -222,15 +232,14 @@ def _stamp(own: Losses, spans: Spans, at: Ints, grace: int) -> None:
 def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, report: Report) -> None:
     """Call lost what is due, and may not have been polled by anybody whose log is not here."""
     out = own.outstanding
-    due = (out.due >= 0) & (out.due <= min(end, gate.known_through(READERS)))
-    if not due.any():
+    proven = (out.due >= 0) & (out.due <= end)
+    for boot in intervals.distinct(out.boot[proven]).tolist():
+        due = np.flatnonzero(proven & (out.boot == boot))
+        proven[due] = gate.complete(out.invoked[due], out.due[due], READERS, boot)
+    if not proven.any():
         return
-    unsure = np.zeros(len(out), bool)
-    if state.holes:
-        for i in np.flatnonzero(due).tolist():
-            unsure[i] = bool(gate.holes(int(out.invoked[i]), int(out.due[i]), READERS))
-    lost = take(out, due & ~unsure)
-    own.outstanding = take(out, ~due | unsure)
+    lost = take(out, proven)
+    own.outstanding = take(out, ~proven)
     for i in np.argsort(lost.offset, kind="stable").tolist():
         _report_run(lost, i, chunks, state, report)
 
@@ -241,10 +250,9 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
     chunks.add("lost", one)
     at = -(-int(lost.due[i]) // TICK) * TICK
     for number, low, high in zip(writer.tolist(), start.tolist(), end.tolist(), strict=True):
-        for seq in range(low, min(high, low + report.room("lost-write") + 1)):
+        for seq in report.each("lost-write", low, high):
             offset = int(lost.offset[i]) + seq - int(lost.seq[i])
             report_lost(number, seq, offset, max(state.reached, offset + 1), report, at=at)
-        report.skip("lost-write", max(0, high - low - report.objectives.findings_per_step - 1))
 
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
@@ -295,7 +303,8 @@ def fold(own: Losses, passage: Passage) -> None:
     state, chunks, report, end = passage.state, passage.chunks, passage.report, passage.end
     unseen.note_readable(own.outstanding, state, passage.moves)
     unseen.judge_between(own.outstanding, passage)
-    poll(own, chunks, passage.polls)
+    # What a reader polled whose rows before that are missing is no less polled.
+    poll(own, chunks, concat(passage.polls, take(state.polls, state.polls.at <= end)))
     places, passage.shown = promote(own, state, chunks, set())
     passage.shown_places = places
     settle(own, chunks, (NONE, NONE, NONE))

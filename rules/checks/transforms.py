@@ -27,7 +27,7 @@ from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.settling.gate import Hole
+from rules.kept.state import Hole
 from rules.vocabulary.objectives import SECOND
 
 DOUBTFUL_KEPT: Final = 1024

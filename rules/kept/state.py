@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rules.arrays.intervals import EMPTY, Ints
 from rules.kept import codec
@@ -26,13 +26,29 @@ OPEN_LONG: Final = 5 * SECOND
 """An operation that is open for longer holds back only what it might still decide, and not log time."""
 
 
+class Hole(NamedTuple):
+    """Of `process` (-1: of several), what it did in [start, end) of log time is missing for good."""
+
+    process: int
+    start: int
+    end: int
+    reads: int  # 1: it may have polled in it
+    writes: int  # 1: it may have sent or committed in it
+    known: int  # since when, in log time
+    boot: int = -1  # by whose clock it began
+    end_boot: int = -1  # by whose clock it was over
+    read_by: int = -1  # by when it had polled what it did
+
+
 @dataclass(slots=True)
 class Process:
     """One client's life, as one partition knows it. Times are microseconds of log time; -1 means unknown.
 
-    `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, `missing` those
-    below `next` that were given up, both as merged [start, end). `marks` are the [slices, through, time] promises not
-    yet fulfilled. `through`: all that it invoked before is here; `marked`: all that had completed by then is."""
+    `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, as merged
+    [start, end, at, through]: what is missing before `start` had completed by `at`, and all that it invoked before
+    `through` lies below `end`. `missing` are those below `next` that were given up, as merged [start, end). `marks` are
+    the [slices, through, time] promises not yet fulfilled. `through`: all that it invoked before is here; `marked`: all
+    that had completed by then is."""
 
     next: int = 0
     ahead: list[list[int]] = field(default_factory=list)
@@ -46,6 +62,9 @@ class Process:
     closes_at: int = -1  # the number of slices, once a close row or a mark has told it
     closed: int = -1  # when it closed
     lost_by: int = -1  # by when it was over, where its end may be missing
+    over_by: int = -1  # when its host was heard of after a later boot
+    over_boot: int = -1  # by whose clock, if not its own
+    heard: int = -1  # when its host mentioned it last
     # The reader in it.
     reads: bool = False
     assigned: bool = False
@@ -55,9 +74,8 @@ class Process:
     last_op: int = -1
     last_slice: int = -1
     moved: int = -1
-    # The writer in it: the offset of the last record sent, and by which operation.
-    sent_to: int = -1
-    sent_op: int = -1
+    # The writer in it.
+    writes: bool = False
     writer: int = -1
 
     @property
@@ -84,15 +102,16 @@ class Process:
 @dataclass(slots=True)
 class Host:
     """One committer, as one partition knows it. `now`: the time of its newest mark; `silent`: 1 while log time does not
-    wait for it."""
+    wait for it; `boots`: the newest [boot, time of its first mark] in the order of their times."""
 
     now: int = -1
     silent: int = 0
+    boots: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Clocks(Table):
-    """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was polled
+    """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was seen
     by `reader` at its time p, so reader's clock is ahead by less than p - s. The least of them of this span of time
     (`least`, since `since`) and of the one before it."""
 
@@ -105,14 +124,15 @@ class Clocks(Table):
 
 @dataclass(slots=True)
 class Sightings(Table):
-    """Sends and polls of a value by hosts that no other host has been met for: `seq` is the run's last, `at` when it
-    was sent (invoked) or polled (completed) by the clock of `boot`."""
+    """Runs that were sent, or polled: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
+    nobody told it."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
+    offset: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -129,7 +149,8 @@ class Places(Table):
 class Outstanding(Table):
     """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
     `since` is when it came, `invoked` when it was sent, `readable` when the last stable offset had passed it (-1: not
-    yet). `due`: from when on it may be called lost, -1 while no reader has passed it."""
+    yet). `due`: from when on it may be called lost, -1 while no reader has passed it. `boot`: by whose clock it was
+    sent."""
 
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -139,6 +160,7 @@ class Outstanding(Table):
     readable: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
     due: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -153,6 +175,7 @@ class Indefinite(Table):
     length: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -241,17 +264,6 @@ class SendSteps(Table):
 
 
 @dataclass(slots=True)
-class Reading(Table):
-    """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
-    without a break, and `digest` is that of what they polled in the block that `end` lies in."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    start: Ints = field(default_factory=lambda: EMPTY)
-    end: Ints = field(default_factory=lambda: EMPTY)
-    digest: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
 class Spans(Table):
     """Merged half-open intervals of offsets."""
 
@@ -308,30 +320,16 @@ class State:
     last_stable: int = -1
     acknowledged: int = 0
     polled: int = 0
-    failed: int = 0
-    send_skips: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
     open_conditions: dict[str, int] = field(default_factory=dict)
-    above_zero: dict[str, list[int]] = field(default_factory=dict)
-    zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
-    committed_above_zero: dict[str, list[int]] = field(default_factory=dict)
-    committed_zeros: list[tuple[str, int, int, int]] = field(default_factory=list)
-    committed_zero_invoked: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
-    lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
-    dropping: list[list[int]] = field(default_factory=list)  # [writer, chunk]: see `rules.audit.digests.forget`
-    reaching: list[list[int]] = field(default_factory=list)  # [writer, chunk, offset]: those that reach further
-    blocks_from: int = -1  # the first bucket of blocks that is kept, see `rules.audit.digests`
-    notes: dict[str, list[Any]] = field(
-        default_factory=dict
-    )  # small lists of rules about rare rows, by rule: see there
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
     boot_names: list[str] = field(default_factory=list)
@@ -340,8 +338,8 @@ class State:
     sightings: Sightings = field(default_factory=Sightings)
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
-    holes: list[list[int]] = field(default_factory=list)  # see `rules.settling.gate.Hole`
-    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
+    holes: list[list[int]] = field(default_factory=list)  # each a `Hole`
+    lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
     index_from: int = 0
@@ -351,12 +349,8 @@ class State:
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
-    unsent: Polls = field(default_factory=Polls)  # of which no send is known yet, see `rules.checks.phantom_reads`
-    inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
-    transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
-    send_steps: SendSteps = field(default_factory=SendSteps)
-    reading: Reading = field(default_factory=Reading)
+    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
 
 
 def dump(state: State, kinds: Mapping[str, type]) -> bytes:

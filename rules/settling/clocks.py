@@ -8,10 +8,13 @@ keep the time that they give.
 **Between boots** order in real time is concluded only by a measured bound. A record that one boot sent at its time s
 was polled by another at its time p: the first was before the second, so the reader's clock is ahead of the sender's by
 less than p - s. The least such difference of the last `SPAN`s bounds it from one side, records that go the other way
-from the other side. A bound that is not known concludes nothing.
+from the other side. A listing sees records too: one whose end lies above the offset that a record was given came after
+that record was sent. That counts where records are appended ever higher: a log that was cut gives offsets again, and
+what was listed before tells nothing of a record that took one of them. Where two boots exchanged nothing, a third that
+did with both bounds them. A bound that is not known concludes nothing.
 
 State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
-sends and polls that have not met their counterpart, only where a partition knows more than one boot.
+sends, only where a partition knows more than one boot.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import MARK, Columns, Runs
+from rules.arrays.columns import MARK, OFFSETS, Columns, Runs
 from rules.arrays.intervals import Bools, Ints, distinct
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
@@ -97,18 +100,26 @@ def ahead(state: State, reader: int, sender: int) -> int:
     if reader == sender:
         return 0
     known = state.clocks
+    bound = np.minimum(known.least, known.before)
     own = np.flatnonzero((known.reader == reader) & (known.sender == sender))
-    return int(min(known.least[own[0]], known.before[own[0]])) if len(own) else UNKNOWN
+    if len(own):
+        return int(bound[own[0]])
+    best, to_reader = UNKNOWN, known.reader == reader
+    for i in np.flatnonzero(known.sender == sender).tolist():
+        through = bound[to_reader & (known.sender == known.reader[i])]
+        best = min(best, int(bound[i] + through.min(initial=UNKNOWN)))
+    return best
 
 
 def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
-    """Learn from records that one boot sent and another polled. `sent`, `polled`: the new rows' runs."""
+    """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs."""
     if len(state.boot_names) < 2:
         return
     sends = concat(state.sightings, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
     known = polled.take(columns.boot[polled.row] >= 0)
     polls = _sightings(columns, _last_of_each(known), columns.completed)
     _meet(state, sends, polls)
+    _meet_listings(state, sends, columns)
     # Newest sends wait for polls that come with another append; polls come after their sends nearly always.
     state.sightings = take(sends, np.argsort(sends.at, kind="stable")[-SIGHTINGS_KEPT:])
 
@@ -124,7 +135,7 @@ def _last_of_each(runs: Runs) -> Runs:
 
 
 def _sightings(columns: Columns, runs: Runs, time: Ints) -> Sightings:
-    return Sightings(runs.writer, runs.seq, runs.length, time[runs.row], columns.boot[runs.row])
+    return Sightings(runs.writer, runs.seq, runs.length, time[runs.row], columns.boot[runs.row], runs.offset)
 
 
 def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
@@ -144,6 +155,27 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
     other = found & (sends.boot[sender] != polls.boot)
     for i in np.flatnonzero(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
         _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
+
+
+def _meet_listings(state: State, sends: Sightings, columns: Columns) -> None:
+    """Bound the clocks by each listing whose end lies above the offset of a send that is known."""
+    listed = np.flatnonzero(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
+    if not len(listed):
+        return
+    for sender in distinct(sends.boot).tolist():
+        rows = listed[columns.boot[listed] != sender]
+        own = take(sends, (sends.boot == sender) & (sends.offset >= 0))
+        own = take(own, np.lexsort((own.offset, own.at)))
+        highest = np.maximum.accumulate(own.offset + own.length)
+        own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
+        # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
+        last = np.searchsorted(own.offset, columns.log_end[rows], side="left") - 1
+        rows, last = rows[last >= 0], last[last >= 0]
+        gap = columns.completed[rows] - own.at[last]
+        for reader in distinct(columns.boot[rows]).tolist():
+            mine = np.flatnonzero(columns.boot[rows] == reader)
+            i = int(mine[np.argmin(gap[mine])])
+            _bound(state, sender, reader, int(columns.completed[rows[i]]), int(own.at[last[i]]))
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:

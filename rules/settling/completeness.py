@@ -25,8 +25,8 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
-from rules.arrays.intervals import Bools, Ints, distinct
-from rules.kept.state import NEVER, Host, Process, State
+from rules.arrays.intervals import Bools, Ints, distinct, heads
+from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import retrying_writers
 from rules.vocabulary.objectives import SECOND
 
@@ -36,22 +36,23 @@ REMEMBERED: Final = 180 * SECOND
 """How long it is remembered of a process that it is forgotten: marks and rows may come out of their order."""
 MARKS_KEPT: Final = 128
 HOLES_KEPT: Final = 256
+BOOTS_KEPT: Final = 8
 
 
 def new_rows(state: State, columns: Columns) -> Bools:
     """Which rows are here for the first time; counts them in. Rows of one process may come in any order."""
     fresh = np.ones(len(columns), bool)
     order = np.lexsort((columns.slice, columns.process))
-    process, number = columns.process[order], columns.slice[order]
-    heads = np.flatnonzero(np.diff(process, prepend=process[0] - 1))
-    ends = np.append(heads[1:], len(process))
+    process, number, completed = columns.process[order], columns.slice[order], columns.completed[order]
+    begins = heads(process)
+    ends = np.append(begins[1:], len(process))
     forgotten = {entry[0] for entry in state.gone}
-    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+    for head, end in zip(begins.tolist(), ends.tolist(), strict=True):
         if int(process[head]) in forgotten:
             fresh[order[head:end]] = False
             continue
         known = state.processes.setdefault(int(process[head]), Process())
-        numbers = number[head:end]
+        numbers, times = number[head:end], completed[head:end]
         repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
         if known.missing:
             repeated &= ~intervals.touched(*_spans(known.missing), numbers, numbers + 1)
@@ -60,13 +61,14 @@ def new_rows(state: State, columns: Columns) -> Bools:
             repeated |= intervals.touched(*_spans(known.ahead), numbers, numbers + 1)
         if repeated.any():
             fresh[order[head:end][repeated]] = False
-            numbers = numbers[~repeated]
-        _count(known, numbers[numbers >= known.next])
+            numbers, times = numbers[~repeated], times[~repeated]
+        later = numbers >= known.next
+        _count(known, numbers[later], times[later])
     return fresh
 
 
 def _spans(listed: list[list[int]]) -> tuple[Ints, Ints]:
-    start, end = np.array(listed, np.int64).reshape(-1, 2).T
+    start, end = np.array([one[:2] for one in listed], np.int64).reshape(-1, 2).T
     return start, end
 
 
@@ -78,8 +80,8 @@ def _found_again(state: State, number: int, process: Process, numbers: Ints) -> 
         state.holes = [hole for hole in state.holes if hole[0] != number]
 
 
-def _count(process: Process, numbers: Ints) -> None:
-    """Count these slices in; they ascend, and none was here before."""
+def _count(process: Process, numbers: Ints, times: Ints) -> None:
+    """Count these slices in, which had completed then; they ascend, and none was here before."""
     if not len(numbers):
         return
     first, last = int(numbers[0]), int(numbers[-1])
@@ -88,10 +90,20 @@ def _count(process: Process, numbers: Ints) -> None:
         return
     start, end = _spans(process.ahead)
     merged = intervals.merge(np.append(start, numbers), np.append(end, numbers + 1))
-    waiting = [[low, high] for low, high in zip(*(bounds.tolist() for bounds in merged), strict=True)]
-    if waiting[0][0] == process.next:
-        process.next = waiting.pop(0)[1]
+    at = {one[0]: one[2] for one in process.ahead} | dict(zip(numbers.tolist(), times.tolist(), strict=True))
+    waiting = []
+    for low, high in zip(*(bounds.tolist() for bounds in merged), strict=True):
+        through = max((one[3] for one in process.ahead if low <= one[0] < high), default=-1)
+        waiting.append([low, high, at[low], through])
     process.ahead = waiting
+    _close_up(process)
+
+
+def _close_up(process: Process) -> None:
+    """What came too early, and has nothing missing before it, counts."""
+    while process.ahead and process.ahead[0][0] <= process.next:
+        _, end, _, through = process.ahead.pop(0)
+        process.next, process.through = max(process.next, end), max(process.through, through)
 
 
 def note_lives(state: State, columns: Columns) -> None:
@@ -103,6 +115,7 @@ def note_lives(state: State, columns: Columns) -> None:
         if columns.f[row] == MARK:
             host = state.hosts.setdefault(number, Host())
             host.now = max(host.now, int(columns.completed[row]))
+            _note_boot(host, int(columns.boot[row]), int(columns.completed[row]))
             state.now = max(state.now, host.now)
             committers.add(number)
         elif process is None:
@@ -119,10 +132,22 @@ def note_lives(state: State, columns: Columns) -> None:
     _note_marks(state, columns)
 
 
+def _note_boot(host: Host, boot: int, at: int) -> None:
+    if boot < 0:
+        return
+    for known in host.boots:
+        if known[0] == boot:
+            known[1] = min(known[1], at)
+            break
+    else:
+        host.boots.append([boot, at])
+    host.boots = sorted(host.boots, key=lambda known: known[1])[-BOOTS_KEPT:]
+
+
 def _note_first_rows(state: State, columns: Columns) -> None:
-    """Since when each process is known, by which clock, and whether it reads."""
-    numbers, heads = np.unique(columns.process, return_index=True)
-    for number, head in zip(numbers.tolist(), heads.tolist(), strict=True):
+    """Since when each process is known, by which clock, and whether it reads or writes."""
+    numbers, firsts = np.unique(columns.process, return_index=True)
+    for number, head in zip(numbers.tolist(), firsts.tolist(), strict=True):
         process = state.processes.get(number)
         if process is not None and (process.boot < 0 or process.first < 0 or process.through < 0):
             process.boot = int(columns.boot[head])
@@ -133,6 +158,9 @@ def _note_first_rows(state: State, columns: Columns) -> None:
     for number in distinct(np.concatenate(readers)).tolist():
         if number in state.processes:
             state.processes[number].reads = True
+    for number in distinct(columns.process[columns.sent.row]).tolist():
+        if number in state.processes:
+            state.processes[number].writes = True
 
 
 def _note_settings(state: State, columns: Columns, row: int) -> None:
@@ -165,9 +193,11 @@ def _note_marks(state: State, columns: Columns) -> None:
             ended = int(told.ended[i])
             if told.lost[i]:
                 process.lost_by = ended if process.lost_by < 0 else min(process.lost_by, ended)
+                process.over_boot = int(columns.boot[told.row[i]])
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, int(told.at[i])])
+        process.heard = max(process.heard, int(told.at[i]))
 
 
 def horizon(state: State) -> int:
@@ -187,6 +217,8 @@ def horizon(state: State) -> int:
                 del state.processes[number]
                 state.gone.append([number, state.now])
             continue
+        if process.heard < process.over_by:
+            continue  # its journal is not there any more
         now = state.hosts[process.host].now if process.host in state.hosts else state.now
         if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
             earliest = min(earliest, process.told_through)
@@ -202,6 +234,13 @@ def _all_said(state: State, process: Process) -> bool:
 
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
+    host = state.hosts.get(process.host)
+    if host is not None:
+        _outlive(state, number, process, host)
+    for mark in process.marks if process.ahead else ():
+        for later in process.ahead:
+            if mark[0] <= later[1]:
+                later[3] = max(later[3], mark[1])
     for slices, through, at in process.marks:
         if slices <= process.next:
             process.through, process.marked = max(process.through, through), max(process.marked, at)
@@ -214,7 +253,6 @@ def _fulfil(state: State, number: int, process: Process) -> None:
     if process.lost_by >= 0 and process.complete:
         _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
         process.lost_by = -1
-    host = state.hosts.get(process.host)
     while process.marks and host is not None:
         slices, through, at = process.marks[0]
         if host.now - at <= GIVEN_UP:
@@ -224,20 +262,32 @@ def _fulfil(state: State, number: int, process: Process) -> None:
         process.through, process.marked = max(process.through, through), max(process.marked, at)
 
 
+def _outlive(state: State, number: int, process: Process, host: Host) -> None:
+    """A process is over by the time that its host was booted anew. One that the host has not mentioned since, for long,
+    has left no journal: what it did last is missing for good."""
+    if process.over_by < 0 and process.boot >= 0 and len(host.boots) > 1:
+        began = next((at for boot, at in host.boots if boot == process.boot), process.first)
+        later = [(at, boot) for boot, at in host.boots if boot != process.boot and at > began]
+        process.over_by, process.over_boot = min(later, default=(-1, process.over_boot))
+    if process.heard < process.over_by < host.now - GIVEN_UP and process.closes_at < 0:
+        slices = max([process.next, *(one[1] for one in process.ahead)])
+        process.closes_at, process.closed, process.lost_by = slices, process.over_by, process.over_by
+
+
 def _give_up(state: State, number: int, process: Process, slices: int, at: int) -> None:
     """The slices below `slices` that are not here, and should be since `at`, are not waited for any longer."""
-    ahead = [[max(low, process.next), high] for low, high in process.ahead]
-    start, end = intervals.subtract(np.array([process.next]), np.array([slices]), *_spans(ahead))
+    start, end = intervals.subtract(np.array([process.next]), np.array([slices]), *_spans(process.ahead))
     gone = [[low, high] for low, high in zip(start.tolist(), end.tolist(), strict=True)]
     if not gone:
         return
     begun, unknown = _here_through(process), not process.next
+    read_by = min([at, *(one[2] for one in process.ahead if one[0] == gone[-1][1])])
     process.missing = (process.missing + gone)[-MARKS_KEPT:]
     process.next = slices
-    while process.ahead and process.ahead[0][0] <= process.next:
-        process.next = max(process.next, process.ahead.pop(0)[1])
-    # What stood open when the last mark was fulfilled may be among them, and completed long after.
-    _dig(state, number, process, (begun, at), unknown=unknown)
+    _close_up(process)
+    # What stood open when the last mark was fulfilled may be among them, and completed long after; but not after the
+    # row that follows. What it sent or committed may take effect later than it completed.
+    _dig(state, number, process, (begun, at), unknown=unknown, read_by=read_by)
 
 
 def _here_through(process: Process) -> int:
@@ -245,15 +295,29 @@ def _here_through(process: Process) -> int:
     return process.through if process.through >= 0 else process.first if process.next else -1
 
 
-def _dig(state: State, number: int, process: Process, span: tuple[int, int], *, unknown: bool) -> None:
-    """Something that `process` did in `span` is missing for good. `unknown`: so is the row that tells what it is."""
-    writes = process.writer >= 0 or process.sent_op >= 0
-    state.holes.append([number, *span, int(process.reads or unknown), int(writes or unknown), state.now])
+def _dig(
+    state: State, number: int, process: Process, span: tuple[int, int], *, unknown: bool, read_by: int | None = None
+) -> None:
+    """Something that `process` did in `span` is missing for good. `unknown`: so is the row that tells what it is.
+    `read_by`: by when it had polled what it did, if not by the end."""
+    writes = process.writer >= 0 or process.writes
+    boots = process.boot, process.over_boot if process.complete else process.boot
+    hole = Hole(
+        number, *span, int(process.reads or unknown), int(writes or unknown), state.now, *boots,
+        span[1] if read_by is None else read_by,
+    )  # fmt: skip
+    state.holes.append(list(hole))
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
     if len(state.holes) > HOLES_KEPT:  # those of the oldest become one: more is unverifiable, and nothing less
-        a, b = state.holes[0], state.holes[1]
-        state.holes[:2] = [[-1, min(a[1], b[1]), max(a[2], b[2]), a[3] | b[3], a[4] | b[4], max(a[5], b[5])]]
+        state.holes[:2] = [list(_joined(Hole(*state.holes[0]), Hole(*state.holes[1])))]
+
+
+def _joined(a: Hole, b: Hole) -> Hole:
+    return Hole(
+        -1, min(a.start, b.start), max(a.end, b.end), a.reads | b.reads, a.writes | b.writes, max(a.known, b.known),
+        read_by=max(a.read_by, b.read_by),
+    )  # fmt: skip
 
 
 def lateness(state: State) -> list[tuple[int, Process, int]]:

@@ -7,18 +7,27 @@ the writer for a phantom, all that commit for an offset): *not yet*, *complete*,
 - *unverifiable*: it is here, but for an interval of some process that touches the span and will never be here.
 - *not yet*: somebody's log has not come that far. It may, whatever the delay: who asked waits.
 
+A process's log may be here in parts. What lies between two rows of its that are here had completed by the second of
+them, and what it did before its host was booted anew was over by then: neither concerns what was sent later. A span of
+time is told by the clock of one boot, and a process is asked by its own, which is ahead of the other's by no more than
+the measured bound (`rules.settling.clocks`). Where none is known, they are taken as they are, or nothing is concluded,
+as the question says.
+
 An operation that is open for long is awaited where it may still bring what is missing. Where only what had completed
 counts (has this reader moved?), `told` asks for that alone, and an open operation holds nobody up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
-from rules.kept.state import NEVER, Process, State
+import numpy as np
+
+from rules.arrays.intervals import Bools, Ints
+from rules.kept.state import NEVER, Hole, Process, State
+from rules.settling.clocks import UNKNOWN, ahead
 
 
 class Evidence(Enum):
@@ -27,24 +36,15 @@ class Evidence(Enum):
     UNVERIFIABLE = 2
 
 
-class Hole(NamedTuple):
-    """Of `process` (-1: of several), what it did in [start, end) of log time is missing for good."""
-
-    process: int
-    start: int
-    end: int
-    reads: int  # 1: it may have polled in it
-    writes: int  # 1: it may have sent or committed in it
-    known: int  # since when, in log time
-
-
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`."""
+    """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
+    whose clock cannot be compared is never known to be here."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
     writes: bool = True
+    strict: bool = False
 
 
 EVERYBODY = Who(lambda number, process: True)
@@ -65,13 +65,51 @@ class Gate:
     finished: bool = False
     """Nothing more will come, and nothing is missing."""
 
-    def ask(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
-        """Is everything here that was invoked in [start, end] of log time, of those that `who` picks?"""
+    def ask(self, start: int, end: int, who: Who = EVERYBODY, boot: int = -1) -> Evidence:
+        """Is everything here that was invoked in [start, end] of log time, of those that `who` picks? `boot`: by whose
+        clock."""
         if self.finished:
             return Evidence.COMPLETE
-        if self.known_through(who) < end:
+        if not self._is_here(np.array([start]), np.array([end]), who, boot)[0]:
             return Evidence.NOT_YET
-        return Evidence.UNVERIFIABLE if self.holes(start, end, who) else Evidence.COMPLETE
+        return Evidence.UNVERIFIABLE if self.holes(start, end, who, boot) else Evidence.COMPLETE
+
+    def complete(self, start: Ints, end: Ints, who: Who = EVERYBODY, boot: int = -1) -> Bools:
+        """The same for many spans: of which is it `COMPLETE`?"""
+        if self.finished:
+            return np.ones(len(start), bool)
+        known = self._is_here(start, end, who, boot)
+        for hole in self._holes(who):
+            low, high = self._touching(hole, who, boot)
+            known &= (low > end) | (high <= start)
+        return known
+
+    def _is_here(self, start: Ints, end: Ints, who: Who, boot: int) -> Bools:
+        known: Bools = end <= self.state.now
+        for number, process in self.state.processes.items():
+            if not known.any():
+                break
+            if process.known_through != NEVER and who.picks(number, process):
+                until = end + self._ahead(process.boot, boot, strict=who.strict)
+                since = start - self._ahead(boot, process.boot, strict=who.strict)
+                here = until <= process.known_through
+                if process.over_by >= 0:
+                    here |= process.over_by < start - self._ahead(boot, process.over_boot, strict=who.strict)
+                for _, _, at, through in process.ahead:
+                    here |= (at < since) & (until <= through)
+                known &= here
+        return known
+
+    def comparable(self, who: Who, boot: int) -> bool:
+        """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""
+        living = ((n, p) for n, p in self.state.processes.items() if p.known_through != NEVER)
+        return all(self._ahead(p.boot, boot, strict=True) < UNKNOWN for n, p in living if who.picks(n, p))
+
+    def _ahead(self, one: int, other: int, *, strict: bool = False) -> int:
+        if one < 0 or other < 0 or one == other:
+            return 0
+        bound = ahead(self.state, one, other)
+        return bound if strict or bound < UNKNOWN else 0
 
     def told(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
         """The same, for what had completed in [start, end]."""
@@ -91,6 +129,15 @@ class Gate:
                 through = process.known_through
         return through
 
+    def read_through(self) -> int:
+        """The log time through which all that readers did is here, but for what is missing before later rows of theirs
+        or has no journal any more."""
+        through = self.state.now
+        for number, process in self.state.processes.items():
+            if READERS.picks(number, process) and process.heard >= process.over_by:
+                through = min(through, max([process.known_through, *(one[3] for one in process.ahead)]))
+        return through
+
     def told_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that those had completed is here."""
         if self.finished:
@@ -102,18 +149,26 @@ class Gate:
                 through = told
         return through
 
-    def holes(self, start: int, end: int, who: Who = EVERYBODY) -> list[Hole]:
-        """The intervals that touch [start, end] for which something is missing for good, of those that `who` picks."""
+    def holes(self, start: int, end: int, who: Who = EVERYBODY, boot: int = -1) -> list[Hole]:
+        """The intervals that touch [start, end] for which something is missing for good, of those that `who` picks;
+        `boot`: by whose clock."""
         found = []
+        for hole in self._holes(who):
+            low, high = self._touching(hole, who, boot)
+            if low <= end and high > start:
+                found.append(hole)
+        return found
+
+    def _holes(self, who: Who) -> Iterator[Hole]:
         for entry in self.state.holes:
             hole = Hole(*entry)
-            if (
-                hole.start > end
-                or hole.end <= start
-                or not ((hole.reads and who.reads) or (hole.writes and who.writes))
-            ):
+            if not ((hole.reads and who.reads) or (hole.writes and who.writes)):
                 continue
             process = self.state.processes.get(hole.process)
             if hole.process < 0 or who.picks(hole.process, process if process is not None else Process()):
-                found.append(hole)
-        return found
+                yield hole
+
+    def _touching(self, hole: Hole, who: Who, boot: int) -> tuple[int, int]:
+        """The earliest and the latest that it can have begun and ended, by that clock."""
+        end = hole.read_by if hole.read_by >= 0 and not who.writes else hole.end
+        return hole.start - self._ahead(hole.boot, boot), end + self._ahead(boot, hole.end_boot)

@@ -160,11 +160,11 @@ class Store:
         if not self.questions:
             return []
         rows = pa.concat_tables(self.rows)
-        checked = {
-            (p.cluster, one.summary["topic"], p.partition): one.summary["checked_through"]
+        known = {
+            (p.cluster, one.summary["topic"], p.partition): one.summary["read_through"]
             for p, one in self.last.items()
         }
-        through = {place: micros(at) for place, at in checked.items() if at is not None}
+        through = {place: micros(at) for place, at in known.items() if at is not None}
         found = []
         for key, question in list(self.questions.items()):
             wrote = values_of(question, rows.filter(own_rows([question])))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.settling.gate import EVERYBODY, Gate, Hole, Who
+from rules.kept.state import Hole
+from rules.settling.gate import EVERYBODY, Gate, Who
 from rules.vocabulary.slices import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
@@ -579,7 +580,7 @@ def test_a_hole_leaves_open_what_it_touches(
     """Of a process that may commit for the group, between the two that contradict each other: 10.00x s and 12.00x s."""
     hole = Hole(number(process), micros(START) + int(start * 1e6), micros(START) + int(end * 1e6), 0, 1, 0)
 
-    def holes(gate: Gate, since: int, until: int, who: Who = EVERYBODY) -> list[Hole]:
+    def holes(gate: Gate, since: int, until: int, who: Who = EVERYBODY, boot: int = -1) -> list[Hole]:
         return [hole] if hole.start <= until and since < hole.end else []
 
     monkeypatch.setattr(Gate, "holes", holes)
@@ -615,7 +616,7 @@ def test_nobody_went_back_while_a_log_is_missing() -> None:
 def test_which_offsets_were_committed_is_remembered_in_bitmaps_and_forgotten_below_the_log_start() -> None:
     """An offset below is not called foreign: nobody knows any more who asked for it."""
     h = History()
-    for i in range(400):
+    for i in range(450):
         commit(h, i * 1000)
         if i % 50 == 49:
             h.observe(start=max(0, i * 1000 - 70_000), end=1 << 20)
@@ -624,7 +625,7 @@ def test_which_offsets_were_committed_is_remembered_in_bitmaps_and_forgotten_bel
     store = row_by_row(h)
     (kept,) = store.stored.values()
     names = sorted(name for name in kept.chunks if name.startswith("commits."))
-    assert [int(name.rpartition(".")[2]) for name in names] == [5]
+    assert [int(name.rpartition(".")[2]) for name in names] == [5, 6]
     h.rows.clear()
     read(h, 5000)
     read(h, 375_500)

@@ -85,3 +85,55 @@ def test_a_send_that_came_with_an_earlier_step_is_met() -> None:
     h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
     taken(state, h)
     assert ahead(state, state.boot_names.index("b"), state.boot_names.index("a")) == 15_006_000
+
+
+def listed(state: State, *ends: tuple[int, float]) -> None:
+    """b lists these log ends, at these times of its own clock."""
+    h = History()
+    for end, at in ends:
+        h.row("observer", "offsets", log_start=0, log_end=end, last_stable=end, **timed("b", at, at - 100))
+    taken(state, h)
+
+
+def sent_by_a(*sends: tuple[int, int, float]) -> State:
+    """a sends runs: (offset, records, time)."""
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 90, 90))
+    h.row("other", "mark", **timed("b", 105, 5))
+    for i, (offset, length, at) in enumerate(sends):
+        h.send("w", 100 * i, length, at=offset, **timed("a", at, at))
+    taken(state, h)
+    return state
+
+
+def between(state: State) -> tuple[int, int]:
+    a, b = state.boot_names.index("a"), state.boot_names.index("b")
+    return ahead(state, b, a), ahead(state, a, b)
+
+
+def test_a_listing_shows_the_records_below_its_end() -> None:
+    state = sent_by_a((0, 10, 100), (10, 5, 101), (15, 5, 102))
+    listed(state, (15, 116.004))
+    assert between(state) == (15_005_000, UNKNOWN)  # what lies at 15 may have been sent after it
+    listed(state, (14, 116.002), (16, 117.5))
+    assert between(state) == (15_003_000, UNKNOWN)
+
+
+def test_a_listing_from_before_a_cut_says_nothing_of_what_took_an_offset_again() -> None:
+    """b saw an end of 20. The log was cut to 10, and a was given 10 again much later."""
+    state = sent_by_a((0, 10, 100), (10, 10, 101), (10, 5, 160))
+    listed(state, (20, 116.5))
+    assert between(state) == (15_501_000, UNKNOWN)
+
+
+def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
+    state = exchange(back=True)
+    h = History()
+    h.row("third", "mark", **timed("c", 50, 1))
+    h.send("w", 10, at=20, **timed("a", 110, 110))
+    h.poll("s", [("w", 10, 1, 20)], **timed("c", 70.002, 21.002))
+    taken(state, h)
+    a, b, c = (state.boot_names.index(name) for name in "abc")
+    assert ahead(state, c, a) == -39_997_000
+    assert ahead(state, c, b) == -39_997_000 - 14_996_000  # c behind a, and a behind b
+    assert ahead(state, b, c) == UNKNOWN

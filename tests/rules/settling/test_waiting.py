@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from rules.engine.order import KINDS
 from rules.kept.chunks import SPAN
+from rules.kept.state import load
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Mark, Slice, micros
 from tests.rules.histories import START, History, Store, number
@@ -143,6 +145,72 @@ def test_a_hole_in_a_reader_s_log_excuses_what_fell_into_it_and_nothing_else() -
     (state,) = store.last.values()
     assert state.summary["unseen"] == 1
     assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]  # 58 rests on it
+
+
+def test_what_was_sent_after_a_hole_does_not_wait_for_it_to_be_given_up() -> None:
+    """One row of a second reader is missing, and may still come: what it polled in it was there before the next one."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0, lose=[10, 58])
+    hidden = h.poll("q", [])
+    going_on(h, 5, first=60)
+    h.poll("q", [])
+    going_on(h, 40, first=65, lose=[70])
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [(W, 10), (W, 70)]
+    store.feed([hidden])
+    assert lost(store) == [(W, 10), (W, 70), (W, 58)]
+
+
+def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0)
+    hidden = h.poll("q", [])
+    going_on(h, 11, first=60, lose=[70])
+    h.poll("q", [("w", 70, 1, 70)])
+    going_on(h, 40, first=71)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == []
+
+
+def rebooted(h: History, *, down: float, up: float) -> Any:
+    """Marks of two hosts. That of q goes down and comes up without anything that its journal held."""
+
+    def mark(after: float) -> None:
+        h.time += after
+        now, mono = h.at(h.time), round(h.time * 1e9)
+        mine = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes if p not in ("q", "other")]
+        h.row("committer", "mark", marks=mine, invoked=now, completed=now)
+        told: dict[str, Any] = {"invoked": now, "completed": now, "mono_invoked": mono, "mono_completed": mono}
+        if h.time < down:
+            h.row("other", "mark", marks=[Mark(number("q"), h._slices[number("q"), 0], now)], boot="first", **told)
+        elif h.time >= up:
+            h.row("other", "mark", boot="second", **told)
+
+    return mark
+
+
+def test_a_reader_was_over_by_the_next_boot_of_its_host() -> None:
+    """Nothing of it comes any more. What was sent before may have been polled by it; what was sent later was not."""
+    h = History()
+    h.assign("r")
+    h.assign("q", boot="first", mono_invoked=0, mono_completed=1)
+    mark = rebooted(h, down=50, up=70)
+    going_on(h, 110, first=0, lose=[20, 60, 80], mark=mark)
+    store = fed(h.rows)
+    assert lost(store) == [(W, 20), (W, 80)]
+    assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == []
+    h.rows = []
+    going_on(h, 700, first=110, mark=mark)
+    for at in range(0, len(h.rows), 100):
+        store.feed(h.rows[at : at + 100])
+    assert lost(store) == [(W, 20), (W, 80)]
+    assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]
+    (stepped,) = store.last.values()
+    assert number("q") not in load(stepped.hot, KINDS).processes
 
 
 def test_the_observer_is_out_and_nothing_is_dropped() -> None:

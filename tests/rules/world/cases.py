@@ -185,9 +185,7 @@ def lone_observer(events: Sequence[Event], skew: float) -> Plan:
     """A host that only observes: its listings alone tell how its clock differs."""
     probes = {**usual(1), **others(1)}
     observer = probes.pop("observer")
-    plan = _plan(events, 250, HostPlan("h0", probes), HostPlan("h1", {"observer": observer}, skew=s(skew)))
-    plan.listings = True
-    return plan
+    return _plan(events, 250, HostPlan("h0", probes), HostPlan("h1", {"observer": observer}, skew=s(skew)))
 
 
 def hung_writer(events: Sequence[Event], *, stuck: bool = False) -> Plan:

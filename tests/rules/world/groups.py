@@ -37,7 +37,7 @@ class GroupReader(Probe):
         group.members[life.process] = set()
         held = group.members[life.process]
         positions: dict[int, int] = {}
-        known = False
+        known, turn = False, 0
         while True:
             given = group.given(life.process)
             changed = given != held or not known
@@ -68,4 +68,18 @@ class GroupReader(Probe):
                         cluster.commit(name, p, positions[p])
                     yield back
                     life.complete(op, "ok", op.results)
+                    turn += 1
+                    if turn % 4 == 0:
+                        yield from self._ask(life, moved)
             yield self.rest()
+
+    def _ask(self, life: Life, partitions: list[int]) -> Sleep:
+        """What the group has committed, as its member is told."""
+        name = self.habits.group
+        assert name is not None
+        op = life.invoke("offsets", partitions, group=name)
+        there, back = self.request()
+        yield there
+        told = {p: {"committed": self.cluster.read_committed_offset(name, p)} for p in partitions}
+        yield back
+        life.complete(op, "ok", told)

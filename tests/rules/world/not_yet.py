@@ -6,22 +6,12 @@ SEEDS_NOT_YET: frozenset[int] = frozenset({4})
 
 CASES_NOT_YET: frozenset[tuple[str, str]] = frozenset(
     {
-        ("one missing row of a living reader", "guilty"),
-        ("lost disk of one probe host of two", "guilty"),
-        ("lost disk of the only host", "guilty"),
-        ("torn, regressed and lost after a life was unverifiable", "guilty"),
-        ("torn, regressed and lost while a life is unverifiable", "guilty"),
-        ("seventy lost lives", "guilty"),
         ("clocks 11 s apart and a pause of 13 s", "guilty"),
         ("clocks -11 s apart and a pause of 13 s", "guilty"),
         ("deletions overtake a reader, observer 15 s ahead", "guilty"),
         ("deletions overtake a reader, observer 15 s behind", "guilty"),
-        ("an observer alone on its host", "guilty"),
-        ("an observer alone on its host, 15 s ahead", "guilty"),
         ("clocks 70 s apart and a restart", "guilty"),
         ("clocks -70 s apart and a restart", "guilty"),
-        ("commits dropped", "guilty"),
-        ("committed offsets told too low", "guilty"),
     }
 )
 """(situation, twin)."""

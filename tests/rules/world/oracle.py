@@ -92,9 +92,9 @@ class Oracle:
         return max(o[1] for o in offs) - min(o[0] for o in offs)
 
     def _comparable(self, hosts: set[str]) -> bool:
-        """Whether the clocks of these hosts can be told from the observers'."""
+        """Whether a listing can be told to have come after what these hosts did."""
         observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
-        return all(self.skews.known(a, b) for a in hosts for b in observing)
+        return all(self.skews.bounded(ahead=b, of=a) for a in hosts for b in observing)
 
     # What must be.
 
@@ -324,18 +324,19 @@ class Oracle:
         """A read of a committed offset that no commit explains, once the logs of the group's members are there."""
         must = Must(anomaly, planted.partition, None, None, True, planted.kind)
         reads = self.truth.committed_reads(planted.partition, planted.at)
-        if planted.kind == "dropped-commit":
-            reads = [e for e in reads if planted.offsets and _committed(e) < planted.offsets[0]]
-            acked = self.truth.committed_ok(planted.partition, planted.offsets)
-            reads = [e for e in reads if any(e.invoked > a for a in acked)]
-        else:
+        if planted.kind != "dropped-commit":
             reads = [e for e in reads if e.row.committed == planted.offsets[0]]
-        if anomaly == "offset-regression":
-            higher = self.truth.committed_reads(planted.partition, 0)
-            reads = [e for e in reads if any(h.invoked < e.invoked and _committed(h) > _committed(e) for h in higher)]
+        if anomaly == "lost-commit":
+            reads = [e for e in reads if self._had_to_be_told(planted.partition, e)]
+        else:
+            before = self.truth.committed_reads(planted.partition, 0)
+            same = [(h, e) for h in before for e in reads if h.row.boot == e.row.boot and h.invoked < e.invoked]
+            reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
         if not reads:
             return must
-        if not self._comparable({life.host.name for life in self.world.lives if life.kind == "group"}):
+        members = {life.host.name for life in self.world.lives if life.kind == "group"}
+        observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
+        if not all(self.skews.known(a, b) for a in members for b in observing):
             return must
         came = [reads[0].arrived]
         since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
@@ -346,6 +347,37 @@ class Oracle:
             must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
             must.optional = must.by > self.world.plan.length
         return must
+
+    def _had_to_be_told(self, partition: int, read: Entry) -> bool:
+        """Whether a read tells less than a commit that had been acknowledged, by a clock of the same boot.
+
+        A coordinator that was deposed, and does not know it yet, tells what had been committed before: that is no fault
+        (no drill that cuts a broker off may find one). So it must be told to who had made that commit, or had been told
+        as much; unless nobody ever committed what it tells, which no coordinator can know."""
+        told = _committed(read)
+        entries = [e for e in self.truth.commits[partition] if e.invoked <= read.completed]
+        ever = {e.row.committed for e in entries if e.row.f == "commit"}
+        for commit in entries:
+            if commit.row.f != "commit" or commit.row.type != "ok" or commit.arrived is None or commit.rejected:
+                continue
+            if commit.completed >= read.invoked or _committed(commit) <= told or commit.row.boot != read.row.boot:
+                continue
+            if any(
+                e.row.f == "commit" and _committed(e) < _committed(commit) and commit.invoked <= e.completed
+                for e in entries
+                if e is not commit
+            ):
+                continue
+            heard = (e for e in self.truth.committed_reads(partition, 0) if e.row.process == read.row.process)
+            if (
+                told not in ever
+                or commit.row.process == read.row.process
+                or any(
+                    _committed(e) >= _committed(commit) and commit.invoked <= e.completed < read.invoked for e in heard
+                )
+            ):
+                return True
+        return False
 
     # What may be.
 

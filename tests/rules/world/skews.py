@@ -1,9 +1,9 @@
 """Between which hosts the difference of the clocks can be known at all, from what their probes log.
 
-A record sent by A and polled by B was polled after it was sent: a bound from one side. The other side comes from a
-record of B that A polled, or from B's listings: one whose end lies at or below an offset that A was given was invoked
-before A's send had completed; only worlds that say so ask for that. Where a bound is missing, nothing may be concluded
-across the two hosts.
+A record that A sent and B polled was polled after it was sent; one that A sent and B listed, by an end above its
+offset, was listed after it was sent. Either bounds by how much B's clock is ahead of A's, and that alone: the other
+side needs records of B that A saw. Two bounds in a row make a third. Where a bound is missing, what it would take
+cannot be concluded across the two hosts.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from __future__ import annotations
 from tests.rules.world.world import HostPlan, Plan
 
 _WRITES = frozenset({"writer", "transactions"})
-_READS = frozenset({"reader", "group", "audit"})
+_SEES = frozenset({"reader", "group", "audit", "observer"})
 
 
 class Skews:
     def __init__(self, plan: Plan) -> None:
         self._hosts = {host.name: host for host in plan.hosts}
-        self._listings = plan.listings
+
+    def bounded(self, ahead: str, of: str) -> bool:
+        """Whether it can be known by how much one host's clock is ahead of another's, at most."""
+        steps = [self._seen(of, ahead)]
+        steps += [self._seen(of, third) and self._seen(third, ahead) for third in self._hosts]
+        return any(steps)
 
     def known(self, a: str, b: str) -> bool:
-        if a == b:
-            return True
-        first, second = self._hosts[a], self._hosts[b]
-        mutual = _has(first, _WRITES) and _has(second, _READS) and _has(second, _WRITES) and _has(first, _READS)
-        return mutual or (self._listings and (_listed(first, second) or _listed(second, first)))
+        """Whether it can be known from both sides."""
+        return self.bounded(a, b) and self.bounded(b, a)
 
-
-def _listed(writes: HostPlan, lists: HostPlan) -> bool:
-    return _has(writes, _WRITES) and _has(lists, frozenset({"observer"}))
+    def _seen(self, sends: str, sees: str) -> bool:
+        return sends == sees or (_has(self._hosts[sends], _WRITES) and _has(self._hosts[sees], _SEES))
 
 
 def _has(host: HostPlan, kinds: frozenset[str]) -> bool:

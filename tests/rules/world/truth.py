@@ -154,18 +154,6 @@ class Truth:
         reads = [e for e in self.commits[partition] if e.row.f == "offsets" and e.invoked >= since]
         return sorted((e for e in reads if e.arrived is not None and not e.rejected), key=lambda e: e.invoked)
 
-    def committed_ok(self, partition: int, offsets: list[int]) -> list[int]:
-        """When commits of these offsets completed ok, and the table got them."""
-        return [
-            e.completed
-            for e in self.commits[partition]
-            if e.row.f == "commit"
-            and e.row.type == "ok"
-            and e.row.committed in offsets
-            and e.arrived is not None
-            and not e.rejected
-        ]
-
     def known(self, life: Life, partition: int, since: int, until: int) -> int | None:
         """When the table held all that a life did in a partition between two times.
 

@@ -61,8 +61,6 @@ class Plan:
     hosts: list[HostPlan]
     partitions: int = 1
     events: list[tuple[int, str, Callable[[World], None]]] = field(default_factory=list)
-    listings: bool = False
-    """Whether listings must tell the clocks of hosts apart too, and not only records: see `skews`."""
     patience: int = 0
     """How much later than the definitions ask a finding may come, for clocks that jump."""
     rejects: Callable[[World, random.Random, Append], None] | None = None
