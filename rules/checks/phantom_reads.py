@@ -170,10 +170,10 @@ def _known(own: Phantoms, passage: Passage, writers: Ints) -> _Writers:
 
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
     """Is all that the writer's process sent before this poll completed in the log?"""
-    process, reader = state.processes.get(writer), state.processes.get(int(polled.process[i]))
+    process = state.processes.get(writer)
     if process is None:
         return True  # it is over, and all of its log was here
-    bound = ahead(state, process.boot, reader.boot) if reader is not None else 0
+    bound = ahead(state, process.boot, int(polled.boot[i]))
     return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 
 

@@ -209,7 +209,8 @@ class Moves(Table):
 
 @dataclass(slots=True)
 class Polls(Table):
-    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
+    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when, by the clock of
+    `boot`."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -219,6 +220,7 @@ class Polls(Table):
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
