@@ -124,7 +124,7 @@ class Clocks(Table):
 
 @dataclass(slots=True)
 class Sightings(Table):
-    """Runs that were sent, or polled: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
+    """Runs that were sent, or seen: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
     nobody told it."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -337,7 +337,9 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     clocks: Clocks = field(default_factory=Clocks)
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: Sightings = field(default_factory=Sightings)  # of what was sent
+    seen: Sightings = field(default_factory=Sightings)  # of what was polled
+    ends: Sightings = field(default_factory=Sightings)  # log ends that were listed, as `offset`
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # each a `Hole`

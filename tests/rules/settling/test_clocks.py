@@ -137,3 +137,20 @@ def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
     assert ahead(state, c, a) == -39_997_000
     assert ahead(state, c, b) == -39_997_000 - 14_996_000  # c behind a, and a behind b
     assert ahead(state, b, c) == UNKNOWN
+
+
+def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 90, 90))
+    h.row("other", "mark", **timed("b", 105, 5))
+    h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
+    h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, **timed("b", 116.002, 16.002))
+    taken(state, h)
+    h.rows = []
+    h.send("w", 0, 10, at=0, **timed("a", 100, 100))
+    taken(state, h)
+    assert between(state) == (15_006_000, UNKNOWN)
+    h.rows = []
+    h.send("w", 10, 10, at=10, **timed("a", 101, 101))
+    taken(state, h)
+    assert between(state) == (15_003_000, UNKNOWN)

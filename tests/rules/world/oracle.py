@@ -153,9 +153,10 @@ class Oracle:
             return must
         since = max(passes[0].entry.completed, sent.entry.completed) + GRACE
         came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
+        until = since + self.spread  # the pass and the acknowledgement may be told by two clocks, and so the grace
         for life in self.world.lives:
             if life.kind in READERS:
-                came.append(self.truth.known(life, partition, sent.entry.invoked, since))
+                came.append(self.truth.known(life, partition, sent.entry.invoked, until))
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             return must
