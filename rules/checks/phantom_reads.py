@@ -146,7 +146,11 @@ def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bo
     process, reader = state.processes.get(writer), state.processes.get(int(polled.process[i]))
     if process is None:
         return True  # it is over, and all of its log was here
-    bound = ahead(state, process.boot, reader.boot) if reader is not None else 0
+    if reader is not None:
+        bound = ahead(state, process.boot, reader.boot)
+    else:  # whoever read it is over, and may have been anywhere
+        bounds = [ahead(state, process.boot, boot) for boot in range(len(state.boot_names))]
+        bound = max((one for one in bounds if one < UNKNOWN), default=UNKNOWN) if len(bounds) > 1 else 0
     return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 
 
