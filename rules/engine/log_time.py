@@ -79,12 +79,12 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
 
 
 def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
-    """The entries up to log time `end` before which nothing of their process is missing, and the rest."""
+    """The entries up to log time `end` before which nothing of their process is awaited, and the rest."""
     ripe = table.at <= end
     observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
     for number, process in state.processes.items():
         if process.ahead:
-            ripe &= (table.process != number) | (table.slice < process.next) | observed
+            ripe &= (table.process != number) | (table.slice < completeness.followed_to(state, process)) | observed
     return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Process, State
 from rules.settling import clocks
 from rules.settling.clocks import UNKNOWN
+from rules.vocabulary.objectives import SECOND
+
+APART: Final = 60 * SECOND
+"""Further apart than this clocks are not taken to be where nobody knows, at the ends of what is missing: else one lost
+journal would spoil everything after it."""
 
 
 class Evidence(Enum):
@@ -94,10 +100,10 @@ class Gate:
             if process.known_through != NEVER and who.picks(number, process):
                 strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
                 until = end + self.ahead(process.boot, boot, strict=strict)
-                since = start - self.ahead(boot, process.boot, strict=True)
+                since = start - self._apart(boot, process.boot)
                 here = until <= process.known_through
                 if process.over_by >= 0:
-                    here |= process.over_by < start - self.ahead(boot, process.over_boot, strict=True)
+                    here |= process.over_by < start - self._apart(boot, process.over_boot)
                 for _, _, at, through in process.ahead:
                     here |= (at < since) & (until <= through)
                 known &= here
@@ -175,4 +181,9 @@ class Gate:
     def _touching(self, hole: Hole, who: Who, boot: int) -> tuple[int, int]:
         """The earliest and the latest that it can have begun and ended, by that clock."""
         end = hole.read_by if hole.read_by >= 0 and not who.writes else hole.end
-        return hole.start - self.ahead(hole.boot, boot, strict=True), end + self.ahead(boot, hole.end_boot, strict=True)
+        return hole.start - self._apart(hole.boot, boot), end + self._apart(boot, hole.end_boot)
+
+    def _apart(self, one: int, other: int) -> int:
+        """By how much one clock is ahead of another at most, for the ends of what is missing."""
+        bound = self.ahead(one, other, strict=True)
+        return bound if bound < UNKNOWN else APART
