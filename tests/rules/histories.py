@@ -161,8 +161,7 @@ class Store:
             return []
         rows = pa.concat_tables(self.rows)
         known = {
-            (p.cluster, one.summary["topic"], p.partition): one.summary["read_through"]
-            for p, one in self.last.items()
+            (p.cluster, one.summary["topic"], p.partition): one.summary["read_through"] for p, one in self.last.items()
         }
         through = {place: micros(at) for place, at in known.items() if at is not None}
         found = []
