@@ -13,8 +13,16 @@ from rules.vocabulary.slices import Place
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_classified import fenced, rebalanced
-from tests.rules.test_fates import phantom, phantom_of_a_silent_writer
+from tests.rules.test_fates import (
+    committed_after_its_successor_began,
+    never_committed,
+    phantom,
+    phantom_of_a_silent_writer,
+    settle,
+)
+from tests.rules.test_live import healthy
 from tests.rules.test_safety import SAFE, topic, writer
+from tests.rules.test_sequences import broken
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 A, R, T, V, W = (number(name) for name in "artvw")
@@ -180,3 +188,102 @@ def test_a_topic_that_was_made_anew() -> None:
     assert (finding.anomaly, finding.subject, finding.at, finding.decidable) == ("topic-recreated", ("old",), 7, 7)
     assert finding.message == "topic topic had id old and has new now: it is a new log"
     assert finding.evidence == {"before": "old", "now": "new"}
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once, finished])
+@pytest.mark.parametrize(("start", "name"), [(0, "sequence-loss"), (10, "benign-retention")])
+def test_a_broken_sequence(start: int, name: str, fed: Fed) -> None:
+    h = History()
+    broken(h, start=start)
+    error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert whole(fed(h), ["sequence-loss", "benign-retention"]) == [
+        Told(
+            name, (W, 1), f"process {W} reports {error}; it had offset 9 acknowledged, the log starts at {start}",
+            {"process": W, "op": 1, "error": error, "log_start": start, "acknowledged": 9}, 1.012,
+        )
+    ]  # fmt: skip
+
+
+def test_what_nobody_polled_before_retention_took_it() -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 3, at=0)
+    h.observe(start=3, end=3)
+    for _ in range(14):
+        h.mark(1.0)
+    assert whole(row_by_row(h), ["benign-retention", "unseen", "suspected", "lost-write"]) == [
+        Told(
+            "benign-retention", (W, 0),
+            f"3 values from {W}/0 on, acknowledged at offset 0, fell below the log start before anybody polled them",
+            {"writer": W, "seq": 0, "values": 3, "offset": 0, "log_start": 3}, 1.0,
+        )
+    ]  # fmt: skip
+
+
+def test_what_is_suspected_and_unseen_until_it_is_lost() -> None:
+    h = History()
+    healthy(h, 40, lose=10)
+    first = [{"offset": 60, "writer": W, "seq": 50, "values": 5}]
+    told = whole(row_by_row(h), ["suspected", "unseen", "lost-write"])
+    assert [one for one in told if one.anomaly != "lost-write"] == [
+        Told(
+            "suspected", (), "5 acknowledged values were passed by every reader and polled by none",
+            {"values": 5, "first": first}, 12.0, event="opened",
+        ),
+        Told(
+            "unseen", (), "5 acknowledged values have not been polled, the oldest for 10.9 s",
+            {"values": 5, "first": first, "age_s": 10.914}, 21.0, 20.086, "opened",
+        ),
+        Told(
+            "suspected", (), "suspected ended after 10.0 s", {"values": 0, "first": [], "lasted_s": 10.0}, 22.0,
+            event="closed",
+        ),
+        Told(
+            "unseen", (), "unseen ended after 1.9 s", {"values": 0, "first": [], "age_s": 0.0, "lasted_s": 1.914}, 22.0,
+            event="closed",
+        ),
+    ]  # fmt: skip
+    lost = [one for one in told if one.anomaly == "lost-write"]
+    assert [(one.subject, one.evidence) for one in lost] == [
+        ((W, 50 + i), {"writer": W, "seq": 50 + i, "offset": 60 + i, "read_to": one.evidence["read_to"]})
+        for i, one in enumerate(lost)
+    ]
+    assert len(lost) == 5
+
+
+def test_an_error_that_misleads() -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 2, at=None, type="info", error="NOT_LEADER_FOR_PARTITION")
+    h.poll("r", [("w", 0, 2, 0)])
+    settle(h)
+    assert whole(row_by_row(h), ["misleading-error"]) == [
+        Told(
+            "misleading-error", (W, 0),
+            f"operation 0 of process {W} was told that it failed, and its write is visible",
+            {"process": W, "op": 0, "writer": W, "seq": 0}, 0.006,
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("build", "why", "more", "at"),
+    [
+        (
+            committed_after_its_successor_began,
+            f"its commit was invoked after process {number('second')} had taken the id over",
+            {"later_process": number("second"), "late_by_s": 1.0}, 0.01,
+        ),
+        (never_committed, "its commit was never invoked", {}, 0.008),
+    ],
+)  # fmt: skip
+def test_a_zombie(build: Callable[[History], None], why: str, more: dict[str, Any], at: float) -> None:
+    h = History()
+    h.assign("r")
+    build(h)
+    settle(h)
+    first = number("first")
+    told = {"process": first, "op": 9, "txn": 5, "transactional_id": "x", "writer": W, "seq": 0}
+    assert whole(row_by_row(h), ["zombie-write"]) == [
+        Told("zombie-write", (first, 9), f"transaction 5 of process {first} is visible, and {why}", told | more, at)
+    ]
