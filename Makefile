@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 
-.PHONY: setup demo test search drills lint format bench clean
+.PHONY: setup demo test search mutate drills lint format bench clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -31,6 +31,10 @@ WORLDS ?= 10000
 SEED ?= $(shell date +%s)
 search: $(READY)
 	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)"
+
+# Each check made wrong in one place, many times over: a test has to notice. CHECK=zero_offsets tries one module.
+mutate: $(READY)
+	$(BIN)/python -m tests.mutation $(if $(CHECK),--check $(CHECK)) --jobs "$$(nproc)"
 
 drills: $(READY)
 	$(BIN)/offsetwatch drill run --all --report .offsetwatch/drills

@@ -11,6 +11,7 @@ The fields are stable; a new one may be added, none changes its meaning or goes 
 | `anomaly`, `severity` | names of the catalogue and of the policy |
 | `cluster`, `topic`, `topic_id`, `partition` | where |
 | `message`, `evidence` | one sentence; what a person needs to believe it, an object |
+| `units` | of the fields of `evidence` that are times or spans, what they count, by name |
 | `at`, `decidable` | log time: when the rule spoke, when the evidence was first enough |
 | `detection_latency_seconds` | from `decidable` to `time` |
 | `implied_by` | the id of the finding that explains this one, or null |
@@ -25,6 +26,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from alerts.event import FindingEvent
+from alerts.evidence import units
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
 
@@ -50,6 +52,7 @@ def line(event: FindingEvent) -> str:
             "partition": event.partition,
             "message": event.message,
             "evidence": dict(event.evidence),
+            "units": units(event.anomaly, event.evidence),
             "at": _time(event.at),
             "decidable": _time(event.decidable),
             "detection_latency_seconds": round(event.latency, 3),

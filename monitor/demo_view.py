@@ -5,7 +5,6 @@ The demonstration makes a `Snapshot` twice a second; what is shown follows from 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from alerts.event import FindingEvent
+from alerts.evidence import words
 from alerts.metrics import readers_lag
 from monitor.findings import STYLE
 
@@ -162,7 +162,7 @@ def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Itera
             (f"found {event.latency:.1f} s after it could be decided" if event.event != "closed" else "", "dim"),
         )  # fmt: skip
         yield Text(f"         {event.message}")
-        yield Text(f"         {json.dumps(dict(event.evidence))}", style="dim", overflow="ellipsis", no_wrap=True)
+        yield Text(f"         {words(event.anomaly, event.evidence)}", style="dim", overflow="ellipsis", no_wrap=True)
     if len(events) > shown:
         yield Text(f"         and {len(events) - shown} earlier", style="dim")
     if allowed:
@@ -184,4 +184,4 @@ def line(now: Snapshot) -> str:
 def event_lines(event: FindingEvent) -> Iterator[str]:
     """One event of a finding, with its evidence."""
     yield f"finding {event.event}: {event.severity} {event.anomaly} in {event.topic}/{event.partition}: {event.message}"
-    yield f"  evidence: {json.dumps(dict(event.evidence))}"
+    yield f"  evidence: {words(event.anomaly, event.evidence)}"

@@ -17,6 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from alerts.evidence import words
 from monitor.errors import UserError
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.findings import current_findings
@@ -79,20 +80,13 @@ def place(row: Mapping[str, Any]) -> str:
     return f"{row['topic']}/{row['partition']}" if row["topic"] else row["cluster"] or "all clusters"
 
 
-def evidence_text(evidence: Mapping[str, Any]) -> str:
-    """The evidence on one line: key=value, lists in brackets."""
-    return "  ".join(
-        f"{key}={json.dumps(value) if isinstance(value, list | dict) else value}" for key, value in evidence.items()
-    )
-
-
 def table(rows: Iterable[Mapping[str, Any]]) -> Table:
     """The findings as a table; each with its message, and its evidence below."""
     shown = Table(box=None, pad_edge=False, header_style="bold", expand=False)
     for name in ("last event (UTC)", "severity", "anomaly", "state", "where", "what, and its evidence"):
         shown.add_column(name, no_wrap=name != "what, and its evidence", overflow="fold")
     for row in rows:
-        evidence = Text(evidence_text(json.loads(row["evidence"])), style="dim")
+        evidence = Text(words(row["anomaly"], json.loads(row["evidence"])), style="dim")
         implied = [Text(f"explained by {row['implied_by']}", style="dim")] if row["implied_by"] else []
         what: RenderableType = Group(Text(row["message"]), evidence, *implied)
         times = f" ×{row['opened']}" if row["opened"] > 1 else ""

@@ -24,8 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
-from rules.audit import digests
-from rules.checks import irregular_records, phantom_reads, transaction_outcomes
+from rules.checks import aborted_reads, irregular_records, send_order, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
 from rules.kept.chunks import Chunks
@@ -172,23 +171,18 @@ def _stepped(
     """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
     state, columns, place = prepared.state, prepared.columns, prepared.place
     state.topic = columns.table["topic"][0].as_py()
-    buckets = digests.Buckets(chunks, order.buckets_needed(state, columns))
     report = Report(place, state, objectives)
     clocks.set_times(state, columns)
-    lost_writers = list(state.lost_writers)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
-    news = arrival.news(state, chunks, columns, fresh, visible, report)
-    phantom_reads.note_lost(state, chunks, lost_writers)
-    arrival.arrive(news, buckets)
+    arrival.arrive(state, chunks, columns, fresh, visible, report)
     if visible is not None:
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
     else:
         late = bool((columns.completed[fresh] <= state.tick).any())
-        log_time.fold(state, chunks, buckets, report, late=late)
-    buckets.flush()
+        log_time.fold(state, chunks, report, late=late)
     hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
     return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, _summary(place, state, len(hot)))
@@ -214,11 +208,11 @@ def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
         "frontier": state.settled,
         "acknowledged": state.acknowledged,
         "polled": state.polled,
-        "failed": state.failed,
+        "failed": order.own(state, aborted_reads.CHECK).failed,
         "highest_acknowledged": known(state.highest_acknowledged),
         "highest_polled": known(state.highest_polled),
         "unseen": state.unseen,
-        "send_skips": state.send_skips,
+        "send_skips": order.own(state, send_order.CHECK).skips,
         "partial_reads": order.own(state, transaction_outcomes.CHECK).partial_reads,
         "irregular": order.own(state, irregular_records.CHECK).records,
         "window_runs": len(state.log),

@@ -119,7 +119,8 @@ def _crashed(place: Place, rows: pa.Table, error: Exception) -> Finding:
     return Finding(
         anomaly=CHECK_FAILED, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
         subject=(), event="opened", message=f"a rule failed on partition {place.partition} of {topic}: its verdict is"
-        f" unknown from here on ({type(error).__name__}: {error})", at=at, decidable=at,
+        f" unknown from here on ({type(error).__name__}: {error})",
+        evidence={"error": f"{type(error).__name__}: {error}", "slices": rows.num_rows}, at=at, decidable=at,
     )  # fmt: skip
 
 

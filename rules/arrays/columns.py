@@ -125,6 +125,8 @@ def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())  # microseconds since the epoch
+    if column.null_count == len(column):
+        return np.full(len(column), -1, np.int64)
     if column.null_count:
         column = pc.fill_null(column, -1)
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)

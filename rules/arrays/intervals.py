@@ -19,26 +19,57 @@ Bools = NDArray[np.bool_]
 
 SMALL: Final = 256
 """Fewer entries than this are sorted rather than hashed."""
+FEW: Final = 24
+"""No more entries than this are merged one by one: a quiet second has a handful, and every call of numpy has its
+price."""
 
 _LINE: Final = 2**62
 """What numbers on a line stay below."""
 
 EMPTY: Final[Ints] = np.empty(0, np.int64)
+_FIRST: Final[Ints] = np.zeros(1, np.int64)
 
 
 def distinct(values: Ints) -> Ints:
     """The different values, ascending. By hashing: most columns hold few, and many times each."""
+    if len(values) <= FEW:
+        return np.array(sorted(set(values.tolist())), np.int64)
     if len(values) < SMALL:
-        return np.unique(values)
+        ordered = np.sort(values)
+        return ordered[heads(ordered)]
     found = pc.unique(pa.array(values)).to_numpy()
     return np.asarray(np.sort(found), np.int64)
 
 
+def heads(labels: Ints) -> Ints:
+    """Where each stretch of one label begins."""
+    if not len(labels):
+        return EMPTY
+    return np.concatenate((_FIRST, (labels[1:] != labels[:-1]).nonzero()[0] + 1))
+
+
+def among(values: Ints, of: Ints) -> Bools:
+    """Which of the values are among these."""
+    if len(values) * len(of) > 4096:
+        return np.isin(values, of)
+    found: Bools = (values[:, None] == of).any(axis=1)
+    return found
+
+
 def numbered(values: Ints) -> tuple[Ints, Ints]:
     """The different values, ascending, and for each entry the index of its value among them."""
+    if len(values) <= FEW:
+        listed = values.tolist()
+        known = sorted(set(listed))
+        place = {label: i for i, label in enumerate(known)}
+        return np.array(known, np.int64), np.array([place[label] for label in listed], np.int64)
     if len(values) < SMALL:
-        labels, codes = np.unique(values, return_inverse=True)
-        return labels, codes
+        order = values.argsort(kind="stable")
+        ordered = values[order]
+        first = np.concatenate((_FIRST, ordered[1:] != ordered[:-1]))
+        codes: Ints = np.empty(len(values), np.int64)
+        codes[order] = first.cumsum()
+        return ordered[heads(ordered)], codes
     encoded = pa.array(values).dictionary_encode()
     labels, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
     order = np.argsort(labels)
@@ -101,6 +132,8 @@ def merge_grouped(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints
     """The union within each group, merged. `group` is any int64 label."""
     if len(start) <= 1:
         return group, start, end
+    if len(start) <= FEW:
+        return _merge_few(group, start, end)
     labels, numbers = numbered(group)
     if len(labels) == 1:
         s, e = merge(start, end)
@@ -108,6 +141,18 @@ def merge_grouped(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints
     line = _Line.of(len(labels), start, end)
     number, start, end = line.back(*merge(*line.place(numbers, start, end)))
     return labels[number], start, end
+
+
+def _merge_few(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    merged: list[list[int]] = []
+    for label, low, high in sorted(zip(group.tolist(), start.tolist(), end.tolist(), strict=True)):
+        last = merged[-1] if merged else None
+        if last is not None and last[0] == label and low <= last[2]:
+            last[2] = max(last[2], high)
+        else:
+            merged.append([label, low, high])
+    labels, lows, highs = np.array(merged, np.int64).T
+    return labels, lows, highs
 
 
 def deeper(start: Ints, end: Ints, depth: int = 2) -> tuple[Ints, Ints]:

@@ -17,18 +17,21 @@ start has passed a bucket, it is dropped, and with it the chunks that no later b
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rules.arrays.intervals import EMPTY, Ints, distinct, numbered
+from rules.arrays.columns import Runs
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, numbered
 from rules.checks.phantom_reads import record_name, record_top
-from rules.checks.poll_order import Passes
+from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
-from rules.kept.report import Report
-from rules.kept.state import Places, Polls, Reading, State, concat, take
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import Polls
+from rules.settling.positions import Passes
 
 BLOCK: Final = 1024
 BLOCKS: Final = 64
@@ -102,7 +105,9 @@ class Bucket:
         )
 
     @classmethod
-    def load(cls, data: bytes) -> Bucket:
+    def load(cls, data: bytes | None) -> Bucket:
+        if data is None:
+            return cls()
         mask, count, width = _BUCKET.unpack_from(data)
         known = np.unpackbits(np.frombuffer(mask.to_bytes(8, "little"), np.uint8), bitorder="little").astype(bool)
         at = _BUCKET.size
@@ -125,54 +130,63 @@ def bucket_name(number: int) -> str:
     return f"blocks.{number}"
 
 
-class Buckets:
-    """The buckets of one step, decoded when first touched. Only those that `chunks_needed` asked for can be read."""
-
-    def __init__(self, chunks: Chunks, known: set[int]) -> None:
-        self._chunks, self.known = chunks, known
-        self._open: dict[int, Bucket] = {}
-        self._changed: set[int] = set()
-
-    def get(self, number: int) -> Bucket:
-        if number not in self._open:
-            stored = self._chunks.blob(bucket_name(number))
-            self._open[number] = Bucket.load(stored) if stored else Bucket()
-        return self._open[number]
-
-    def change(self, number: int) -> None:
-        self._changed.add(number)
-
-    def drop(self, number: int) -> None:
-        self._changed.discard(number)
-        self._open.pop(number, None)
-        self._chunks.put(bucket_name(number), None)
-
-    def flush(self) -> None:
-        """Give what changed to the chunks."""
-        for number in self._changed:
-            self._chunks.put(bucket_name(number), self._open[number].dump())
+def _bucket(chunks: Chunks, number: int) -> Bucket:
+    return chunks.decoded(bucket_name(number), Bucket.load)
 
 
-def buckets_needed(state: State, offset: Ints, length: Ints) -> set[int]:
-    """The buckets that a step will want which brings these runs (absent offsets are negative)."""
+@dataclass(slots=True)
+class Reading(Table):
+    """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
+    without a break, and `digest` is that of what they polled in the block that `end` lies in."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    digest: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Audit:
+    """`reading`: where readers in assign mode are inside a block, one entry for each that lives. `kept_from`: the first
+    bucket that is kept. `dropping`: [writer, chunk] that the next step drops, or finds to reach further, `reaching`:
+    [writer, chunk, offset] of those that do, as many as stand in a dropped bucket and above the log start; chunk -1 is
+    what is known of the writer."""
+
+    reading: Reading = field(default_factory=Reading)
+    kept_from: int = -1
+    dropping: list[list[int]] = field(default_factory=list)
+    reaching: list[list[int]] = field(default_factory=list)
+
+
+def needs(own: Audit, asked: Asked) -> Iterable[str]:
+    """The buckets that the step touches, and the chunks that it may drop."""
+    yield from map(bucket_name, _buckets_needed(own, asked))
+    for writer, number in own.dropping:
+        yield record_name(writer) if number < 0 else chunk_name(writer, number)
+
+
+def _buckets_needed(own: Audit, asked: Asked) -> set[int]:
+    state, new = asked.state, Runs.concat(asked.columns.sent, asked.columns.polled)
+    offset, length = new.offset, new.length
     known = offset >= 0
     touched = [state.polls.offset // BUCKET, (state.polls.offset + state.polls.length) // BUCKET,
                offset[known] // BUCKET, (offset + length)[known] // BUCKET,
-               state.reading.end // BUCKET]  # fmt: skip
+               own.reading.end // BUCKET]  # fmt: skip
     numbers = distinct(np.concatenate(touched))
     needed = set(numbers[numbers >= 0].tolist())
     for low, high in zip(numbers[:-1].tolist(), numbers[1:].tolist(), strict=True):
         if 1 < high - low <= BUCKETS_AT_ONCE:  # a reader may go over what holds no record
             needed.update(range(low, high))
-    if state.blocks_from >= 0:
-        gone = min(max(state.log_start, 0) // BUCKET, state.blocks_from + DROPPED_AT_ONCE)
-        needed.update(range(state.blocks_from, gone + 1))
+    if own.kept_from >= 0:
+        gone = min(max(state.log_start, 0) // BUCKET, own.kept_from + DROPPED_AT_ONCE)
+        needed.update(range(own.kept_from, gone + 1))
     return needed
 
 
-def note_places(state: State, buckets: Buckets, chunks: Chunks, placed: Places) -> None:
+def arrive(own: Audit, new: News) -> None:
     """Values were placed: note which chunks stand in which bucket, and how far each chunk and writer reaches. Runs are
     far shorter than either."""
+    chunks, placed = new.chunks, new.placed.places
     known = placed.offset >= 0
     if not known.any():
         return
@@ -194,14 +208,14 @@ def note_places(state: State, buckets: Buckets, chunks: Chunks, placed: Places) 
     for number, label, chunk in zip(*(column.tolist() for column in touched), strict=True):
         writer_id = int(labels[label])
         chunks.stands(writer_id, chunk, tops.get((label, number - low), -1))
-        if number not in buckets.known:
+        if not chunks.declares(bucket_name(number)):
             continue
-        if state.blocks_from < 0 or number < state.blocks_from:
-            state.blocks_from = number
-        bucket = buckets.get(number)
+        if own.kept_from < 0 or number < own.kept_from:
+            own.kept_from = number
+        bucket = _bucket(chunks, number)
         if (writer_id, chunk) not in bucket.roster:
             bucket.roster.add((writer_id, chunk))
-            buckets.change(number)
+            chunks.keep(bucket_name(number), Bucket.dump)
 
 
 def _tops(writer: Ints, last: Ints, low: int) -> dict[tuple[int, int], int]:
@@ -215,47 +229,19 @@ def _tops(writer: Ints, last: Ints, low: int) -> dict[tuple[int, int], int]:
     return tops
 
 
-def dropping_needs(state: State) -> set[str]:
-    """The chunks that the coming step may drop."""
-    return {record_name(w) if number < 0 else chunk_name(w, number) for w, number in state.dropping}
+def fold(own: Audit, passage: Passage) -> None:
+    """Digest what readers have read to its end, compare it with what others read there, and drop what is below the log
+    start."""
+    if len(passage.passes):
+        _digest(own, passage)
+    _forget(own, passage.chunks, max(passage.state.log_start, 0))
 
 
-def forget(state: State, buckets: Buckets, chunks: Chunks) -> None:
-    """Drop the buckets below the log start, and then the chunks whose values all stand below it.
-
-    That a chunk is not in the next bucket does not mean that it is in none after that: how far it reaches stands in the
-    chunk, which is asked for by the next step."""
-    start = max(state.log_start, 0)
-    for writer, number in state.dropping:
-        top = record_top(chunks, writer) if number < 0 else chunks.top(writer, number)
-        if top >= start:
-            state.reaching.append([writer, number, top])
-        elif number < 0:
-            chunks.put(record_name(writer), None)
-        else:
-            chunks.drop(writer, number)
-    state.dropping = [[writer, number] for writer, number, top in state.reaching if top < start]
-    state.reaching = [entry for entry in state.reaching if entry[2] >= start]
-    if state.blocks_from < 0:
-        return
-    keep = start // BUCKET
-    for number in range(state.blocks_from, min(keep, state.blocks_from + DROPPED_AT_ONCE)):
-        if number not in buckets.known or number + 1 not in buckets.known:
-            return
-        later = buckets.get(number + 1).roster
-        state.dropping += [[writer, chunk] for writer, chunk in sorted(buckets.get(number).roster - later)]
-        writers = {w for w, _ in buckets.get(number).roster} - {w for w, _ in later}
-        state.dropping += [[writer, -1] for writer in sorted(writers)]
-        buckets.drop(number)
-        state.blocks_from = number + 1
-
-
-def fold(state: State, buckets: Buckets, passes: Passes, polled: Polls, report: Report) -> None:
-    """Readers in assign mode passed these offsets and polled these runs, all complete in log time: digest what they
-    read to its end, and compare it with what others read there. `passes` are in the order of process and slice."""
-    if not len(passes):
-        return
-    segment, process, start, end, carried = _segments(state, passes)
+def _digest(own: Audit, passage: Passage) -> None:
+    """Readers in assign mode passed these offsets, in the order of process and slice, and polled these runs, all
+    complete in log time."""
+    state, passes, polled = passage.state, passage.passes, passage.polls
+    segment, process, start, end, carried = _segments(own, passes)
     keys, sums = _sums(passes, segment, polled, carried, end)
     first, last = -(-start // BLOCK), end // BLOCK
     count = np.maximum(last - first, 0)
@@ -263,20 +249,20 @@ def fold(state: State, buckets: Buckets, passes: Passes, polled: Polls, report: 
     owner = np.repeat(np.arange(len(start)), count)
     block = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     complete = _digest_of(keys, sums, owner, block)
-    _compare(state, buckets, block, complete, report)
+    _compare(passage, block, complete)
     # What is left of each process's last segment is carried to the next step.
     tails = np.append(np.flatnonzero(np.diff(process)), len(process) - 1)
     rest = _digest_of(keys, sums, tails, last[tails], folded=False)
     kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest)
-    others = take(state.reading, ~np.isin(state.reading.process, process))
-    living = np.isin(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
-    state.reading = concat(take(others, living), kept)
+    others = take(own.reading, ~among(own.reading.process, process))
+    living = among(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
+    own.reading = concat(take(others, living), kept)
 
 
-def _segments(state: State, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _segments(audit: Audit, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """What was read without a break: (segment of each pass, then of each segment its process, start, end, and the
     digest that an earlier step had of its unfinished block)."""
-    known = {int(p): i for i, p in enumerate(state.reading.process)}
+    known = {int(p): i for i, p in enumerate(audit.reading.process)}
     head = np.concatenate(([True], passes.process[1:] != passes.process[:-1]))
     before = np.concatenate(([-1], passes.end[:-1]))
     before[head] = -1
@@ -285,9 +271,9 @@ def _segments(state: State, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
     for i in np.flatnonzero(head).tolist():
         at = known.get(int(passes.process[i]))
         if at is not None:
-            before[i] = state.reading.end[at]
+            before[i] = audit.reading.end[at]
             if before[i] - 1 <= passes.start[i] <= before[i]:
-                begun[i], digest[i] = state.reading.start[at], state.reading.digest[at]
+                begun[i], digest[i] = audit.reading.start[at], audit.reading.digest[at]
     goes_on = (passes.start >= before - 1) & (passes.start <= before) & ~head
     segment = np.cumsum(~goes_on) - 1
     heads = np.flatnonzero(~goes_on)
@@ -338,17 +324,50 @@ def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: b
     return np.asarray(((whole ^ (whole >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64))
 
 
-def _compare(state: State, buckets: Buckets, block: Ints, digest: Ints, report: Report) -> None:
+def _compare(passage: Passage, block: Ints, digest: Ints) -> None:
+    state, chunks, report = passage.state, passage.chunks, passage.report
     for number in distinct(block // BLOCKS).tolist():
-        if number not in buckets.known:
+        if not chunks.declares(bucket_name(number)):
             continue
-        bucket = buckets.get(number)
+        bucket = _bucket(chunks, number)
         own = np.flatnonzero(block // BLOCKS == number)
         for one in range(len(own)):  # usually one segment's blocks after another's
             i = int(own[one])
             at, known = int(block[i]) % BLOCKS, int(bucket.digests[int(block[i]) % BLOCKS])
             if known < 0:
                 bucket.digests[at] = digest[i]
-                buckets.change(number)
+                chunks.keep(bucket_name(number), Bucket.dump)
             elif known != digest[i] and block[i] * BLOCK >= state.log_start:
                 report.recheck(int(block[i]) * BLOCK, int(block[i] + 1) * BLOCK, int(digest[i]))
+
+
+def _forget(own: Audit, chunks: Chunks, start: int) -> None:
+    """Drop the buckets below the log start, and then the chunks whose values all stand below it.
+
+    That a chunk is not in the next bucket does not mean that it is in none after that: how far it reaches stands in the
+    chunk, which is asked for by the next step."""
+    for writer, number in own.dropping:
+        top = record_top(chunks, writer) if number < 0 else chunks.top(writer, number)
+        if top >= start:
+            own.reaching.append([writer, number, top])
+        elif number < 0:
+            chunks.put(record_name(writer), None)
+        else:
+            chunks.drop(writer, number)
+    own.dropping = [[writer, number] for writer, number, top in own.reaching if top < start]
+    own.reaching = [entry for entry in own.reaching if entry[2] >= start]
+    if own.kept_from < 0:
+        return
+    keep = start // BUCKET
+    for number in range(own.kept_from, min(keep, own.kept_from + DROPPED_AT_ONCE)):
+        if not (chunks.declares(bucket_name(number)) and chunks.declares(bucket_name(number + 1))):
+            return
+        ended, later = _bucket(chunks, number).roster, _bucket(chunks, number + 1).roster
+        own.dropping += [[writer, chunk] for writer, chunk in sorted(ended - later)]
+        writers = {w for w, _ in ended} - {w for w, _ in later}
+        own.dropping += [[writer, -1] for writer in sorted(writers)]
+        chunks.put(bucket_name(number), None)
+        own.kept_from = number + 1
+
+
+CHECK: Final = Check("audit", Audit, needs=needs, arrive=arrive, fold=fold, live_only=True)

@@ -10,29 +10,47 @@ precommitted-read: an operation of any outcome polled a value that it sends itse
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
 from rules.checks import transaction_evidence
-from rules.kept.chunks import Chunks, Values, values
+from rules.kept.check import Check, News
+from rules.kept.chunks import Values, values
 from rules.kept.report import Report
-from rules.kept.state import Polls, State
+from rules.kept.state import Polls
+
+CONTEXT: Final = {"isolation": "read_committed"}
 
 
-def read_aborted(
-    state: State, chunks: Chunks, columns: Columns, polled: Runs, failed: Runs, waiting: Polls, report: Report
-) -> None:
-    """`G1a`. `polled`: new runs of ok polls at read_committed; `failed`: new runs of certainly failed sends; `waiting`:
-    polls that are not folded into the chunks yet, the new ones among them."""
+@dataclass(slots=True)
+class AbortedReads:
+    """`failed`: how many sent records certainly failed, since the start. What failed and what was exposed stands in the
+    chunks of the values, one bit each."""
+
+    failed: int = 0
+
+
+def arrive(own: AbortedReads, new: News) -> None:
+    """Learn what failed, and what was polled."""
+    if len(new.sent) and len(new.polled):
+        _read_own(new.columns, new.sent, new.polled, new.report)
+    _read_aborted(own, new)
+
+
+def _read_aborted(own: AbortedReads, new: News) -> None:
+    """`G1a`: what ok polls at read_committed show now, or had shown, of what certainly failed."""
+    columns, chunks, report, polled, failed = new.columns, new.chunks, new.report, new.proven, new.failed
+    waiting = new.state.polls  # not in the chunks yet
     lost = values(failed.writer, failed.seq, failed.length)
     if len(failed):
         chunks.add("failed", lost)
-        state.failed += int(failed.length.sum())
-    new = values(polled.writer, polled.seq, polled.length)
-    exposed = [chunks.having("failed", new)]
+        own.failed += int(failed.length.sum())
+    shown = values(polled.writer, polled.seq, polled.length)
+    exposed = [chunks.having("failed", shown)]
     if len(failed):
         exposed.append(chunks.having("polled", lost))
         exposed.append(chunks.having("failed", values(waiting.writer, waiting.seq, waiting.length)))
@@ -43,33 +61,51 @@ def read_aborted(
     chunks.add("exposed", found)
     now = int(columns.completed.max())
     for writer, start, end in zip(*(a.tolist() for a in found), strict=True):
-        for seq in range(start, min(end, start + report.room("G1a") + 1)):
-            evidence: dict[str, Any] = {"writer": writer, "seq": seq}
-            at = -1
-            by = (polled.writer == writer) & (polled.seq <= seq) & (seq < polled.seq + polled.length)
-            for i in np.flatnonzero(by)[:1].tolist():
-                row = int(polled.row[i])
-                evidence["offset"] = int(polled.offset[i]) + seq - int(polled.seq[i])
-                evidence["process"], evidence["op"] = int(columns.process[row]), int(columns.op[row])
-                at = int(columns.completed[row])
-            source = (failed.writer == writer) & (failed.seq <= seq) & (seq < failed.seq + failed.length)
-            for i in np.flatnonzero(source)[:1].tolist():
-                row = int(failed.row[i])
-                evidence["failed_process"], evidence["failed_op"] = int(columns.process[row]), int(columns.op[row])
-                at = max(at, int(columns.completed[row]))
-            told = transaction_evidence.of_value(state, writer, seq)
+        for seq in report.each("G1a", start, end, CONTEXT):
+            at, evidence = _who(new, writer, seq)
+            told = transaction_evidence.of_value(new.state, writer, seq)
             report.add(
                 "G1a",
                 (writer, seq),
                 f"value {writer}/{seq} was polled, and its write failed or its transaction aborted{told.words}",
                 at=at if at >= 0 else now,
-                evidence=evidence | told.evidence,
-                context={"isolation": "read_committed"},
+                evidence={"writer": writer, "seq": seq} | evidence | told.evidence,
+                context=CONTEXT,
             )
-        report.skip("G1a", max(0, end - start - report.objectives.findings_per_step - 1))
 
 
-def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None:
+def _who(new: News, writer: int, seq: int) -> tuple[int, dict[str, Any]]:
+    """When both were known, and what the new rows and the polls that wait tell of who polled it and whose write
+    failed."""
+    columns, evidence, known = new.columns, {}, -1
+    polled, failed, waiting = new.proven, new.failed, new.state.polls
+    found = _covering(polled, writer, seq)
+    if found >= 0:
+        row = int(polled.row[found])
+        who, known = (columns.process[row], columns.op[row]), int(columns.completed[row])
+        evidence["offset"] = int(polled.offset[found]) + seq - int(polled.seq[found])
+    else:
+        found = _covering(waiting, writer, seq)
+        if found >= 0:
+            who, known = (waiting.process[found], waiting.op[found]), int(waiting.at[found])
+            evidence["offset"] = int(waiting.offset[found]) + seq - int(waiting.seq[found])
+    if found >= 0:
+        evidence["process"], evidence["op"] = map(int, who)
+    found = _covering(failed, writer, seq)
+    if found >= 0:
+        row = int(failed.row[found])
+        evidence["failed_process"], evidence["failed_op"] = int(columns.process[row]), int(columns.op[row])
+        known = max(known, int(columns.completed[row]))
+    return known, evidence
+
+
+def _covering(runs: Runs | Polls, writer: int, seq: int) -> int:
+    """The first of the runs that holds this value, -1 for none."""
+    by = np.flatnonzero((runs.writer == writer) & (runs.seq <= seq) & (seq < runs.seq + runs.length))
+    return int(by[0]) if len(by) else -1
+
+
+def _read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None:
     """`precommitted-read` in new rows, whatever their outcome."""
     rows = np.intersect1d(sent.row, polled.row)
     if not len(rows):
@@ -104,3 +140,6 @@ def read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None
                     },
                     context={"isolation": "read_committed" if columns.committed_only[row] else "read_uncommitted"},
                 )
+
+
+CHECK: Final = Check("G1a", AbortedReads, arrive=arrive)

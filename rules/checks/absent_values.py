@@ -139,16 +139,20 @@ def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
     rows, gate, state = own.written, passage.gate, passage.state
     retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
     rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
-    due = among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING)
-    found = []
-    for i in np.flatnonzero(due).tolist():
-        evidence = gate.ask(int(rows.invoked[i]), int(rows.due[i]), READERS, int(rows.boot[i]))
-        if evidence is Evidence.NOT_YET:
-            continue
-        if evidence is Evidence.UNVERIFIABLE:
+    due = np.flatnonzero(among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING))
+    complete = np.zeros(len(due), bool)
+    for boot in intervals.distinct(rows.boot[due]).tolist():
+        its = due[rows.boot[due] == boot]
+        complete[rows.boot[due] == boot] = gate.complete(rows.invoked[its], rows.due[its], READERS, boot)
+    for i in due[~complete].tolist():
+        if gate.ask(int(rows.invoked[i]), int(rows.due[i]), READERS, int(rows.boot[i])) is Evidence.UNVERIFIABLE:
             rows.fate[i] = UNKNOWN
-            continue
-        rows.fate[i] = ABSENT
+    absent = due[complete]
+    rows.fate[absent] = ABSENT
+    # Where the whole transaction is here, nothing of it was seen, and it was not indefinite, nobody asks.
+    asked = (rows.alone[absent] == 0) | (rows.shown[absent] != 0) | (rows.type[absent] == INFO)
+    found = []
+    for i in absent[asked].tolist():
         writer, low, high = int(rows.writer[i]), int(rows.seq[i]), int(rows.seq[i] + rows.length[i])
         lost = passage.chunks.lacking("polled", (np.array([writer]), np.array([low]), np.array([high])))
         if len(lost[0]) and rows.offset[i] >= 0:

@@ -105,11 +105,20 @@ def needs(own: Known, asked: Asked) -> set[str]:
 
 
 def arrive(own: Known, new: News) -> None:
-    """Report the irregular records of new rows. The same record, seen by many readers, is one finding."""
+    """Report the irregular records of new rows, and where they stand beside the log's own values. Those beyond the
+    newest `KEPT` are only compared with what is known now."""
+    records = irregulars(new.columns)
+    left = 0
+    if len(records):
+        _count(own, new, records)
+        left = _note_displaced(own, new, records)
+    _judge_displaced(own, new.state, new.report)
+    new.report.skip("inconsistent-offsets", left)
+
+
+def _count(own: Known, new: News, records: Irregulars) -> None:
+    """The same record, seen by many readers, is one finding."""
     columns, chunks, report = new.columns, new.chunks, new.report
-    records = irregulars(columns)
-    if not len(records):
-        return
     records = _different(records.take(new.fresh[records.row]))
     new_runs = _new_runs(own, columns, records, report)
     order = np.argsort(records.offset >> _SHIFT, kind="stable")
@@ -278,7 +287,8 @@ def _note_stretches(own: Known, numbers: Ints) -> None:
 
 
 def fold(own: Known, passage: Passage) -> None:
-    """Drop what lies below the log start."""
+    """Judge them by what turned out visible, and drop what lies below the log start."""
+    _judge_displaced(own, passage.state, passage.report)
     log_start = max(passage.state.log_start, 0)
     through = log_start >> _SHIFT
     if own.stretches and own.stretches[0][0] < through:
@@ -293,17 +303,9 @@ def fold(own: Known, passage: Passage) -> None:
 # What stands where another value stands
 
 
-def place_displaced(own: Known, new: News) -> None:
-    """Take in the new rows' values that are not of this partition, when the log has its own, and judge them. Those
-    beyond the newest `KEPT` are only compared with what is known now."""
-    left = _note_displaced(own, new) if len(irregulars(new.columns)) else 0
-    judge_displaced(own, new.state, new.report)
-    new.report.skip("inconsistent-offsets", left)
-
-
-def _note_displaced(own: Known, new: News) -> int:
+def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     """Remember them; at how many offsets more than can be told do they clash?"""
-    state, columns, records, kept = new.state, new.columns, irregulars(new.columns), own.displaced
+    state, columns, kept = new.state, new.columns, own.displaced
     fresh = new.fresh[records.row]
     records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
     records = _different(records)
@@ -334,7 +336,7 @@ def _clashing(log: Places, offset: Ints, kept: Ints) -> Ints:
     return np.flatnonzero(clash)
 
 
-def judge_displaced(own: Known, state: State, report: Report) -> None:
+def _judge_displaced(own: Known, state: State, report: Report) -> None:
     """`inconsistent-offsets` of those: the log's own runs are placed already."""
     if not own.displaced:
         return

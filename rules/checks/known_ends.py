@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import News, Passage
 from rules.kept.codec import Table, concat, take
@@ -241,8 +241,8 @@ def raised(tops: Tops, new: Tops) -> Tops:
     both = concat(tops, new)
     both = take(both, np.lexsort((-both.top, both.step, both.domain)))
     keep = np.ones(len(both), bool)
-    heads = np.flatnonzero(np.diff(both.domain, prepend=-2))
-    for head, end in zip(heads.tolist(), [*heads[1:].tolist(), len(both)], strict=True):
+    begins = heads(both.domain).tolist()
+    for head, end in zip(begins, [*begins[1:], len(both)], strict=True):
         highest = np.maximum.accumulate(both.top[head:end])
         keep[head + 1 : end] = highest[1:] > highest[:-1]
         if np.count_nonzero(keep[head:end]) > STEPS_KEPT:

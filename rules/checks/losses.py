@@ -250,10 +250,9 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
     chunks.add("lost", one)
     at = -(-int(lost.due[i]) // TICK) * TICK
     for number, low, high in zip(writer.tolist(), start.tolist(), end.tolist(), strict=True):
-        for seq in range(low, min(high, low + report.room("lost-write") + 1)):
+        for seq in report.each("lost-write", low, high):
             offset = int(lost.offset[i]) + seq - int(lost.seq[i])
             report_lost(number, seq, offset, max(state.reached, offset + 1), report, at=at)
-        report.skip("lost-write", max(0, high - low - report.objectives.findings_per_step - 1))
 
 
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
@@ -322,11 +321,9 @@ def _polled_by_now(own: Losses, passage: Passage) -> Polls:
     until = np.full(len(polls), passage.end)
     if len(polls) and len(state.boot_names) > 1:
         senders = intervals.distinct(own.outstanding.boot).tolist()
-        for number in intervals.distinct(polls.process).tolist():
-            process = state.processes.get(number)
-            if process is not None:
-                ahead = max((passage.gate.ahead(process.boot, boot) for boot in senders), default=0)
-                until[polls.process == number] += max(ahead, 0)
+        for polled_by in intervals.distinct(polls.boot).tolist():
+            ahead = max((passage.gate.ahead(polled_by, boot) for boot in senders), default=0)
+            until[polls.boot == polled_by] += max(ahead, 0)
     return take(polls, polls.at <= until)
 
 

@@ -37,16 +37,18 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
             own.partial_reads += int(cut.sum())
             for k in np.flatnonzero(cut & list_each).tolist():
                 reader = [int(polled.process[cuts[k]]), int(polled.op[cuts[k]])]
-                _report(rows, low + int(at[k]), reader, int(edge[cuts[k]]), report)
+                _report(rows, low + int(at[k]), reader, (int(polled.at[cuts[k]]), int(edge[cuts[k]])), report)
 
 
-def _report(rows: Written, row: int, reader: list[int], seq: int, report: Report) -> None:
+def _report(rows: Written, row: int, reader: list[int], cut: tuple[int, int], report: Report) -> None:
+    """`cut`: when it polled, and the value before which it did not go on."""
+    when, seq = cut
     report.add(
         "G1b",
         (int(rows.txn[row]), reader[0], reader[1]),
         f"operation {reader[1]} of process {reader[0]} polled a part of transaction {rows.txn[row]}, cut at value"
         f" {rows.writer[row]}/{seq}",
-        at=int(rows.at[row]),
+        at=max(when, int(rows.at[row])),
         evidence={
             "txn": int(rows.txn[row]), "process": reader[0], "op": reader[1], "writer": int(rows.writer[row]),
             "seq": seq,

@@ -3,9 +3,9 @@
 Writers count their sequence numbers per partition and reserve them before they send, so that a value beyond the
 highest one that its writer ever invoked was never sent. That is known once the writer's log is complete past the poll,
 by its own host's clock: a poll of another host waits until that clock has passed it by the measured bound of the two
-(`rules.settling.clocks`), and by the grace. What no send is known of waits until then (`State.unsent`, at most `KEPT`
-runs). So does what is polled of a writer that the log does not know: its host's log may come an hour late (at most
-`STRANGERS_KEPT` runs, the newest). A writer of whose log something is missing for good concludes nothing.
+(`rules.settling.clocks`), and by the grace. What no send is known of waits until then (at most `KEPT` runs). So does
+what is polled of a writer that the log does not know: its host's log may come an hour late (at most `STRANGERS_KEPT`
+runs, the newest). A writer of whose log something is missing for good concludes nothing.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start
 (`rules.audit.digests`); a writer that sent nothing is known as long as its process is.
@@ -14,12 +14,15 @@ One small chunk for each writer that sent here, dropped with its last values bel
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import Ints, distinct, numbered
+from rules.arrays.intervals import Bools, Ints, distinct, numbered
+from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import NEVER, Places, Polls, State, concat, take
@@ -63,15 +66,32 @@ def _keep(chunks: Chunks, writer: int, one: Record) -> None:
     chunks.put(record_name(writer), _FORM.pack(*one))
 
 
-def chunks_needed(state: State, columns: Columns) -> set[str]:
+@dataclass(slots=True)
+class Phantoms:
+    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`. `lost`: writers of whose log
+    something is missing for good, until the next step tells their records so."""
+
+    unsent: Polls = field(default_factory=Polls)
+    lost: list[int] = field(default_factory=list)
+
+
+def needs(own: Phantoms, asked: Asked) -> Iterable[str]:
     """The records of the writers that a step will meet."""
-    writers = distinct(
-        np.concatenate((columns.sent.writer, columns.polled.writer, state.polls.writer, state.unsent.writer))
-    )
-    return {record_name(writer) for writer in [*writers.tolist(), *state.lost_writers]}
+    runs = (asked.columns.sent, asked.columns.polled, asked.state.polls, own.unsent)
+    writers = distinct(np.concatenate([one.writer for one in runs]))
+    return map(record_name, [*writers.tolist(), *own.lost])
 
 
-def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
+def arrive(own: Phantoms, new: News) -> None:
+    """Learn what was sent, and where values stand."""
+    for writer in own.lost:
+        _keep(new.chunks, writer, (record(new.chunks, writer) or Record())._replace(lost=1))
+    own.lost = []
+    _note_sends(new.chunks, new.columns, new.sent)
+    _note_places(new.chunks, new.placed.places)
+
+
+def _note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
     """New sends, of any outcome."""
     if not len(sent):
         return
@@ -86,7 +106,7 @@ def note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
             _keep(chunks, writer, known._replace(highest=top, process=int(columns.process[sent.row[at]])))
 
 
-def note_places(chunks: Chunks, placed: Places) -> None:
+def _note_places(chunks: Chunks, placed: Places) -> None:
     """Values of these writers stand at these offsets."""
     if not len(placed):
         return
@@ -99,21 +119,40 @@ def note_places(chunks: Chunks, placed: Places) -> None:
             _keep(chunks, writer, known._replace(top=top))
 
 
-def note_lost(state: State, chunks: Chunks, declared: list[int]) -> None:
-    """Of these writers' logs something is missing for good: nothing that is polled of them is a phantom."""
-    for writer in declared:
-        known = record(chunks, writer) or Record()
-        _keep(chunks, writer, known._replace(lost=1))
-    state.lost_writers = [writer for writer in state.lost_writers if writer not in declared]
-
-
-def judge(state: State, chunks: Chunks, polled: Polls, grace: int, report: Report, *, finished: bool = False) -> None:
+def fold(own: Phantoms, passage: Passage) -> None:
     """Decide the polls that were passed on, and those that wait, as far as their writers' logs are here."""
-    polled = concat(state.unsent, polled)
+    own.lost += passage.lost_writers
+    polled, state, report = concat(own.unsent, passage.polls), passage.state, passage.report
     if not len(polled):
         return
     writers, inverse = numbered(polled.writer)
-    limits = np.full(len(writers), NEVER, np.int64)
+    known = _known(own, passage, writers)
+    limits, process = known.highest[inverse], known.process[inverse]
+    grace, waiting = report.objectives.grace, []
+    for i in np.flatnonzero(polled.seq + polled.length - 1 > limits).tolist():
+        if not passage.finished and not _is_here(state, polled, i, int(process[i]), grace):
+            waiting.append(i)
+            continue
+        highest = int(limits[i])
+        start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
+        for seq in report.each("phantom-read", start, end):
+            _report(polled, i, seq, highest, report)
+    strangers = np.flatnonzero(known.strange[inverse])[-STRANGERS_KEPT:]
+    own.unsent = take(polled, np.append(np.array(waiting[-KEPT:], np.int64), strangers))
+
+
+class _Writers(NamedTuple):
+    """Of each writer: the highest sequence number that it sent, `NEVER` where nothing may be concluded; its process;
+    and whether it is one that the log does not know."""
+
+    highest: Ints
+    process: Ints
+    strange: Bools
+
+
+def _known(own: Phantoms, passage: Passage, writers: Ints) -> _Writers:
+    state, chunks = passage.state, passage.chunks
+    highest = np.full(len(writers), NEVER, np.int64)
     process = np.full(len(writers), -1, np.int64)
     strange = np.zeros(len(writers), bool)
     silent = {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
@@ -121,36 +160,20 @@ def judge(state: State, chunks: Chunks, polled: Polls, grace: int, report: Repor
     for i, writer in enumerate(writers.tolist()):
         known = record(chunks, writer)
         if known is None and writer not in silent:
-            strange[i] = not finished
+            strange[i] = not passage.finished
             continue
         process[i] = known.process if known is not None and known.process >= 0 else silent.get(writer, -1)
-        if process[i] not in missing and writer not in state.lost_writers and not (known is not None and known.lost):
-            limits[i] = known.highest if known is not None else -1
-    beyond = np.flatnonzero(polled.seq + polled.length - 1 > limits[inverse])
-    waiting = []
-    for i in beyond.tolist():
-        if not finished and not _is_here(state, polled, i, int(process[inverse[i]]), grace):
-            waiting.append(i)
-            continue
-        highest = int(limits[inverse[i]])
-        start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
-        for seq in range(start, min(end, start + report.room("phantom-read") + 1)):
-            _report(polled, i, seq, highest, report)
-        report.skip("phantom-read", max(0, end - start - report.objectives.findings_per_step - 1))
-    strangers = np.flatnonzero(strange[inverse])[-STRANGERS_KEPT:]
-    state.unsent = take(polled, np.append(np.array(waiting[-KEPT:], np.int64), strangers))
+        if process[i] not in missing and writer not in own.lost and not (known is not None and known.lost):
+            highest[i] = known.highest if known is not None else -1
+    return _Writers(highest, process, strange)
 
 
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
     """Is all that the writer's process sent before this poll completed in the log?"""
-    process, reader = state.processes.get(writer), state.processes.get(int(polled.process[i]))
+    process = state.processes.get(writer)
     if process is None:
         return True  # it is over, and all of its log was here
-    if reader is not None:
-        bound = ahead(state, process.boot, reader.boot)
-    else:  # whoever read it is over, and may have been anywhere
-        bounds = [ahead(state, process.boot, boot) for boot in range(len(state.boot_names))]
-        bound = max((one for one in bounds if one < UNKNOWN), default=UNKNOWN) if len(bounds) > 1 else 0
+    bound = ahead(state, process.boot, int(polled.boot[i]))
     return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 
 
@@ -174,3 +197,6 @@ def _report(polled: Polls, i: int, seq: int, highest: int, report: Report) -> No
             "op": int(polled.op[i]),
         },
     )
+
+
+CHECK: Final = Check("phantom-read", Phantoms, needs=needs, arrive=arrive, fold=fold)

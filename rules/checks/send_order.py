@@ -11,38 +11,42 @@ complete, and only what is out of order, or has a hole, waits for the log around
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Final
+
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, Columns, Runs
-from rules.checks import poll_order
+from rules.arrays.columns import Columns, Runs
+from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import SendMoves, SendSteps, State, concat, take
+from rules.settling.moves import sent_to
+from rules.settling.window import duplicate_in, indexed
 
 
-def placed(columns: Columns, sent: Runs, visible: set[tuple[int, int]]) -> Runs:
-    """Without what certainly failed, and without the offsets of indefinite operations that are not `visible`: their
-    acknowledgements are no part of the log."""
-    sent = sent.take(columns.type[sent.row] != FAIL)
-    unsure = columns.type[sent.row] == INFO
-    if unsure.any():
-        rows = [
-            r for r in np.unique(sent.row[unsure]).tolist() if (int(columns.process[r]), int(columns.op[r])) in visible
-        ]
-        sent.offset = np.where(unsure & ~np.isin(sent.row, rows), -1, sent.offset)
-    return sent
+@dataclass(slots=True)
+class Sent:
+    """The offset of the last record that a process sent, -1 where unknown, and by which operation."""
+
+    offset: int
+    op: int
 
 
-def moves_of(columns: Columns, sent: Runs) -> SendMoves:
-    """One entry per new operation that sent: the offsets of its first and last record, -1 where unknown."""
-    if not len(sent):
-        return SendMoves()
-    heads = np.flatnonzero(np.diff(sent.row, prepend=-1))
-    tails = np.append(heads[1:], len(sent)) - 1
-    row = sent.row[heads]
-    first = sent.offset[heads]
-    last = np.where(sent.offset[tails] >= 0, sent.offset[tails] + sent.length[tails] - 1, -1)
-    return SendMoves(columns.process[row], columns.slice[row], columns.op[row], columns.completed[row], first, last)
+@dataclass(slots=True)
+class Sends:
+    """`steps`: what is out of order or has a hole, until its offsets are settled; no more than the open window has
+    runs. `last`: of each living process. `skips`: how many
+    operations have a hole, since the start."""
+
+    steps: SendSteps = field(default_factory=SendSteps)
+    last: dict[int, Sent] = field(default_factory=dict, metadata={"of": Sent})
+    skips: int = 0
+
+
+def arrive(own: Sends, new: News) -> None:
+    """Note the steps inside new operations."""
+    own.steps = concat(own.steps, inside(new.columns, sent_to(new.columns, new.sent, new.visible)))
 
 
 def inside(columns: Columns, sent: Runs) -> SendSteps:
@@ -59,41 +63,49 @@ def inside(columns: Columns, sent: Runs) -> SendSteps:
     )  # fmt: skip
 
 
-def walk(state: State, moves: SendMoves) -> None:
+def fold(own: Sends, passage: Passage) -> None:
+    """Compare what processes sent, in the order of their operations, and decide what is settled."""
+    _walk(own, passage.sends)
+    own.last = {number: sent for number, sent in own.last.items() if number in passage.state.processes}
+    finished = passage.finished
+    end = int(passage.at[-1]) if finished else passage.end
+    _judge(own, passage.state, FOREVER if finished else passage.state.settled, end, passage.report, list_skips=finished)
+
+
+def _walk(own: Sends, moves: SendMoves) -> None:
     """Compare each operation's first place with where the process's last operation ended; keep what is out of order."""
     if not len(moves):
         return
     m = take(moves, np.lexsort((moves.slice, moves.process)))
     head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
-    carried = [state.processes.get(number) for number in m.process[head].tolist()]
+    numbers = m.process[head].tolist()
+    carried = [own.last.get(number, Sent(-1, -1)) for number in numbers]
     previous = np.concatenate(([-1], m.last[:-1]))
     previous_op = np.concatenate(([-1], m.op[:-1]))
-    previous[head] = [p.sent_to if p else -1 for p in carried]
-    previous_op[head] = [p.sent_op if p else -1 for p in carried]
+    previous[head] = [one.offset for one in carried]
+    previous_op[head] = [one.op for one in carried]
     wrong = (previous >= 0) & (m.first >= 0) & (m.first <= previous)
     if wrong.any():
         w = np.flatnonzero(wrong)
-        state.send_steps = concat(
-            state.send_steps,
-            SendSteps(m.process[w], previous_op[w], m.op[w], previous[w], m.first[w], np.zeros(len(w), np.int64)),
-        )
+        none = np.zeros(len(w), np.int64)
+        steps = SendSteps(m.process[w], previous_op[w], m.op[w], previous[w], m.first[w], none)
+        own.steps = concat(own.steps, steps)
     tails = np.append(np.flatnonzero(head)[1:], len(m)) - 1
-    for process, tail in zip(carried, tails.tolist(), strict=True):
-        if process is not None:
-            process.sent_to, process.sent_op = int(m.last[tail]), int(m.op[tail])
+    for number, tail in zip(numbers, tails.tolist(), strict=True):
+        own.last[number] = Sent(int(m.last[tail]), int(m.op[tail]))
 
 
-def judge(state: State, frontier: int, at: int, report: Report, *, list_skips: bool) -> None:
+def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, list_skips: bool) -> None:
     """Decide the steps whose offsets are settled."""
-    pending = state.send_steps
+    pending = own.steps
     ripe = np.maximum(pending.first, pending.previous) < frontier
     if not ripe.any():
         return
-    decided, state.send_steps = take(pending, ripe), take(pending, ~ripe)
-    index, first, previous, sure = poll_order.places(state, decided.first, decided.previous)
+    decided, own.steps = take(pending, ripe), take(pending, ~ripe)
+    index, first, previous, sure = indexed(state, decided.first, decided.previous)
     back = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, previous + 1, first)
-    state.send_skips += int(over.sum())
+    own.skips += int(over.sum())
     for i in np.flatnonzero(back | over if list_skips else back).tolist():
         process, op, internal = int(decided.process[i]), int(decided.op[i]), bool(decided.internal[i])
         order = "nonmonotonic-send" if back[i] else "send-skip"
@@ -110,5 +122,8 @@ def judge(state: State, frontier: int, at: int, report: Report, *, list_skips: b
                 "offset": int(decided.first[i]),
             },
             context={"idempotent": "false" if process in state.not_idempotent_processes else "true"}
-            | poll_order.duplicate_in(state, decided, i),
+            | duplicate_in(state, int(decided.first[i]), int(decided.previous[i])),
         )
+
+
+CHECK: Final = Check("send-order", Sends, arrive=arrive, fold=fold)

@@ -7,22 +7,24 @@ records that the broker should remember are not deleted: loss. If it lies above,
 Retention between the error and the observation can only make a loss look benign.
 
 A transaction over several partitions reports one error for all of them; which of them it came from is not known, and
-nothing is concluded. A writer that had nothing acknowledged proves nothing either.
+nothing is concluded. A writer that had nothing acknowledged proves nothing either. Nor does one that had given up on an
+operation since then: its client may go on with the sequence number after those that the broker never saw.
 
-State: the errors that wait for their log start, at most `KEPT`, and what each living process had acknowledged.
+State: the errors that wait for their log start, at most `KEPT`, what each living process had acknowledged, and the
+newest `KEPT` operations without an answer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.columns import INFO, SEND, TXN, Columns
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Listed
@@ -30,8 +32,6 @@ from rules.settling.gate import only
 
 ERRORS: Final = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_GAPLESS_GUARANTEE")
 KEPT: Final = 64
-UNKNOWN: Final = -1
-NOTHING: Final = -2
 
 
 def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
@@ -45,46 +45,83 @@ def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
 
 @dataclass(slots=True)
 class Acknowledged(Table):
-    """The highest offset acknowledged to each living process, as far as log time has come."""
+    """The highest offset acknowledged to each living process, and when the newest was, as far as log time has come."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     highest: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Unanswered(Table):
+    """Operations that sent and ended without an answer."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    completed: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Broken:
+    """A broken sequence, reported at `at`; `acknowledged` before, -1 for nothing, and `last`, when that was. `known`:
+    is all here that its process did before?"""
+
+    at: int
+    process: int
+    op: int
+    error: str
+    acknowledged: int = -1
+    last: int = -1
+    known: bool = False
 
 
 @dataclass(slots=True)
 class Sequences:
-    """`waiting`: [at, process, op, error, acknowledged] of errors whose log start is not known yet, at most `KEPT`; the
-    last of them is `UNKNOWN` until all that the process did before is here, and `NOTHING` where that was none."""
+    """`waiting`: errors whose log start is not known yet, by "process:op", at most `KEPT`."""
 
-    waiting: list[list[Any]] = field(default_factory=list)
+    waiting: dict[str, Broken] = field(default_factory=dict, metadata={"of": Broken})
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
+    unanswered: Unanswered = field(default_factory=Unanswered)
 
 
 def arrive(own: Sequences, new: News) -> None:
-    """Remember the new rows' broken sequences."""
+    """Remember the new rows' broken sequences, and what else had no answer."""
     columns = new.columns
-    for row in rows_with(columns, ERRORS, new.fresh & columns.where(SEND, TXN)).tolist():
+    unanswered = new.fresh & columns.where(SEND, TXN) & (columns.type == INFO)
+    broken = rows_with(columns, ERRORS, new.fresh & columns.where(SEND, TXN))
+    unanswered[broken] = False
+    if unanswered.any():
+        rows = np.flatnonzero(unanswered)
+        more = Unanswered(columns.process[rows], columns.invoked[rows], columns.completed[rows])
+        more = concat(own.unanswered, more)
+        own.unanswered = take(more, np.argsort(more.completed, kind="stable")[-KEPT:])
+    for row in broken.tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
             continue
+        process, op = int(columns.process[row]), int(columns.op[row])
         error = columns.table["error"][row].as_py()
-        own.waiting.append(
-            [int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), error, UNKNOWN]
-        )
-        own.waiting.sort()
-        del own.waiting[:-KEPT]
+        own.waiting[f"{process}:{op}"] = Broken(int(columns.completed[row]), process, op, error)
+    if len(own.waiting) > KEPT:
+        newest = sorted(own.waiting, key=lambda key: own.waiting[key].at)[-KEPT:]
+        own.waiting = {key: own.waiting[key] for key in newest}
 
 
 def fold(own: Sequences, passage: Passage) -> None:
     """Fill in what the waiting errors' processes had acknowledged, and decide those whose log start is known."""
-    sends, end = passage.sends, passage.end
-    known = dict(zip(own.acknowledged.process.tolist(), own.acknowledged.highest.tolist(), strict=True))
-    for entry in own.waiting:
-        if entry[0] <= end and entry[4] == UNKNOWN and passage.gate.told_through(only(entry[1])) >= entry[0]:
-            mine = (sends.process == entry[1]) & (sends.at <= entry[0])
-            entry[4] = max(known.get(entry[1], -1), int(sends.last[mine].max(initial=-1)))
-            if entry[4] < 0:
-                entry[4] = NOTHING
+    sends, before = passage.sends, own.acknowledged
+    for one in own.waiting.values():
+        if one.at > passage.end or one.known:
+            continue
+        # What came in an earlier step is among those before; what comes late is here now.
+        for process, at, highest in (
+            (before.process, before.at, before.highest),
+            (sends.process, sends.at, sends.last),
+        ):
+            mine = (process == one.process) & (at <= one.at) & (highest >= 0)
+            one.acknowledged = max(one.acknowledged, int(highest[mine].max(initial=-1)))
+            one.last = max(one.last, int(at[mine].max(initial=-1)))
+        one.known = passage.gate.known_through(only(one.process)) >= one.at
     if len(sends):
         _note_acknowledged(own, passage)
     if own.waiting:
@@ -92,14 +129,19 @@ def fold(own: Sequences, passage: Passage) -> None:
 
 
 def _note_acknowledged(own: Sequences, passage: Passage) -> None:
-    process = np.concatenate((own.acknowledged.process, passage.sends.process))
-    highest = np.concatenate((own.acknowledged.highest, passage.sends.last))
+    told = take(passage.sends, passage.sends.last >= 0)
+    process = np.concatenate((own.acknowledged.process, told.process))
+    highest = np.concatenate((own.acknowledged.highest, told.last))
+    at = np.concatenate((own.acknowledged.at, told.at))
+    if not len(process):
+        return
     order = np.argsort(process, kind="stable")
-    process, highest = process[order], highest[order]
-    heads = np.flatnonzero(np.diff(process, prepend=-1))
-    top, who = np.maximum.reduceat(highest, heads), process[heads]
-    living = np.isin(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
-    own.acknowledged = Acknowledged(who[living], top[living])
+    process = process[order]
+    first = heads(process)
+    who = process[first]
+    tops, newest = (np.maximum.reduceat(column[order], first) for column in (highest, at))
+    living = among(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
+    own.acknowledged = Acknowledged(who[living], tops[living], newest[living])
 
 
 def _listed(passage: Passage) -> Listed:
@@ -111,24 +153,36 @@ def _listed(passage: Passage) -> Listed:
 
 
 def _judge(own: Sequences, passage: Passage) -> None:
-    listed, kept = _listed(passage), []
-    for entry in own.waiting:
-        at, process, op, error, acknowledged = entry
-        later = np.flatnonzero(listed.at > at)
-        if at > passage.end or not len(later) or acknowledged == UNKNOWN:
-            kept.append(entry)
+    listed = _listed(passage)
+    for key, one in list(own.waiting.items()):
+        later = np.flatnonzero(listed.at > one.at)
+        if one.at > passage.end or not len(later) or not one.known:
             continue
-        if acknowledged < 0:
+        del own.waiting[key]
+        if one.acknowledged < 0 or _gave_up(own, one):
             continue
         low, when = int(listed.low[later[0]]), int(listed.at[later[0]])
         passage.report.add(
-            "benign-retention" if low > acknowledged else "sequence-loss",
-            (process, op),
-            f"process {process} reports {error}; it had offset {acknowledged} acknowledged, the log starts at {low}",
+            "benign-retention" if low > one.acknowledged else "sequence-loss",
+            (one.process, one.op),
+            f"process {one.process} reports {one.error}; it had offset {one.acknowledged} acknowledged, the log starts"
+            f" at {low}",
             at=when,
-            evidence={"process": process, "op": op, "error": error, "log_start": low, "acknowledged": acknowledged},
+            evidence={
+                "process": one.process,
+                "op": one.op,
+                "error": one.error,
+                "log_start": low,
+                "acknowledged": one.acknowledged,
+            },
         )
-    own.waiting = kept
+
+
+def _gave_up(own: Sequences, one: Broken) -> bool:
+    """Has its process had no answer to something since it was last acknowledged anything?"""
+    told = own.unanswered
+    mine = (told.process == one.process) & (told.invoked <= one.at) & (told.completed > one.last)
+    return bool(mine.any())
 
 
 CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold)

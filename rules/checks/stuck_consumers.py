@@ -40,7 +40,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -135,9 +135,9 @@ def fold(own: Consumers, passage: Passage) -> None:
     state, report = passage.state, passage.report
     sight = own.observed.look(passage.moves, state.index)
     steps = _in_order(own, passage.moves)
-    heads = np.flatnonzero(np.diff(steps.process, prepend=-1))
-    ends = np.append(heads, len(steps))[1:]
-    bounds = {int(steps.process[a]): (a, b) for a, b in zip(heads.tolist(), ends.tolist(), strict=True)}
+    first = heads(steps.process)
+    ends = np.append(first, len(steps))[1:]
+    bounds = {int(steps.process[a]): (a, b) for a, b in zip(first.tolist(), ends.tolist(), strict=True)}
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
     observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
     stuck = any(key.startswith(NAME) for key in state.open_conditions)
@@ -198,12 +198,12 @@ def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], lim
     each stands, -1 for none. Nearly all readers, nearly always."""
     if not len(steps) or len(own.waiting):
         return {}
-    heads = np.array([a for a, _ in bounds.values()], np.int64)
+    first = np.array([a for a, _ in bounds.values()], np.int64)
     before = np.concatenate(([0], steps.at[:-1]))
-    before[heads] = [own.readers[p].moved if p in own.readers else -(2**62) for p in bounds]
+    before[first] = [own.readers[p].moved if p in own.readers else -(2**62) for p in bounds]
     stopped = ((steps.f != POLL) & (steps.f != TXN)) | (steps.at - before >= limit)
     told = np.where((steps.type == OK) & (np.maximum(steps.after, steps.last) >= 0), np.arange(len(steps)), -1)
-    slow, last = np.logical_or.reduceat(stopped, heads), np.maximum.reduceat(told, heads)
+    slow, last = np.logical_or.reduceat(stopped, first), np.maximum.reduceat(told, first)
     return {p: at for p, was, at in zip(bounds, slow.tolist(), last.tolist(), strict=True) if not was}
 
 

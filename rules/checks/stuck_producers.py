@@ -146,6 +146,7 @@ def _telling(columns: Columns, own: Ints) -> Ints:
     unsure = columns.type[own] == INFO
     keep = unsure.copy()
     keep[1:] |= unsure[:-1]
+    keep[:-1] |= unsure[1:]  # since when there has been no answer
     keep[0] = keep[-1] = True
     kept: Ints = own[keep]
     return kept

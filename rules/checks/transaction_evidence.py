@@ -67,9 +67,9 @@ def of_row(outcomes: Outcomes, rows: Written, i: int) -> Told:
 
 def note_next(rows: Written, among: Written) -> None:
     """Note for each of the rows the first transaction of the same transactional id whose records stand behind it, as
-    far as it is `among` those; what was noted before stays."""
+    far as it is `among` those, or nearer than what was noted before."""
     known = np.flatnonzero((among.name >= 0) & (among.txn >= 0) & (among.offset >= 0))
-    mine = np.flatnonzero((rows.name >= 0) & (rows.txn >= 0) & (rows.offset >= 0) & (rows.next_txn < 0))
+    mine = np.flatnonzero((rows.name >= 0) & (rows.txn >= 0) & (rows.offset >= 0))
     if not len(known) or not len(mine):
         return
     known = known[np.lexsort((among.offset[known], among.name[known]))]
@@ -83,6 +83,8 @@ def note_next(rows: Written, among: Written) -> None:
         there = np.minimum(first, len(known) - 1)
         first = np.where((first < high) & (among.txn[known[there]] == rows.txn[own]), other[there], first)
         own, following = own[first < high], known[first[first < high]]
+        nearer = (rows.next_txn[own] < 0) | (among.offset[following] < rows.next_offset[own])
+        own, following = own[nearer], following[nearer]
         rows.next_txn[own], rows.next_process[own] = among.txn[following], among.process[following]
         rows.next_op[own], rows.next_type[own] = among.op[following], among.type[following]
         rows.next_offset[own] = among.offset[following]

@@ -78,8 +78,9 @@ def _decide(own: Outcomes, passage: Passage) -> None:
     _judge_zombies(own, passage, ripe)
     absent_values.find_places(own, passage.state, ripe)
     absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0))
-    rows = own.written  # runs that were passed in part have been split
-    ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
+    rows = own.written
+    if len(rows) > len(whole):  # runs that were passed in part have been split
+        ripe, (whole, _) = (rows.at <= now) | passage.finished, _polled(passage, rows)
     _note_guards(own, passage, ripe & ~whole)
     for one in absent_values.judge(own, passage, ripe & ~whole & (rows.txn >= 0)):
         _tell_absent(own, passage, rows, one)
@@ -99,10 +100,11 @@ def _decide(own: Outcomes, passage: Passage) -> None:
 
 def _polled(passage: Passage, rows: Written) -> tuple[Bools, Bools]:
     """Of which rows all values were polled, and of which some."""
-    of = values(rows.writer, rows.seq, rows.length)
-    seen, left = passage.chunks.having("polled", of), passage.chunks.lacking("polled", of)
+    seen = passage.chunks.having("polled", values(rows.writer, rows.seq, rows.length))
     whole = intervals.contained_grouped(*seen, rows.writer, rows.seq, rows.seq + rows.length)
-    return whole, ~intervals.contained_grouped(*left, rows.writer, rows.seq, rows.seq + rows.length)
+    if whole.all():
+        return whole, whole
+    return whole, intervals.touched_grouped(seen, rows.writer, rows.seq, rows.seq + rows.length)
 
 
 def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:

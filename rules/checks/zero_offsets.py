@@ -7,101 +7,125 @@ process that stood higher are found where its steps are judged, in `rules.checks
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
 import numpy as np
 
-from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, Columns, Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK
+from rules.arrays.intervals import Ints
+from rules.kept.check import Check, News
 from rules.kept.report import Report
-from rules.kept.state import State
 from rules.settling.clocks import domains
 
-ZEROS_KEPT = 16
+ZEROS_KEPT: Final = 16
 """Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
 
 
-def judge_zeros(state: State, columns: Columns, fresh: Bools, acknowledged: Runs, polled: Runs, report: Report) -> None:
-    """`acknowledged` and `polled`: the new runs with known offsets."""
-    names, domain, invoked, completed = domains(columns)
-    _learn(state, names, domain, completed, columns, fresh, acknowledged, polled)
+@dataclass(slots=True)
+class Zeros:
+    """By domain, and for committed offsets by domain and group ("domain|group"), the earliest [time, offset] above 0
+    that was known, for as many as there were boots and groups. `acknowledged`: [domain, invoked, writer, seq, process,
+    op, completed], and `committed`: [key, invoked, completed, process] of the zeros that wait, at most `ZEROS_KEPT` of
+    each; `asked`: the keys for which somebody committed 0."""
+
+    above: dict[str, list[int]] = field(default_factory=dict)
+    acknowledged: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
+    committed_above: dict[str, list[int]] = field(default_factory=dict)
+    committed: list[tuple[str, int, int, int]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+class _Times(NamedTuple):
+    """The rows' domains, and their times in them."""
+
+    names: list[str]
+    domain: Ints
+    invoked: Ints
+    completed: Ints
+
+
+def arrive(own: Zeros, new: News) -> None:
+    """Learn the offsets that new rows tell, and judge the zeros among them."""
+    times = _Times(*domains(new.columns))
+    _learn(own, new, times)
+    _judge_acknowledged(own, new, times)
+    _judge_committed(own, new, times)
+
+
+def _judge_acknowledged(own: Zeros, new: News, times: _Times) -> None:
+    columns, acknowledged = new.columns, new.acknowledged
+    names, domain, invoked, _ = times
     for i in np.flatnonzero(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])
         if invoked[row] >= 0:
-            state.zeros.append(
+            own.acknowledged.append(
                 (
                     names[int(domain[row])], int(invoked[row]), int(acknowledged.writer[i]), int(acknowledged.seq[i]),
                     int(columns.process[row]), int(columns.op[row]), int(columns.completed[row]),
                 )
             )  # fmt: skip
     kept = []
-    for zero in state.zeros:
+    for zero in own.acknowledged:
         boot, when, writer, seq, process, op, at = zero
-        known = state.above_zero.get(boot)
+        known = own.above.get(boot)
         if known is None or known[0] >= when:
             kept.append(zero)
             continue
-        report.add(
+        new.report.add(
             "spurious-zero-offset",
             ("acknowledgement", writer, seq),
             f"value {writer}/{seq} was acknowledged at offset 0 when offset {known[1]} was known before",
             at=at,
             evidence={"writer": writer, "seq": seq, "known": known[1], "process": process, "op": op},
         )
-    state.zeros = kept[:ZEROS_KEPT]
-    _judge_committed(state, names, domain, invoked, completed, columns, fresh, report)
+    own.acknowledged = kept[:ZEROS_KEPT]
 
 
-def _learn(
-    state: State,
-    names: list[str],
-    domain: Ints,
-    completed: Ints,
-    columns: Columns,
-    fresh: Bools,
-    acked: Runs,
-    polled: Runs,
-) -> None:
+def _learn(own: Zeros, new: News, times: _Times) -> None:
     """Note, for each domain, the earliest time at which an offset above 0 was known."""
-    row = np.concatenate((acked.row, polled.row, np.flatnonzero(fresh & (columns.log_end > 0))))
-    top = np.concatenate(
-        (
-            acked.offset + acked.length - 1,
-            polled.offset + polled.length - 1,
-            columns.log_end[fresh & (columns.log_end > 0)],
-        )
-    )
+    names, domain, _, completed = times
+    acked, polled, told = new.acknowledged, new.polled, np.flatnonzero(new.fresh & (new.columns.log_end > 0))
+    row = np.concatenate((acked.row, polled.row, told))
+    known = (np.where(runs.offset >= 0, runs.offset + runs.length - 1, -1) for runs in (acked, polled))
+    top = np.concatenate((*known, new.columns.log_end[told]))
     keep = (top > 0) & (completed[row] >= 0)
     row, top = row[keep], top[keep]
     for number, name in enumerate(names):
-        own = np.flatnonzero(domain[row] == number)
-        if len(own):
-            first = own[int(np.argmin(completed[row[own]]))]
+        here = np.flatnonzero(domain[row] == number)
+        if len(here):
+            first = here[int(np.argmin(completed[row[here]]))]
             when = [int(completed[row[first]]), int(top[first])]
-            state.above_zero[name] = min(state.above_zero.get(name, when), when)
+            own.above[name] = min(own.above.get(name, when), when)
 
 
-def _judge_committed(
-    state: State, names: list[str], domain: Ints, invoked: Ints, completed: Ints, columns: Columns, fresh: Bools,
-    report: Report,
-) -> None:  # fmt: skip
-    rows = np.flatnonzero(fresh & columns.where(COMMIT, OFFSETS) & (columns.type != FAIL) & (columns.committed >= 0))
+def _judge_committed(own: Zeros, new: News, times: _Times) -> None:
+    columns, names = new.columns, times.names
+    _, domain, invoked, completed = times
+    rows = new.where(COMMIT, OFFSETS)
+    rows = rows[(columns.type[rows] != FAIL) & (columns.committed[rows] >= 0)]
     groups = columns.table["group"]
     for row in rows.tolist():
         key = f"{names[int(domain[row])]}|{groups[row].as_py() or ''}"
         offset, ok = int(columns.committed[row]), columns.type[row] == OK
         if offset > 0 and ok:
             when = [int(completed[row]), offset]
-            state.committed_above_zero[key] = min(state.committed_above_zero.get(key, when), when)
+            own.committed_above[key] = min(own.committed_above.get(key, when), when)
         elif offset == 0 and columns.f[row] == COMMIT:
-            if key not in state.committed_zero_invoked:
-                state.committed_zero_invoked.append(key)  # somebody asked for it
-        elif offset == 0 and ok and len(state.committed_zeros) < ZEROS_KEPT:
-            zero = (key, int(invoked[row]), int(columns.completed[row]), int(columns.process[row]))
-            state.committed_zeros.append(zero)
+            if key not in own.asked:
+                own.asked.append(key)  # somebody asked for it
+        elif offset == 0 and ok and len(own.committed) < ZEROS_KEPT:
+            own.committed.append((key, int(invoked[row]), int(columns.completed[row]), int(columns.process[row])))
+    if own.committed:
+        _decide_committed(own, new.report)
+
+
+def _decide_committed(own: Zeros, report: Report) -> None:
     kept = []
-    for zero in state.committed_zeros:
+    for zero in own.committed:
         key, when_read, at, process = zero
-        known = state.committed_above_zero.get(key)
-        if key in state.committed_zero_invoked:
+        known = own.committed_above.get(key)
+        if key in own.asked:
             continue
         if known is None or known[0] >= when_read:
             kept.append(zero)
@@ -115,4 +139,7 @@ def _judge_committed(
                 at=at,
                 evidence={"group": group, "known": known[1], "process": process},
             )
-    state.committed_zeros = kept
+    own.committed = kept
+
+
+CHECK: Final = Check("spurious-zero-offset", Zeros, arrive=arrive)

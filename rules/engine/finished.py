@@ -16,16 +16,17 @@ from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK, Columns
 from rules.audit import explain
 from rules.audit.readings import Readings
-from rules.checks import losses, phantom_reads, poll_order, send_order, unseen
+from rules.checks import losses, poll_order, send_order, unseen
 from rules.engine import order, untold_offsets
 from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.report import Report
-from rules.kept.state import Passed, Polls, Spans, State, take
-from rules.registers import check
-from rules.settling import frontier
+from rules.kept.state import Passed, Polls, Spans, State, Transitions, take
+from rules.settling import positions
 from rules.settling.gate import Gate
+from rules.settling.moves import moves_of, sends_of, sent_to
+from rules.settling.positions import Passes
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.slices import Place
 
@@ -60,11 +61,11 @@ def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
     committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
     if (committed.offset < 0).any():
         found = untold_offsets.located(committed, state.log, state.index)
-        state.moves = poll_order.moves_of(columns, fresh, found)
-        state.inside = poll_order.inside(columns, found)
+        state.moves = moves_of(columns, fresh, found)
+        order.own(state, poll_order.CHECK).inside = poll_order.inside(columns, found)
 
 
-def _passed(state: State, columns: Columns, fresh: Any, passes: poll_order.Passes) -> Spans:
+def _passed(state: State, columns: Columns, fresh: Any, passes: Passes) -> Spans:
     """What readers passed: `passes`, unless polls did not tell all offsets. Where the first record of such a one lay
     nobody knows, nor from where it came."""
     committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
@@ -73,12 +74,13 @@ def _passed(state: State, columns: Columns, fresh: Any, passes: poll_order.Passe
     return Spans(*intervals.merge(passes.start, passes.end))
 
 
-def _locate_sends(state: State, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
+def _locate_sends(passage: Passage, columns: Columns, fresh: Any, visible: set[tuple[int, int]]) -> None:
     """The same for records that were sent, of visible operations and of others."""
-    sent = send_order.placed(columns, columns.sent.take(fresh[columns.sent.row]), visible)
+    state, sent = passage.state, sent_to(columns, columns.sent.take(fresh[columns.sent.row]), visible)
     if (sent.offset < 0).any():
         found = untold_offsets.located(sent, state.log, state.index)
-        state.sends, state.send_steps = send_order.moves_of(columns, found), send_order.inside(columns, found)
+        passage.sends = sends_of(columns, found)
+        order.own(state, send_order.CHECK).steps = send_order.inside(columns, found)
 
 
 def finish(
@@ -90,33 +92,28 @@ def finish(
     end = max([0, *(int(t.max()) for t in (state.moves.at, state.polls.at, losing.outstanding.since) if len(t))])
     moves, polled = state.moves, state.polls
     state.moves, state.polls = take(moves, slice(0, 0)), take(polled, slice(0, 0))
-    poll_order.walk_inside(state, take(moves, np.argsort(moves.at, kind="stable")), None)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     none = state.uncommitted
     passage = Passage(
         state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-        report, state.log_start, Passed(), finished=True,
+        report, state.log_start, Passed(), Passes(), Transitions(), finished=True,
     )  # fmt: skip
     order.fold(passage)
-    check.finish(state, chunks, report)
-    passes = poll_order.walk(state, moves, None)
-    state.passed = _passed(state, columns, fresh, passes)
+    walked = positions.walk(state, moves, None)
+    passage.passes, passage.steps = walked.passes, walked.steps
+    state.passed = _passed(state, columns, fresh, walked.passes)
     observe(state, moves)
-    phantom_reads.judge(state, chunks, polled, 0, report, finished=True)
     losses.poll(losing, chunks, polled)
     losses.drop_delivered(losing, delivered)
     unseen.judge_finished(losing.outstanding, state, end, report)
     places, passage.shown = losses.promote(losing, state, chunks, visible)
-    place_shown(state, chunks, places, end, report)
+    passage.placed = place_shown(state, chunks, places, end)
     losses.settle(losing, chunks, NO_VALUES)
-    _locate_sends(state, columns, fresh, visible)
+    _locate_sends(passage, columns, fresh, visible)
     losses.drop_delivered(losing, delivered)
     state.highest_polled = _highest_first_place(state, polled)
     losses.settle_finished(losing, state, end, report)
     order.fold_settled(passage)
-    poll_order.judge_steps(state, frontier.FOREVER, lambda _: end, report)
-    send_order.walk(state, state.sends)
-    send_order.judge(state, frontier.FOREVER, end, report, list_skips=True)
 
 
 def telling(facts: Sequence[pa.Table]) -> pa.Table:

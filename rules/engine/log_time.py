@@ -13,22 +13,13 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import Ints
-from rules.audit import digests
-from rules.checks import (
-    duplicates,
-    irregular_records,
-    losses,
-    phantom_reads,
-    poll_order,
-    send_order,
-)
+from rules.checks import losses, poll_order
 from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Moves, Passed, Places, Spans, State, take
-from rules.registers import check
-from rules.settling import completeness, frontier, retrying_writers
+from rules.kept.state import Moves, Passed, Places, State, take
+from rules.settling import completeness, frontier, positions, retrying_writers, window
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -37,7 +28,7 @@ FORGET_HOLES = 3_600 * SECOND
 """Holes are remembered for this long after everything that might rest on them has been decided."""
 
 
-def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report, *, late: bool) -> None:
+def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     """Let log time pass up to the horizon: fold what is complete, move the frontier, give the verdicts.
 
     `late`: rows have come from before the last tick."""
@@ -49,51 +40,42 @@ def fold(state: State, chunks: Chunks, buckets: digests.Buckets, report: Report,
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
         return
-    passage, passes = _pass(state, chunks, at, report)
-    advance, end = passage.advance, passage.end
-    assert advance is not None
+    passage = _pass(state, chunks, at, report)
     order.fold(passage)
-    check.judge(state, chunks, min(end, passage.gate.known_through()), report)
-    digests.fold(state, buckets, passes, passage.polls, report)
-    phantom_reads.judge(state, chunks, passage.polls, objectives.grace, report)
     if passage.shown_places is not None:
-        place_shown(state, chunks, passage.shown_places, end, report)
+        passage.placed = place_shown(state, chunks, passage.shown_places, passage.end)
     order.fold_settled(passage)
-    poll_order.judge_steps(state, state.settled, advance.settled_at, report)
-    send_order.judge(state, state.settled, end, report, list_skips=False)
     keep_passes(state, passage.proven)
-    _judge_unverifiable(state, passage.gate, end, report)
-    needed = poll_order.needed_from(state)
+    _judge_unverifiable(state, passage.gate, passage.end, report)
+    needed = poll_order.needed_from(order.own(state, poll_order.CHECK), state)
     still = min([needed, *completeness.awaited_from(state)])
     # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
     roomy = len(state.log) <= objectives.window_runs // 2
-    duplicates.forget_below(state, still if roomy else needed, still)
-    digests.forget(state, buckets, chunks)
+    window.forget_below(state, still if roomy else needed, still)
     retrying_writers.forget(state)
-    _overflow(state, objectives, end, report)
+    _overflow(state, objectives, passage.end, report)
 
 
-def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> tuple[Passage, poll_order.Passes]:
+def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     """Let readers and writers make their moves up to the last tick; what that passes on."""
     end, objectives = int(at[-1]), report.objectives
     moves, state.moves = _until(state, state.moves, end)
     polls, state.polls = _until(state, state.polls, end)
     uncommitted, state.uncommitted = _until(state, state.uncommitted, end)
     sends, state.sends = _until(state, state.sends, end)
-    send_order.walk(state, sends)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     before = state.log_start
     advance = frontier.advance(state, at, moves, objectives)
-    poll_order.walk_inside(state, moves, advance)
-    passes = poll_order.walk(state, moves, advance)
+    walked = positions.walk(state, moves, advance)
     listings = Listings.of(state, moves)
-    poll_order.note_log_start(state, listings, end)
+    passes = walked.passes
     proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
     observe(state, moves)
-    passage = Passage(
-        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven
-    )
-    return passage, passes
+    lost_writers, state.lost_writers = state.lost_writers, []
+    return Passage(
+        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, passes,
+        walked.steps, listings, lost_writers,
+    )  # fmt: skip
 
 
 def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
@@ -106,17 +88,13 @@ def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
     return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
 
 
-def place_shown(state: State, chunks: Chunks, shown: Places, at: int, report: Report) -> None:
+def place_shown(state: State, chunks: Chunks, shown: Places, at: int) -> window.Placed | None:
     """Indefinite operations turned out visible: where what they wrote was acknowledged is part of the log."""
     if not len(shown):
-        return
-    duplicates.place(state, chunks, shown, np.full(len(shown), at, np.int64), report)
-    irregular_records.judge_displaced(order.own(state, irregular_records.CHECK), state, report)
-    state.index = Spans(
-        *intervals.merge(
-            np.append(state.index.start, shown.offset), np.append(state.index.end, shown.offset + shown.length)
-        )
-    )
+        return None
+    placed = window.place(state, chunks, shown, np.full(len(shown), at, np.int64))
+    window.note_index(state, shown.offset, shown.offset + shown.length)
+    return placed
 
 
 def observe(state: State, moves: Any) -> None:
@@ -153,10 +131,8 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
     if over:
         state.settled = int(state.log.offset[runs // 2])
         state.reached = max(state.reached, state.settled)
-        # Steps that end below it can be judged no more: what they went over is being forgotten.
-        gone = np.maximum(state.transitions.first, state.transitions.previous) < state.settled
-        state.transitions = take(state.transitions, ~gone)
-        duplicates.forget_below(state, state.settled, state.settled)
+        poll_order.give_up_below(order.own(state, poll_order.CHECK), state.settled)
+        window.forget_below(state, state.settled, state.settled)
     losing = order.own(state, losses.CHECK)
     if len(losing.outstanding) > objectives.window_runs:
         losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))

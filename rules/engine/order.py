@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import Columns, Runs
+from rules.arrays.columns import Columns
 from rules.audit import digests
 from rules.checks import (
     abort_positions,
+    aborted_reads,
     altered_records,
     committed_offsets,
+    duplicates,
     fences,
     hanging_transactions,
     irregular_records,
@@ -22,7 +24,9 @@ from rules.checks import (
     log_ends,
     losses,
     phantom_reads,
+    poll_order,
     rebalances,
+    send_order,
     sequence_loss,
     stale_log_ends,
     stuck_closes,
@@ -32,6 +36,7 @@ from rules.checks import (
     transforms,
     unreachable_brokers,
     unsafe_settings,
+    zero_offsets,
 )
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names
@@ -45,7 +50,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     rebalances.CHECK,
     abort_positions.CHECK,
     altered_records.CHECK,
-    irregular_records.CHECK,
+    zero_offsets.CHECK,
     committed_offsets.CHECK,
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
@@ -56,14 +61,22 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     stale_log_ends.CHECK,
     late_evidence.CHECK,
     unsafe_settings.CHECK,
+    registers.CHECK,
+    phantom_reads.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible
 )
 
 SETTLED: Final[tuple[Check[Any], ...]] = (
+    duplicates.CHECK,
+    irregular_records.CHECK,
     listed_ends.CHECK,
     transaction_outcomes.CHECK,
     transforms.CHECK,  # it hears what became of the transactions that wrote its outputs
-    transactional_ids.CHECK,  # last: the others ask it for lives that it is about to forget
+    transactional_ids.CHECK,  # after those: they ask it for lives that it is about to forget
+    aborted_reads.CHECK,  # after what it tells of transactions has come in
+    poll_order.CHECK,
+    send_order.CHECK,
+    digests.CHECK,  # last: it drops the chunks that nothing stands in any more
 )
 """Those that are told of log time once it is settled: what was polled is in the chunks, the frontier has moved, and
 losses have been judged."""
@@ -111,19 +124,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     names: set[str] = set()
     for check in CHECKS + SETTLED:
         names.update(check.needs(own(state, check), asked))
-    for runs in (columns.sent, columns.polled):
-        names |= chunk_names(runs.writer, runs.seq, runs.length)
-    for kept in (state.polls, state.uncommitted):
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
-    names |= {digests.bucket_name(number) for number in buckets_needed(state, columns)}
-    names |= digests.dropping_needs(state)
-    names |= phantom_reads.chunks_needed(state, columns)
-    return names | registers.chunks_needed(state, columns)
-
-
-def buckets_needed(state: State, columns: Columns) -> set[int]:
-    """The buckets of block digests that the coming step will touch."""
-    both = Runs.concat(columns.sent, columns.polled)
-    indefinite = own(state, losses.CHECK).indefinite.offset
-    offset, length = np.append(both.offset, indefinite), np.append(both.length, np.zeros_like(indefinite))
-    return digests.buckets_needed(state, offset, length)
+    every = (columns.sent, columns.polled, state.polls, state.uncommitted)
+    return names | chunk_names(
+        *(np.concatenate([getattr(runs, n) for runs in every]) for n in ("writer", "seq", "length"))
+    )

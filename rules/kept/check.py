@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
+from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import Bools, Ints
 
 if TYPE_CHECKING:
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
-    from rules.kept.state import Moves, Passed, Places, Polls, SendMoves, State
+    from rules.kept.state import Moves, Passed, Places, Polls, SendMoves, State, Transitions
     from rules.settling.frontier import Advance
     from rules.settling.gate import Gate
+    from rules.settling.listings import Listings
+    from rules.settling.positions import Passes
+    from rules.settling.window import Placed
 
 S = TypeVar("S")
 
@@ -42,7 +45,10 @@ class Asked:
 
 @dataclass(slots=True)
 class News:
-    """The new rows of a step. `fresh`: which rows are here for the first time; `sent`, `polled`: those rows' runs.
+    """The new rows of a step. `fresh`: which rows are here for the first time. Of those rows' runs, `sent` and `polled`
+    are all; `acknowledged`, `failed` and `indefinite` those of ok, fail and info operations that sent; `committed`
+    those polled at read_committed, and `proven` those of them that ok operations polled. `placed`: what they made of
+    the window.
 
     `visible`: indefinite operations (process, op) of a finished history of which a value was polled."""
 
@@ -51,31 +57,16 @@ class News:
     fresh: Bools
     sent: Runs
     polled: Runs
+    acknowledged: Runs
+    failed: Runs
+    indefinite: Runs
+    committed: Runs
+    proven: Runs
+    placed: Placed
     chunks: Chunks
     report: Report
     finished: bool
     visible: set[tuple[int, int]]
-
-    def sent_with(self, outcome: int) -> Runs:
-        """The new runs of operations that ended so: OK, FAIL or INFO."""
-        return self.sent.take(self.columns.type[self.sent.row] == outcome)
-
-    @property
-    def acknowledged(self) -> Runs:
-        return self.sent_with(OK)
-
-    @property
-    def failed(self) -> Runs:
-        return self.sent_with(FAIL)
-
-    @property
-    def indefinite(self) -> Runs:
-        return self.sent_with(INFO)
-
-    @property
-    def committed(self) -> Runs:
-        """What was polled at read_committed."""
-        return self.polled.take(self.columns.committed_only[self.polled.row])
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
@@ -106,9 +97,18 @@ class Passage:
     """The log start as it was known before these moves."""
     proven: Passed
     """What readers in assign mode went over, newly proven to have been above the log start."""
+    passes: Passes
+    """What they went over, proven or not."""
+    steps: Transitions
+    """Readers' steps from one poll to the next that are not plainly consecutive."""
+    listings: Listings | None = None
+    lost_writers: list[int] = field(default_factory=list)
+    """Writers of whose log something turned out to be missing for good."""
     finished: bool = False
     shown: set[tuple[int, int]] = field(default_factory=set)
     shown_places: Places | None = None
+    placed: Placed | None = None
+    """What those made of the window, once they are placed."""
     revealed: set[tuple[int, int]] = field(default_factory=set)
     """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)

@@ -7,8 +7,8 @@ where neighbours share their fate: Roaring's run containers hold a healthy chunk
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 from pyroaring import BitMap
@@ -66,6 +66,9 @@ def chunk_name(writer: int, number: int) -> str:
     return f"{writer:x}.{number:x}"
 
 
+T = TypeVar("T")
+
+
 class Undeclared(LookupError):
     """A check touched a chunk that it had not declared: what is not asked for is not there, and must not be written."""
 
@@ -83,6 +86,8 @@ class Chunks:
         self._changed: set[tuple[int, int]] = set()
         self._tops: dict[tuple[int, int], int] = {}
         self._blobs: dict[str, bytes | None] = {}
+        self._decoded: dict[str, Any] = {}
+        self._dumps: dict[str, Callable[[Any], bytes]] = {}
 
     def _chunk(self, writer: int, number: int) -> list[BitMap]:
         key = (writer, number)
@@ -157,9 +162,26 @@ class Chunks:
         if data is not None:
             self._check(name)
         self._blobs[name] = data
+        self._decoded.pop(name, None)
+        self._dumps.pop(name, None)
+
+    def decoded(self, name: str, load: Callable[[bytes | None], T]) -> T:
+        """What `load` makes of a blob (None where there is none), once in a step: whoever changes it says `keep`."""
+        if name not in self._decoded:
+            self._decoded[name] = load(self.blob(name))
+        found: T = self._decoded[name]
+        return found
+
+    def keep(self, name: str, dump: Callable[[Any], bytes]) -> None:
+        """Write what was `decoded`, as it is at the end of the step."""
+        self._dumps[name] = dump
+
+    def declares(self, name: str) -> bool:
+        """May this chunk be touched?"""
+        return self._declared is None or name in self._declared
 
     def _check(self, name: str) -> None:
-        if self._declared is not None and name not in self._declared:
+        if not self.declares(name):
             raise Undeclared(f"chunk {name} was touched, and not asked for")
 
     def changed(self) -> dict[str, bytes | None]:
@@ -167,7 +189,8 @@ class Chunks:
         written: dict[str, bytes | None] = {
             chunk_name(*key): _encode(self._open[key], self._tops[key]) for key in self._changed
         }
-        return written | self._blobs
+        decoded = {name: dump(self._decoded[name]) for name, dump in self._dumps.items()}
+        return written | self._blobs | decoded
 
 
 def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 import orjson
@@ -26,7 +26,7 @@ from rules.arrays.intervals import EMPTY, Ints
 
 _MAGIC: Final = b"OWS"
 _HEAD: Final = struct.Struct("<3sIIII")
-_CODEC: Final = pa.Codec("zstd", 1)
+_CODEC: Final = pa.Codec("zstd", 3)
 
 
 class UnknownFormat(ValueError):
@@ -60,14 +60,19 @@ def names(kind: type) -> tuple[str, ...]:
 def take(table: T, keep: Any) -> T:
     """The rows of a table that a mask or an index array picks."""
     kind = type(table)
-    return kind(*[getattr(table, name)[keep] for name in names(kind)])
+    columns = _getter(kind)(table)
+    return kind(*[column[keep] for column in columns]) if len(columns[0]) else table
 
 
 def concat(first: T, second: T) -> T:
-    """One table after another of its kind."""
+    """One table after another of its kind; one of them where the other is empty."""
     kind = type(first)
-    pairs = [(getattr(first, name), getattr(second, name)) for name in names(kind)]
-    return kind(*[b if not len(a) else a if not len(b) else np.concatenate((a, b)) for a, b in pairs])
+    before, after = _getter(kind)(first), _getter(kind)(second)
+    if not len(before[0]):
+        return second
+    if not len(after[0]):
+        return first
+    return kind(*map(np.concatenate, zip(before, after, strict=True)))
 
 
 def dump(state: object, more: Mapping[str, object], kinds: Mapping[str, type]) -> bytes:
@@ -115,38 +120,62 @@ class _Numbers:
         return np.cumsum(self._numbers[start : self._at].reshape(columns, rows), axis=1)
 
 
+class _Plan(NamedTuple):
+    """How a dataclass is written: `values` gives all its fields that are; of these, by their places, `tables` with
+    their kinds, `entries` of a kind by key, and other dataclasses (`parts`)."""
+
+    values: Callable[[Any], tuple[Any, ...]]
+    tables: list[tuple[int, Any]]
+    entries: list[tuple[int, Any]]
+    parts: list[tuple[int, Any]]
+
+
+@_once
+def _plan(kind: type) -> _Plan:
+    together = _together(kind)
+    made = [(i, _default_kind(f)) for i, f in enumerate(together)]
+    of = [(i, f.metadata["of"]) for i, f in enumerate(together) if "of" in f.metadata]
+    return _Plan(
+        _getter_of(tuple(f.name for f in together)),
+        [(i, one) for i, one in made if one is not None and issubclass(one, Table)],
+        of,
+        [(i, one) for i, one in made if one is not None and is_dataclass(one) and not issubclass(one, Table)],
+    )
+
+
 def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
-    told: list[Any] = []
-    for f in _together(type(value)):
-        one = getattr(value, f.name)
-        of = f.metadata.get("of")
-        if isinstance(one, Table):
-            columns = names(type(one))
-            rows = len(one)
-            told.append(rows)
-            if rows:
-                stacked = np.array([getattr(one, name) for name in columns], np.int64)
-                stacked[:, 1:] -= stacked[:, :-1].copy()
-                arrays.append(stacked.reshape(-1))
-        elif of is not None:
-            getter = _getter(of)
-            told.append([[key, *getter(entry)] for key, entry in one.items()])
-        elif is_dataclass(one):
-            told.append(_plain(one, arrays))
-        else:
-            told.append(one)
+    plan = _plan(type(value))
+    told = list(plan.values(value))
+    for i, kind in plan.tables:
+        columns = _getter(kind)(told[i])
+        told[i] = rows = len(columns[0])
+        if rows:
+            stacked = np.array(columns, np.int64)
+            stacked[:, 1:] -= stacked[:, :-1].copy()
+            arrays.append(stacked.reshape(-1))
+    for i, kind in plan.entries:
+        told[i] = [[key, *_getter(kind)(entry)] for key, entry in told[i].items()]
+    for i, _ in plan.parts:
+        told[i] = _plain(told[i], arrays)
     return told
 
 
 @_once
 def _together(kind: type) -> tuple[Field[Any], ...]:
-    """The fields that are written with it: all, but those that are written apart."""
+    """The fields that are written with it: all, but those at its end that are written apart."""
     return tuple(f for f in fields(kind) if not f.metadata.get("apart"))
 
 
 @_once
-def _getter(kind: type) -> Any:
-    return attrgetter(*names(kind))
+def _getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """All fields of a dataclass, as a tuple."""
+    return _getter_of(names(kind))
+
+
+def _getter_of(listed: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(listed) > 1:
+        return attrgetter(*listed)
+    return lambda one: tuple(getattr(one, name) for name in listed)
 
 
 @_once
@@ -155,19 +184,14 @@ def _nothing(kind: type) -> list[Any]:
 
 
 def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
-    values: list[Any] = []
-    for f, one in zip(_together(kind), told, strict=True):
-        made = _default_kind(f)
-        if made is not None and issubclass(made, Table):
-            values.append(made(*numbers.take(len(names(made)), one)) if one else made())
-        elif "of" in f.metadata:
-            of = f.metadata["of"]
-            values.append({key: of(*entry) for key, *entry in one})
-        elif made is not None and is_dataclass(made):
-            values.append(_built(made, one, numbers))
-        else:
-            values.append(one)
-    return kind(**{f.name: value for f, value in zip(_together(kind), values, strict=True)})
+    plan = _plan(kind)
+    for i, made in plan.tables:
+        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else made()
+    for i, of in plan.entries:
+        told[i] = {key: of(*entry) for key, *entry in told[i]}
+    for i, made in plan.parts:
+        told[i] = _built(made, told[i], numbers)
+    return kind(*told)
 
 
 def _default_kind(f: Field[Any]) -> type | None:

@@ -14,6 +14,7 @@ from rules.vocabulary.finding import FACT_SCHEMA, FactKind
 from rules.vocabulary.slices import Place
 
 _OUTCOMES: Final = np.array(["ok", "fail", "info"], dtype=object)
+_NONE: Final = FACT_SCHEMA.empty_table()
 _COLUMNS: Final = ("kind", "at", "txn", "group", "outcome", "writer", "seq", "offset", "length", "about")
 
 
@@ -57,7 +58,7 @@ class Facts:
         """All of them, `FACT_SCHEMA`."""
         n = len(self._columns["kind"])
         if not n:
-            return FACT_SCHEMA.empty_table()
+            return _NONE
         own: dict[str, Any] = {
             "cluster": [place.cluster] * n,
             "topic_id": [place.topic_id] * n,

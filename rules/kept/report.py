@@ -85,19 +85,20 @@ class Report:
         if self.once(f"recheck:{start}:{end}:{seen}"):
             self.rechecks.append(Recheck(start, end))
 
-    def room(self, anomaly: str) -> int:
+    def room(self, anomaly: str, context: Mapping[str, str] | None = None) -> int:
         """How many more findings of this anomaly are reported one by one; callers need not build the rest."""
-        return max(0, self.objectives.findings_per_step - self._counts[anomaly])
+        return max(0, self.objectives.findings_per_step - self._counts[_counted(anomaly, context)])
 
-    def each(self, anomaly: str, start: int, end: int) -> Iterator[int]:
-        """Of start .. end-1, each of which is a finding to add, those to build; the others are counted."""
-        stop = min(end, start + self.room(anomaly) + 1)
+    def each(self, anomaly: str, start: int, end: int, context: Mapping[str, str] | None = None) -> Iterator[int]:
+        """Of start .. end-1, each of which is a finding to add in this context, those to build; the others are
+        counted."""
+        stop = min(end, start + self.room(anomaly, context) + 1)
         yield from range(start, stop)
-        self.skip(anomaly, end - stop)
+        self.skip(anomaly, end - stop, context)
 
-    def skip(self, anomaly: str, number: int) -> None:
+    def skip(self, anomaly: str, number: int, context: Mapping[str, str] | None = None) -> None:
         """Count findings that were not built because there was no room."""
-        self._counts[anomaly] += number
+        self._counts[_counted(anomaly, context)] += number
 
     def condition(
         self, name: str, holds: bool, message: str, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
@@ -148,7 +149,6 @@ class Report:
 
 
 def _counted(anomaly: str, context: Mapping[str, str] | None) -> str:
-    """What a finding counts as in a flood. Readers in assign mode are judged apart from those that subscribed: a flood
-    of the one must not hide the other."""
-    mode = (context or {}).get("mode", "")
-    return f"{anomaly} by {mode}" if mode else anomaly
+    """What a finding counts as in a flood. The policy judges by the context: a flood of what is allowed, or is a
+    warning, must not hide what is critical."""
+    return " ".join((anomaly, *(f"{name}={value}" for name, value in sorted((context or {}).items()))))

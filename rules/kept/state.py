@@ -74,9 +74,8 @@ class Process:
     last_op: int = -1
     last_slice: int = -1
     moved: int = -1
-    # The writer in it: the offset of the last record sent, and by which operation.
-    sent_to: int = -1
-    sent_op: int = -1
+    # The writer in it.
+    writes: bool = False
     writer: int = -1
 
     @property
@@ -210,7 +209,8 @@ class Moves(Table):
 
 @dataclass(slots=True)
 class Polls(Table):
-    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
+    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when, by the clock of
+    `boot`."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -220,6 +220,7 @@ class Polls(Table):
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -262,17 +263,6 @@ class SendSteps(Table):
     previous: Ints = field(default_factory=lambda: EMPTY)
     first: Ints = field(default_factory=lambda: EMPTY)
     internal: Ints = field(default_factory=lambda: EMPTY)
-
-
-@dataclass(slots=True)
-class Reading(Table):
-    """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
-    without a break, and `digest` is that of what they polled in the block that `end` lies in."""
-
-    process: Ints = field(default_factory=lambda: EMPTY)
-    start: Ints = field(default_factory=lambda: EMPTY)
-    end: Ints = field(default_factory=lambda: EMPTY)
-    digest: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -332,30 +322,16 @@ class State:
     last_stable: int = -1
     acknowledged: int = 0
     polled: int = 0
-    failed: int = 0
-    send_skips: int = 0
     highest_acknowledged: int = -1
     highest_polled: int = -1
     unseen: int = 0
     open_conditions: dict[str, int] = field(default_factory=dict)
-    above_zero: dict[str, list[int]] = field(default_factory=dict)
-    zeros: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
-    committed_above_zero: dict[str, list[int]] = field(default_factory=dict)
-    committed_zeros: list[tuple[str, int, int, int]] = field(default_factory=list)
-    committed_zero_invoked: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
-    lost_writers: list[int] = field(default_factory=list)  # whose records must still be told so
-    dropping: list[list[int]] = field(default_factory=list)  # [writer, chunk]: see `rules.audit.digests.forget`
-    reaching: list[list[int]] = field(default_factory=list)  # [writer, chunk, offset]: those that reach further
-    blocks_from: int = -1  # the first bucket of blocks that is kept, see `rules.audit.digests`
-    notes: dict[str, list[Any]] = field(
-        default_factory=dict
-    )  # small lists of rules about rare rows, by rule: see there
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
     boot_names: list[str] = field(default_factory=list)
@@ -367,7 +343,7 @@ class State:
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # each a `Hole`
-    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
+    lost_writers: list[int] = field(default_factory=list)  # of which holes have come since the last tick
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
     index_from: int = 0
@@ -377,12 +353,8 @@ class State:
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
-    unsent: Polls = field(default_factory=Polls)  # of which no send is known yet, see `rules.checks.phantom_reads`
-    inside: Transitions = field(default_factory=Transitions)  # steps inside operations, whose time has not come
-    transitions: Transitions = field(default_factory=Transitions)
     sends: SendMoves = field(default_factory=SendMoves)
-    send_steps: SendSteps = field(default_factory=SendSteps)
-    reading: Reading = field(default_factory=Reading)
+    checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
 
 
 def dump(state: State, kinds: Mapping[str, type]) -> bytes:

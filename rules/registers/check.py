@@ -25,12 +25,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
 from rules.arrays.columns import REGISTER, Columns
-from rules.arrays.intervals import Bools
+from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import State, UnknownFormat
@@ -42,7 +41,7 @@ from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import from_micros
 
 NAME: Final = "registers"
-"""The chunk, and the note in the hot value that says when it is next needed."""
+"""The chunk."""
 FORMAT: Final = 1
 REGISTERS_KEPT: Final = 256
 LOST_LOG: Final = 3_600 * SECOND
@@ -67,26 +66,34 @@ class Kept:
         return min([op.at for _, op in self.ops] + waiting, default=NEVER)
 
 
-def chunks_needed(state: State, columns: Columns) -> set[str]:
+@dataclass(slots=True)
+class Registers:
+    """`due`: the log time at which the chunk is next needed, -1 where there are no registers."""
+
+    due: int = -1
+
+
+def needs(own: Registers, asked: Asked) -> Iterable[str]:
     """The chunk, once there are registers."""
-    return {NAME} if NAME in state.notes or columns.where(REGISTER).any() else set()
+    return [NAME] if own.due >= 0 or asked.columns.where(REGISTER).any() else []
 
 
-def arrive(state: State, chunks: Chunks, columns: Columns, fresh: Bools) -> None:
+def arrive(own: Registers, new: News) -> None:
     """Keep the operations of new rows until their time is complete."""
-    rows = np.flatnonzero(fresh & columns.where(REGISTER))
+    rows = new.where(REGISTER)
     if not len(rows):
         return
-    kept = _load(chunks.blob(NAME))
-    kept.ops.extend(_operations(columns, rows.tolist()))
-    _store(state, chunks, kept)
+    kept = _load(new.chunks.blob(NAME))
+    kept.ops.extend(_operations(new.columns, rows.tolist()))
+    _store(own, new.chunks, kept)
 
 
-def judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
-    """Take the operations that were invoked before log time `end`; everything invoked before it is known."""
-    noted = state.notes.get(NAME)
+def fold(own: Registers, passage: Passage) -> None:
+    """Take the operations of which everything that was invoked before them is known."""
+    state, chunks, report = passage.state, passage.chunks, passage.report
+    end = min(passage.end, passage.gate.known_through())
     lost = max((hole[2] + LOST_LOG for hole in state.holes), default=-1)
-    if noted is None or (noted[0] >= end and lost < end):
+    if own.due < 0 or (own.due >= end and lost < end):
         return
     kept = _load(chunks.blob(NAME))
     kept.assume = max(kept.assume, lost)
@@ -105,12 +112,13 @@ def judge(state: State, chunks: Chunks, end: int, report: Report) -> None:
         register.decide(end, assume=_assumed_before(kept, state, register, cut))
         _report(number, register, report)
     _forget(kept)
-    _store(state, chunks, kept)
+    _store(own, chunks, kept)
 
 
-def finish(state: State, chunks: Chunks, report: Report) -> None:
+def finish(own: Registers, passage: Passage) -> None:
     """Nothing more will come: take everything, from registers that begin at id 0."""
-    if NAME not in state.notes:
+    chunks, report = passage.chunks, passage.report
+    if own.due < 0:
         return
     kept = _load(chunks.blob(NAME))
     for number, op in sorted(kept.ops, key=lambda one: one[1][:4]):
@@ -124,7 +132,7 @@ def finish(state: State, chunks: Chunks, report: Report) -> None:
     for number in sorted(kept.registers):
         kept.registers[number].decide(NEVER)
         _report(number, kept.registers[number], report)
-    _store(state, chunks, kept)
+    _store(own, chunks, kept)
 
 
 def _assumed_before(kept: Kept, state: State, register: Register, cut: bool) -> int:
@@ -220,7 +228,7 @@ def _plain(op: Op) -> dict[str, Any]:
 # The chunk
 
 
-def _store(state: State, chunks: Chunks, kept: Kept) -> None:
+def _store(own: Registers, chunks: Chunks, kept: Kept) -> None:
     plain = {
         "ops": [[number, list(op)] for number, op in kept.ops],
         "registers": [[number, pack(register)] for number, register in kept.registers.items()],
@@ -229,7 +237,7 @@ def _store(state: State, chunks: Chunks, kept: Kept) -> None:
     }
     data = orjson.dumps(plain)
     chunks.put(NAME, struct.pack("<BI", FORMAT, len(data)) + _CODEC.compress(data, asbytes=True))
-    state.notes[NAME] = [kept.due()]
+    own.due = max(kept.due(), 0)
 
 
 def _load(data: bytes | None) -> Kept:
@@ -245,3 +253,6 @@ def _load(data: bytes | None) -> Kept:
         plain["assume"],
         plain["dropped"],
     )
+
+
+CHECK: Final = Check("nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish)

@@ -25,7 +25,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
-from rules.arrays.intervals import Bools, Ints, distinct
+from rules.arrays.intervals import Bools, Ints, distinct, heads
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import retrying_writers
 from rules.vocabulary.objectives import SECOND
@@ -44,10 +44,10 @@ def new_rows(state: State, columns: Columns) -> Bools:
     fresh = np.ones(len(columns), bool)
     order = np.lexsort((columns.slice, columns.process))
     process, number, completed = columns.process[order], columns.slice[order], columns.completed[order]
-    heads = np.flatnonzero(np.diff(process, prepend=process[0] - 1))
-    ends = np.append(heads[1:], len(process))
+    begins = heads(process)
+    ends = np.append(begins[1:], len(process))
     forgotten = {entry[0] for entry in state.gone}
-    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+    for head, end in zip(begins.tolist(), ends.tolist(), strict=True):
         if int(process[head]) in forgotten:
             fresh[order[head:end]] = False
             continue
@@ -145,9 +145,9 @@ def _note_boot(host: Host, boot: int, at: int) -> None:
 
 
 def _note_first_rows(state: State, columns: Columns) -> None:
-    """Since when each process is known, by which clock, and whether it reads."""
-    numbers, heads = np.unique(columns.process, return_index=True)
-    for number, head in zip(numbers.tolist(), heads.tolist(), strict=True):
+    """Since when each process is known, by which clock, and whether it reads or writes."""
+    numbers, firsts = np.unique(columns.process, return_index=True)
+    for number, head in zip(numbers.tolist(), firsts.tolist(), strict=True):
         process = state.processes.get(number)
         if process is not None and (process.boot < 0 or process.first < 0 or process.through < 0):
             process.boot = int(columns.boot[head])
@@ -158,6 +158,9 @@ def _note_first_rows(state: State, columns: Columns) -> None:
     for number in distinct(np.concatenate(readers)).tolist():
         if number in state.processes:
             state.processes[number].reads = True
+    for number in distinct(columns.process[columns.sent.row]).tolist():
+        if number in state.processes:
+            state.processes[number].writes = True
 
 
 def _note_settings(state: State, columns: Columns, row: int) -> None:
@@ -315,7 +318,7 @@ def _dig(
 ) -> None:
     """Something that `process` did in `span` is missing for good. `unknown`: so is the row that tells what it is.
     `read_by`: by when it had polled what it did, if not by the end."""
-    writes = process.writer >= 0 or process.sent_op >= 0
+    writes = process.writer >= 0 or process.writes
     boots = process.boot, process.over_boot if process.complete else process.boot
     hole = Hole(
         number, *span, int(process.reads or unknown), int(writes or unknown), state.now, *boots,

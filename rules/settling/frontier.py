@@ -60,7 +60,9 @@ class Steps(Protocol):
 
 def forgets(moves: Steps) -> Bools:
     """Which moves end a reader's hold on the partition, or begin it afresh."""
-    gave_up = np.isin(moves.f, (ASSIGN, SUBSCRIBE, REVOKE)) & (moves.type != 1) & (moves.assigned == 0)
+    gave_up = (
+        ((moves.f == ASSIGN) | (moves.f == SUBSCRIBE) | (moves.f == REVOKE)) & (moves.type != 1) & (moves.assigned == 0)
+    )
     return np.asarray(gave_up | (moves.f == CLOSE), dtype=bool)
 
 

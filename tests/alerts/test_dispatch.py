@@ -88,6 +88,7 @@ def test_the_line_is_one_json_object_with_stable_fields() -> None:
         "partition": 3,
         "message": "a sentence",
         "evidence": {"offsets": [4, 9]},
+        "units": {},
         "at": "2024-10-04T11:59:58.750Z",
         "decidable": "2024-10-04T11:59:58.750Z",
         "detection_latency_seconds": 1.25,

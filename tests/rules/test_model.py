@@ -82,7 +82,7 @@ def finished(rows: Sequence[Slice]) -> set[Found]:
 
 
 def in_parts(world: World, seed: int, parts: int) -> set[Found]:
-    """Feed the world's rows in random batches, each process's rows delayed by a random amount of their own, and then let
+    """Feed the rows in random batches, each process's rows delayed by a random amount of their own, and then let
     it settle: what came late moves readers' positions late, and the verdicts that rest on them."""
     rows = list(world.journal.rows)
     rng = random.Random(seed)

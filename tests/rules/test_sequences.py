@@ -77,6 +77,38 @@ def test_what_comes_after_the_error_is_no_evidence(fed: Callable[[History], Stor
     assert verdicts(fed(h)) == {("benign-retention", (W, 1))}
 
 
+@FEEDS
+@pytest.mark.parametrize(
+    ("given_up", "expected"),
+    [
+        ("before it was acknowledged anything again", {("sequence-loss", (W, 3))}),
+        ("since then", set()),
+        ("while it was told", set()),
+    ],
+)
+def test_a_client_that_gave_up_on_something_may_skip_its_numbers(
+    given_up: str, expected: set[object], fed: Callable[[History], Store]
+) -> None:
+    """It goes on with the number after those that the broker never saw."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    lost = {"type": "info", "error": "_MSG_TIMED_OUT"}
+    if given_up.startswith("before"):
+        h.send("w", 10, 2, **lost)
+        h.send("w", 12, 5, at=10)
+    else:
+        h.send("w", 10, 5, at=10)
+        h.send("w", 15, 2, **lost, **({"completed": h.at(1.5)} if given_up.startswith("while") else {}))
+    h.poll("r", [("w", 0, 10, 0)])
+    h.observe(start=0, end=15)
+    h.mark(1.0)
+    h.send("w", 17, 1, type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER", op=3)
+    for _ in range(3):
+        h.observe(start=0, end=15)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == expected
+
+
 def test_it_waits_for_a_log_start_after_the_error() -> None:
     h = History()
     h.send("w", 0, 10, at=0)

@@ -3,6 +3,7 @@ whole, and however the rows are cut into steps."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Run
 from tests.rules.histories import History, Store, number
-from tests.rules.splits import fed_in_any_way
+from tests.rules.splits import WAYS, fed_in_any_way
 from tests.rules.whole import Told, whole
 
 W, T = number("w"), number("t")
@@ -395,3 +396,62 @@ def test_zombies(build: Callable[[Log], None], expected: list[Told], fed: Callab
     h = Log()
     build(h)
     assert whole(fed(h), ("zombie-write",)) == expected
+
+
+# Any split: random transactions over two partitions, some of them torn, left open, aborted and shown, or taken over
+
+
+def random_log(seed: int) -> Log:
+    """Every reader reads on at once, so that nothing is polled after it could be called absent."""
+    dice, h = random.Random(seed), Log()
+    end, seq, living = [0, 0], [0, 0], "t0"
+    begun(h, living, 1.0)
+    for i in range(60):
+        kind = dice.choice(("ok", "ok", "ok", "fail", "info", "info"))
+        runs: dict[int, tuple[int, int, int | None]] = {}
+        for partition in (0, 1):
+            length = dice.randint(1, 4)
+            known = kind != "info" or dice.random() < 0.6
+            runs[partition] = (seq[partition], length, end[partition] if known else None)
+        ended = None if kind == "info" and dice.random() < 0.5 else 2.0 + i
+        op = i + 1
+        h.transaction(runs, kind, process=living, op=op, txn=100 + i, ended=ended, boot="b",
+                      mono_invoked=(i + 1) * NS, mono_completed=(i + 2) * NS)  # fmt: skip
+        visible = {"ok": 0.9, "fail": 0.1, "info": 0.4}[kind]
+        for partition, (first, length, _) in runs.items():
+            at = end[partition]
+            if dice.random() < visible:
+                shown = dice.randint(1, length) if dice.random() < 0.2 else length
+                h.read(partition, ("w", first, shown, at))
+            end[partition] = at + length + 1
+            seq[partition] = first + length
+            h.filled(partition, i, end[partition])
+            end[partition] += 1
+        if kind == "info" and dice.random() < 0.5:
+            living = f"t{i + 1}"
+            begun(h, living, 2.5 + i)
+        h.wait(dice.choice((0, 1, 1, 3)))
+    h.wait(40)
+    return h
+
+
+def _alone(one: Told) -> Told:
+    """Without what it tells of the transaction behind, which nobody waits for: as much as has come."""
+    evidence = {
+        name: value
+        for name, value in one.evidence.items()
+        if not name.startswith("next_") and name != "offsets_between"
+    }
+    return one._replace(evidence=evidence, message=one.message.partition(", no marker stands")[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_split_finds_the_same(seed: int) -> None:
+    names = ("torn-transaction", "zombie-write")
+    told = {way: [_alone(one) for one in whole(fed(random_log(seed)), names)] for way, fed in WAYS.items()}
+    late = told.pop("interleaved")
+    for way, found in told.items():
+        assert found == told["row by row"], way
+    # Of several that are seen or absent, it tells those that it knew of.
+    assert {one.subject for one in late} == {one.subject for one in told["row by row"]}
+    assert told["row by row"], "some are guilty"

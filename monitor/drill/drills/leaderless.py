@@ -33,11 +33,8 @@ class LeaderlessTransaction(Drill):
     name = "leaderless-transaction"
     case = "4.3.1"
     seen_in = "KAFKA-20734"
-    must = (
-        found("G1a", told="aborted"),
-        found("lost-write", told="committed", next_told="aborted"),
-        found("torn-transaction", next_told="aborted", offsets_between=0),
-    )
+    # The next transaction's own outcome may be told after the loss, where its end is slow: nobody waits for that.
+    must = (found("G1a", told="aborted"), found("lost-write", told="committed"), found("torn-transaction"))
     may = frozenset({"poll-skip", "int-poll-skip"})
     cluster = ClusterKind(brokers=3)
     changes_cluster = True

@@ -250,7 +250,8 @@ def own(world: World, dice: Random) -> Expected:
     pause(world)
     type = dice.choice(("ok", "info", "fail"))
     transactor.finish(intent="abort" if type == "fail" else "commit", type=type)
-    expected = Expected(may=REREAD)
+    # Polled, it counts as part of the log, and the others wait for it where nothing follows.
+    expected = Expected(may=REREAD, conditions=Expected().conditions | {"stuck-consumer"})
     for i in range(2):
         expected.add("precommitted-read", where, run.writer, run.seq + i, transactor.process.number,
                      transactor.process.ops - 1)  # fmt: skip

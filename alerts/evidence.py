@@ -1,0 +1,45 @@
+"""Evidence in words: what the catalogue says of each field makes numbers readable.
+
+`words` is for people: times as times, spans with their unit. `units` is for programs, which are given the evidence as
+it is: of every field that is a time or a span, what it counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC
+from typing import Any, Final
+
+from rules.vocabulary.anomaly import UNITS, Unit
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.slices import from_micros
+
+MEASURED: Final[tuple[Unit, ...]] = ("micros", "time", "s", "min", "ns")
+
+
+def words(anomaly: str, evidence: Mapping[str, Any]) -> str:
+    """The evidence on one line: key=value, lists in brackets."""
+    return "  ".join(f"{name}={_value(_unit(anomaly, name), value)}" for name, value in evidence.items())
+
+
+def units(anomaly: str, evidence: Mapping[str, Any]) -> dict[str, str]:
+    """By field, what is counted where it is a time or a span."""
+    measured = ((name, _unit(anomaly, name)) for name in evidence)
+    return {name: UNITS[unit] for name, unit in measured if unit in MEASURED}
+
+
+def _unit(anomaly: str, name: str) -> Unit:
+    entry = CATALOGUE.get(anomaly)
+    field = entry.field(name) if entry is not None else None
+    return field.unit if field is not None else ""
+
+
+def _value(unit: Unit, value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    if value is None:
+        return "unknown"
+    if unit == "micros" and isinstance(value, int):
+        return "never" if value < 0 else from_micros(value).astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return f"{value} {unit}" if unit in ("s", "min") else str(value)

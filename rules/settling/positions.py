@@ -1,0 +1,163 @@
+"""Where readers stand: each goes on where its last ok operation left it, and what it goes over on its way.
+
+A failed or indefinite transaction is compared with that position and does not move it. An assignment that drops the
+partition forgets the position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.kept.state import Moves, State, Transitions, take
+from rules.settling import completeness
+from rules.settling.frontier import Advance, forgets
+
+
+@dataclass(slots=True)
+class Passes:
+    """Offsets that readers in assign mode went over in ok operations: [start, end), at time `at`, in the order of
+    process and slice."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    op: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class Walked:
+    """What readers went over, and their steps from one poll to the next that are not plainly consecutive."""
+
+    passes: Passes = field(default_factory=Passes)
+    steps: Transitions = field(default_factory=Transitions)
+
+
+def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
+    """Let the readers make these moves (in canonical order): moves the processes' positions, and tells what was passed
+    and which steps are not consecutive. What was settled when a poll came (`advance`; None for a
+    finished history) is no part of its verdict: the log below is forgotten, and polls there are the audit's."""
+    order = np.lexsort((moves.slice, moves.process))
+    m = take(moves, order)
+    dropped = forgets(m)
+    polled = (m.first >= 0) & ((m.f == POLL) | (m.f == TXN))
+    relevant = polled | dropped | (m.f == ASSIGN) | (m.f == SUBSCRIBE) | (m.f == REVOKE) | (m.f == POSITION)
+    relevant &= ~_overtaken(state, m)
+    m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
+    if not len(m):
+        return Walked()
+    if advance is None:
+        low, awaits = log_start_at(state.log_start, moves, m.at), np.zeros(len(m), np.int64)
+    else:
+        low, awaits = known_from(state, advance, m.at), np.ones(len(m), np.int64)
+    here = np.arange(len(m))
+    head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
+    heads = np.maximum.accumulate(np.where(head, here, 0))
+    ok = polled & (m.type == OK)
+    anchor = np.maximum.accumulate(np.where(ok | dropped, here, -1))
+    before = np.concatenate(([-1], anchor[:-1]))
+    inside = before >= heads
+    previous, previous_op, previous_known = _carried(state, m, head)
+    i = before[inside]
+    previous[inside] = np.where(dropped[i], -1, m.last[i])
+    previous_op[inside] = m.op[i]
+    previous_known[inside] = (m.known[i] & 2) > 0
+    previous[_after_a_gap(state, m, before, inside)] = -1
+    stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
+    sure = stepped & previous_known & ((m.known & 1) > 0)
+    t = np.flatnonzero(sure)
+    steps = Transitions(
+        m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low[t],
+        np.zeros(len(t), np.int64), awaits[t], m.boot[t],
+    )  # fmt: skip
+    _settle_positions(state, m, head, ok, dropped)
+    by_assignment = ok & (m.subscribed == 0)
+    start = np.where(
+        (previous >= 0) & (previous < m.first),
+        previous,
+        np.where((m.before >= 0) & (m.before <= m.first), m.before, m.first),
+    )
+    start = start[by_assignment]
+    end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
+    at, boot = m.at[by_assignment], m.boot[by_assignment]
+    return Walked(Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot), steps)
+
+
+def known_from(state: State, advance: Advance, at: Ints) -> Ints:
+    """From which offset on the index is part of the verdict of polls at these times: what was settled at that time is
+    not, and of a poll that comes late, what the index still reaches."""
+    return np.where(at < advance.at[0], state.index_from, advance.settled_before(at))
+
+
+def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:
+    """The moves between which and what their process did last a slice is missing: where it stood is unknown."""
+    found = []
+    for number, process in state.processes.items():
+        for low, high in completeness.gaps(process):
+            for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
+                last = int(m.slice[before[i]]) if inside[i] else process.last_slice
+                if last < low:
+                    found.append(i)
+    return found
+
+
+def _overtaken(state: State, m: Moves) -> Bools:
+    """The moves that come after others of their process had been followed, because they were missing for long."""
+    late: Bools = np.zeros(len(m), bool)
+    for number in distinct(m.process).tolist():
+        process = state.processes.get(number)
+        if process is not None:
+            late |= (m.process == number) & (m.slice <= process.last_slice)
+    return late
+
+
+def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
+    """Where each move's process stood before this step."""
+    numbers = m.process[head].tolist()
+    processes = [state.processes.get(number) for number in numbers]
+    counts = np.diff(np.append(np.flatnonzero(head), len(m)))
+    position = np.array([p.position - 1 if p and p.position >= 0 else -1 for p in processes], np.int64)
+    op = np.array([p.last_op if p else -1 for p in processes], np.int64)
+    known = np.array([bool(p and p.position_known) for p in processes], bool)
+    return np.repeat(position, counts), np.repeat(op, counts), np.repeat(known, counts)
+
+
+def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: Bools) -> None:
+    heads = np.flatnonzero(head)
+    ends = np.append(heads[1:], len(m))
+    for a, b in zip(heads.tolist(), ends.tolist(), strict=True):
+        process = state.processes.get(int(m.process[a]))
+        if process is None:
+            continue
+        process.subscribed = bool(m.subscribed[b - 1])
+        process.last_slice = int(m.slice[b - 1])
+        told = np.flatnonzero((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
+        if len(told):
+            process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
+        elif ok[a:b].any():
+            process.assigned = True
+        moved = np.flatnonzero(ok[a:b] | dropped[a:b])
+        if len(moved):
+            final = a + int(moved[-1])
+            process.position = -1 if dropped[final] else int(m.last[final]) + 1
+            process.position_known = bool(m.known[final] & 2)
+            process.last_op = int(m.op[final])
+            process.moved = max(process.moved, int(m.at[final]))
+
+
+def log_start_at(before: int, moves: Moves, at: Ints) -> Ints:
+    """The log start at each of these times of a finished history, as the first observation after it tells;
+    `before`: as it was known before them."""
+    seen = np.flatnonzero(moves.low >= 0)
+    if not len(seen):
+        return np.full(len(at), before, np.int64)
+    times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), before)
+    return np.asarray(lows[np.minimum(np.searchsorted(times, at, side="left"), len(seen) - 1)])

@@ -1,0 +1,233 @@
+"""The open window of the log: which value stands where, above the settled frontier, from polls and acknowledgements.
+
+A *placement* is a value at an offset: polled there by an operation of any outcome (a consumer must never be shown
+unsafe data, whatever became of its own transaction), or acknowledged there by a visible write.
+
+Runs are intervals under a label (writer, offset - seq). A log that keeps its promises has at each offset one label, and
+at each (writer, seq) one offset; sorting by the one and by the other, both are a comparison of neighbours.
+
+The *index* is the log with its holes removed: the offsets that hold a value. Transaction markers and aborted records
+occupy offsets and are holes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.kept.chunks import NO_VALUES, Chunks, Values, values
+from rules.kept.state import Moved, Places, Spans, State, concat, take
+
+INDEX_KEPT: Final = 16_384
+"""Stretches of offsets that hold values, kept for readers whose rows come late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What new placements made of the window. `places` as they came, one entry a run, with the log time at which each
+    was known (`at`); the window `before` and `after`. `again`: values of them that stand elsewhere, too; `clashing`: do
+    any two values stand at one offset?"""
+
+    places: Places
+    at: Ints
+    before: Places
+    after: Places
+    again: Values = NO_VALUES
+    clashing: bool = False
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def proven(self, found: list[tuple[int, int, int]]) -> int:
+        """When the second of these (writer, seq, offset) was known: two places of a value, or two values of a place."""
+        times = []
+        for writer, seq, offset in found:
+            if _covering(self.before, writer, seq, offset).any():
+                times.append(-1)
+                continue
+            own = _covering(self.places, writer, seq, offset)
+            times.append(int(self.at[own].min()) if own.any() else -1)
+        times.sort()
+        # One place alone: the other is below the frontier, and was known before.
+        return times[1] if len(times) > 1 and times[1] >= 0 else max(times)
+
+
+def _covering(places: Places, writer: int, seq: int, offset: int) -> Bools:
+    """Which runs hold this value at this offset."""
+    mask: Bools = (places.writer == writer) & (places.offset - places.seq == offset - seq)
+    return mask & (places.offset <= offset) & (offset < places.offset + places.length)
+
+
+def place(state: State, chunks: Chunks, new: Places, at: Ints) -> Placed:
+    """Take in new placements, known at the log times `at`. What lies below the settled frontier is left to the audit
+    (`rules.audit.digests`)."""
+    before = state.log
+    above = _above(new, state.settled)
+    if not len(above):
+        return Placed(new, at, before, before)
+    above, torn = merged(above)
+    after, clashing = merged(concat(before, above))
+    state.log = after
+    if torn or clashing:
+        start, end = intervals.deeper(after.offset, after.offset + after.length)
+        state.unclear = Spans(
+            *intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end))
+        )
+    again = _again(state, chunks, above, before, after)
+    chunks.add("placed", values(above.writer, above.seq, above.length))
+    return Placed(new, at, before, after, again, torn or clashing)
+
+
+def _again(state: State, chunks: Chunks, new: Places, before: Places, after: Places) -> Values:
+    """The new values that stand elsewhere, too: in the window, or, placed before and not in it, below the frontier."""
+    known = chunks.having("placed", values(new.writer, new.seq, new.length))
+    again = intervals.subtract_grouped(known, values(before.writer, before.seq, before.length))
+    if _repeats(after):
+        order = np.lexsort((after.seq, after.writer))
+        twice = _twice(after, order[np.isin(after.writer, new.writer)[order]])
+        again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
+        _note_moved(state, after, twice)
+    return again
+
+
+def merged(places: Places) -> tuple[Places, bool]:
+    """Runs of one label joined where they overlap or touch, sorted by offset; and whether labels disagree anywhere."""
+    if len(places) <= 1:
+        return places, False
+    order = np.argsort(places.offset, kind="stable")
+    offset, writer = places.offset[order], places.writer[order]
+    seq, length = places.seq[order], places.length[order]
+    end = np.maximum.accumulate(offset + length)
+    same = (writer[1:] == writer[:-1]) & ((offset - seq)[1:] == (offset - seq)[:-1])
+    if bool(np.any(~same & (offset[1:] < end[:-1]))):
+        return _merged_by_label(offset, writer, seq, length), True
+    head = np.concatenate(([True], ~same | (offset[1:] > end[:-1])))
+    heads = np.flatnonzero(head)
+    ends = end[np.append(heads[1:] - 1, len(end) - 1)]
+    return Places(offset[heads], writer[heads], seq[heads], ends - offset[heads]), False
+
+
+def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Places:
+    pairs, label = np.unique(np.stack((writer, offset - seq)), axis=1, return_inverse=True)
+    label, start, end = intervals.merge_grouped(label.ravel(), offset, offset + length)
+    order = np.argsort(start, kind="stable")
+    label, start, end = label[order], start[order], end[order]
+    return Places(start, pairs[0][label], start - pairs[1][label], end - start)
+
+
+def _above(places: Places, frontier: int) -> Places:
+    """What lies at or above the frontier."""
+    cut = np.maximum(frontier - places.offset, 0)
+    keep = cut < places.length
+    cut = cut[keep]
+    return Places(places.offset[keep] + cut, places.writer[keep], places.seq[keep] + cut, places.length[keep] - cut)
+
+
+def _repeats(places: Places) -> bool:
+    """Does any value stand at two places?"""
+    order = np.lexsort((places.seq, places.writer))
+    writer, seq = places.writer[order], places.seq[order]
+    end = seq + places.length[order]
+    return bool(np.any((writer[1:] == writer[:-1]) & (seq[1:] < end[:-1])))
+
+
+def _twice(places: Places, order: Ints) -> Values:
+    """The values that stand at two or more places of those that `order` lists, sorted by writer and seq."""
+    found: list[Values] = []
+    writer = places.writer[order]
+    heads = np.flatnonzero(np.diff(writer, prepend=writer[0] - 1 if len(writer) else 0))
+    for head, end in zip(heads.tolist(), np.append(heads[1:], len(writer)).tolist(), strict=True):
+        own = order[head:end]
+        start, stop = intervals.deeper(places.seq[own], places.seq[own] + places.length[own])
+        found.append((np.full(len(start), writer[head], np.int64), start, stop))
+    if not found:
+        return EMPTY, EMPTY, EMPTY
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def _note_moved(state: State, both: Places, again: Values) -> None:
+    """Remember the earlier places of duplicated values in the window: their index is that of the last place."""
+    rows: list[tuple[int, int, int, int, int]] = []
+    for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
+        own = np.flatnonzero((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
+        first, stop = both.seq[own], both.seq[own] + both.length[own]
+        shift = both.offset[own] - first
+        # Between two neighbouring cuts every value stands at the same places.
+        cuts = np.unique(np.clip(np.concatenate((first, stop, [start, end])), start, end))
+        for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            shifts = shift[(first <= low) & (stop >= high)].tolist()
+            rows.extend((writer, low, low + s, high - low, low + max(shifts)) for s in shifts if s < max(shifts))
+    if rows:
+        others = take(state.moved, ~np.isin(state.moved.writer, again[0]))
+        state.moved = concat(others, Moved(*np.array(rows, np.int64).T))
+
+
+def note_index(state: State, start: Ints, end: Ints) -> None:
+    """The offsets [start, end) hold values."""
+    new = end > state.index_from
+    state.index = Spans(
+        *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
+    )
+
+
+def forget_below(state: State, frontier: int, index_from: int) -> None:
+    """Drop what the settled frontier has passed, and of the index what no late reader may still be compared with."""
+    log = state.log
+    if len(log) and int(log.offset[0]) < frontier:
+        state.log = _above(log, frontier)
+    if len(state.index.start) > INDEX_KEPT:
+        index_from = max(index_from, int(state.index.start[-INDEX_KEPT]))
+    state.index_from = max(state.index_from, min(index_from, frontier))
+    for name, low in (("index", state.index_from), ("unclear", state.index_from)):
+        spans: Spans = getattr(state, name)
+        if len(spans.start) and int(spans.start[0]) < low:
+            keep = spans.end > low
+            setattr(state, name, Spans(np.maximum(spans.start[keep], low), spans.end[keep]))
+    if len(state.moved.offset):
+        keep = state.moved.last >= state.index_from
+        state.moved = take(state.moved, keep)
+
+
+def indexed(state: State, first: Ints, previous: Ints) -> tuple[Spans, Ints, Ints, Bools]:
+    """For steps from `previous` to `first`: the offsets that have an index, both ends at the last places of their
+    values, and whether both have an index. A value that stands at several offsets counts at the last of them, unless
+    that is unclear or was seen at read_uncommitted alone; an offset with several values concludes nothing."""
+    index = state.index
+    stood = first, previous
+    if len(state.moved.offset):
+        gone = intervals.merge(state.moved.offset, state.moved.offset + state.moved.length)
+        index = Spans(*intervals.subtract(index.start, index.end, *gone))
+        first, previous = _at_last_place(state, first), _at_last_place(state, previous)
+    sure = np.ones(len(first), bool)
+    if len(state.unclear.start):
+        index = Spans(*intervals.subtract(index.start, index.end, state.unclear.start, state.unclear.end))
+        for offset in stood:
+            sure &= ~intervals.touched(state.unclear.start, state.unclear.end, offset, offset + 1)
+    for offset, original in zip((first, previous), stood, strict=True):
+        sure &= (offset == original) | intervals.touched(index.start, index.end, offset, offset + 1)
+    return index, first, previous, sure
+
+
+def _at_last_place(state: State, offset: Ints) -> Ints:
+    mapped = offset.copy()
+    for start, length, last in zip(state.moved.offset, state.moved.length, state.moved.last, strict=True):
+        inside = (offset >= start) & (offset < start + length)
+        mapped[inside] = np.maximum(mapped[inside], last + offset[inside] - start)
+    return mapped
+
+
+def duplicate_in(state: State, first: int, previous: int) -> dict[str, str]:
+    """Where an end of the step from `previous` to `first` is a value with several offsets: how bad that duplicate is,
+    for the policy."""
+    moved = state.moved
+    for offset in (first, previous):
+        stands = (moved.offset <= offset) & (offset < moved.offset + moved.length)
+        stands |= (moved.last <= offset) & (offset < moved.last + moved.length)
+        if stands.any():
+            writers = moved.writer[stands].tolist()
+            return {"duplicate": "warning" if all(w in state.not_idempotent for w in writers) else "critical"}
+    return {}

@@ -1,0 +1,239 @@
+"""The catalogue's conditions: what is open while it lasts, and closes when it ends."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rules.vocabulary.anomaly import Anomaly, Field, Form
+from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, TRANSACTIONAL_ID, TXN, WRITER, optional
+
+_VALUES: Final = Field("values", "int", "values", "how many")
+_RUN: Final = (OFFSET, WRITER, SEQ, Field("values", "int", "values", "how many from there on"))
+_FIRST: Final = Field("first", "list of object", "", "the first runs of them, ten at most", fields=_RUN)
+_AGE: Final = Field("age_s", "float", "s", "for how long the oldest could have been polled")
+_SETTINGS: Final = (Field("*", "str", "", "each setting that was told, by its name", optional=True),)
+_PARTITIONS: Final = Field("partitions", "int", "partitions", "how many saw it at once, at most")
+_HOST: Final = Field("host", "int", "host", "the host")
+_LATE: Final = (
+    Field("hold", "str", "", "what holds it: operation, rows, journals, host or clock"),
+    SINCE,
+    Field("behind_s", "float", "s", "how far it is behind the newest"),
+)
+_OF_HOST: Final = (_HOST, Field("processes", "int", "processes", "how many processes there are late"), *_LATE)
+_REACH: Final = (
+    Field("brokers", "list of int", "broker", "those that do not answer; none where only the leader is known not to"),
+    Field("known_brokers", "list of int", "broker", "all that are known"),
+    Field("whole_cluster", "bool", "", "are these all?"),
+    Field("since", "int", "micros", "when the last answer came"),
+    Field("error", "str", "", "what the client said, null where it said nothing", nullable=True),
+)
+_STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")
+_LISTED: Final = (
+    Field("log_end", "int", "offset", "the end that was listed"),
+    Field("known", "int", "offset", "the highest acknowledged or polled before"),
+    Field("short_for_s", "float", "s", "for how long the end has been listed too low"),
+)
+_OVERFLOW: Final = (
+    Field("runs", "int", "runs", "how many runs the window held"),
+    Field("settled_below", "int", "offset", "below it everything was settled"),
+)
+_PRODUCER: Final = (
+    PROCESS,
+    Field("writer", "str", "", "the probe's own name where it told one, else its process id"),
+    Field("answered", "int", "micros", "when it had its last answer here, -1 for never"),
+)
+_UNSEEN: Final = (_VALUES, _FIRST, _AGE)
+_SILENT: Final = (Field("processes", "list of int", "process", "whose log it is, ten at most"),)
+
+
+def _opened(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Form:
+    return Form(subject, fields, when)
+
+
+def _closed(*fields: Field, subject: tuple[str, ...] = (), when: str = "") -> Form:
+    return Form(subject, (*fields, LASTED), when)
+
+
+CONDITIONS: Final = (
+    Anomaly(
+        "unseen", "condition", "while it lasts",
+        "Acknowledged values have not been polled within the delivery objective, although readers are assigned.",
+        "how many, the first of them, the age of the oldest",
+        (
+            _opened(*_UNSEEN, when="while the log goes on"),
+            _opened(
+                _VALUES,
+                Field("first", "list of object", "", "the first runs of them, ten at most", fields=_RUN[1:]),
+                when="of a finished history",
+            ),
+        ),
+        (
+            _closed(*_UNSEEN, when="as judged last"),
+            _closed(_VALUES, when="in between, in a catch-up"),
+        ),
+    ),
+    Anomaly(
+        "suspected", "condition", "while it lasts",
+        "Something is missing, and the evidence is not complete yet.",
+        "how many values are missing, and the first of them",
+        (_opened(_VALUES, _FIRST),),
+        (_closed(_VALUES, _FIRST),),
+    ),
+    Anomaly(
+        "unverifiable", "condition", "while it lasts",
+        "A process's log never completed: what depends on it stays open, and no violation follows.",
+        "the processes of whose logs something is missing for good",
+        (_opened(*_SILENT),),
+        (_closed(*_SILENT),),
+    ),
+    Anomaly(
+        "window-overflow", "condition", "while it lasts",
+        "The open window of a partition reached its cap, and its oldest part was settled before its time.",
+        "the window's extent",
+        (_opened(*_OVERFLOW),),
+        (_closed(*_OVERFLOW),),
+    ),
+    Anomaly(
+        "evidence-stalled", "condition", "while it lasts",
+        "The probe log has had no row for the liveness objective.",
+        "the time of the last row",
+        (_opened(Field("last_row", "str", "time", "when the last row came, by the job's clock")),),
+        (Form((), ()),),
+    ),
+    Anomaly(
+        "evidence-late", "condition", "while it lasts",
+        "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
+        "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
+        (
+            _opened(
+                PROCESS, _HOST, *optional(Field("rows", "int", "rows", "how many of its rows are missing")), *_LATE,
+                subject=('"process"', "process"), when="one process",
+            ),
+            _opened(*_OF_HOST, subject=('"host"', "host"), when="a host"),
+            _opened(*_OF_HOST, subject=('"journals"', "host"), when="processes of a host that did not close"),
+        ),
+        (
+            _closed(
+                PROCESS, SINCE, _LATE[2], _PARTITIONS, subject=('"process"', "process"),
+                when="one process",
+            ),
+            _closed(_HOST, SINCE, _LATE[2], _PARTITIONS, subject=('"host"', "host"), when="a host"),
+            _closed(
+                Field("journals", "int", "host", "the host"), SINCE, _LATE[2], _PARTITIONS,
+                subject=('"journals"', "journals"), when="processes of a host that did not close",
+            ),
+            _closed(_PARTITIONS, subject=("of whom", "its number"), when="nobody tells of it any more"),
+        ),
+    ),
+    Anomaly(
+        "check-failed", "condition", "while it lasts",
+        "A rule raised an error: the partition's verdict is unknown.",
+        "the error, and what it was raised over",
+        (
+            _opened(ERROR, Field("slices", "int", "rows", "how many rows there were in the step"), when="a partition"),
+            _opened(
+                ERROR, Field("facts", "int", "facts", "how many facts there were in the batch"),
+                subject=('"across partitions"',), when="across partitions",
+            ),
+        ),
+    ),
+    Anomaly(
+        "cluster-unreachable", "condition", "while it lasts",
+        "No request of any probe to a broker, or to any, has been answered for the liveness objective.",
+        "the brokers, whether they are all of the cluster, when the last answer came, the error",
+        (_opened(*_REACH),),
+        (_closed(*_REACH, _PARTITIONS, when="as told last"), _closed(_PARTITIONS, when="nobody tells of it any more")),
+    ),
+    Anomaly(
+        "stuck-consumer", "condition", "while it lasts",
+        "A reader's position has not moved for the liveness objective while there is more to read, or nobody can tell.",
+        "the process, its position, since when, what is known of what it could read",
+        (
+            _opened(
+                PROCESS,
+                Field("position", "int", "offset", "where it stands, -1 where nobody knows"),
+                Field("moved", "int", "micros", "when it moved last"),
+                Field("why", "str", "", "known (a value is ahead), stands (it says so), blind (no watermark)"),
+                Field("readable", "int", "offset", "the value ahead of it", optional=True),
+                subject=("process",),
+            ),
+        ),
+        (_closed(PROCESS, subject=("process",)),),
+    ),
+    Anomaly(
+        "stuck-producer", "condition", "while it lasts",
+        "No send, or no transaction, of a writer has completed for the liveness objective.",
+        "the process, its name, when it had its last answer",
+        (_opened(*_PRODUCER, subject=("writer",)),),
+        (
+            _closed(*_PRODUCER, subject=("writer",), when="it was answered, or ended"),
+            _closed(_PRODUCER[1], subject=("writer",), when="nobody bears its name any more"),
+        ),
+    ),
+    Anomaly(
+        "hanging-transaction", "condition", "while it lasts",
+        "The last stable offset has not moved for longer than the probes' longest transaction timeout and 15 s.",
+        "the last stable offset, the log end, since when",
+        (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE),),
+        (_closed(),),
+    ),
+    Anomaly(
+        "stale-log-end", "condition", "while it lasts",
+        "The end that a partition's leader lists has stayed below what was known to be there for the liveness "
+        "objective.",
+        "the end listed, the highest offset known before, for how long",
+        (_opened(*_LISTED),),
+        (_closed(*_LISTED),),
+    ),
+    Anomaly(
+        "unrecovered-transaction", "condition", "while it lasts",
+        "init_transactions has returned, and a transaction of an earlier life still holds the last stable offset.",
+        "the transactional id, both lives, the transaction, the offset held",
+        (
+            _opened(
+                TRANSACTIONAL_ID,
+                Field("earlier", "int", "process", "the earlier life"),
+                Field("later", "int", "process", "the life whose init_transactions returned"),
+                TXN, _STABLE,
+                subject=("transactional_id",),
+            ),
+        ),
+        (_closed(subject=("transactional_id",)),),
+    ),
+    Anomaly(
+        "stuck-close", "condition", "while it lasts",
+        "Closing a client has not returned for the liveness objective.",
+        "the process, since when",
+        (_opened(PROCESS, SINCE, subject=("process",)),),
+        (_closed(PROCESS, subject=("process",)),),
+    ),
+    Anomaly(
+        "evidence-gap", "condition", "while it lasts",
+        "The stream fell behind the probe log's retention: state is being rebuilt from what is there.",
+        "what the stream said",
+        (_opened(ERROR),),
+        (Form((), ()),),
+    ),
+    Anomaly(
+        "under-replicated-probe-topic", "condition", "while it lasts",
+        "The probe topic has fewer replicas or in-sync replicas than asked, or was created automatically.",
+        "what was asked, what is there: all settings that the observer was told",
+        (_opened(*_SETTINGS),),
+        (_closed(*_SETTINGS),),
+    ),
+    Anomaly(
+        "unsafe-config", "condition", "while it lasts",
+        "The cluster's or a client's settings do not give the promised safety.",
+        "the settings and their values",
+        (
+            _opened(*_SETTINGS, when="the probe topic"),
+            _opened(
+                PROCESS,
+                Field("enable.idempotence", "str", "", "as the writer was started", optional=True),
+                Field("acks", "str", "", "as the writer was started", optional=True),
+                subject=("process",), when="a writer",
+            ),
+        ),
+        (_closed(*_SETTINGS, when="the probe topic"), _closed(PROCESS, subject=("process",), when="a writer")),
+    ),
+)  # fmt: skip

@@ -1,0 +1,229 @@
+"""`python -m tests.mutation`: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from tests.mutation.mutants import Mutant, function_source, mutants
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+TESTS: Final = ROOT / "tests" / "rules"
+EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
+SLOW: Final = ("test_model.py", "test_reference.py", "test_cycles_random.py")
+"""Random histories: they notice much, late. What only they notice, a case should."""
+PYTEST: Final = (
+    sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly",
+)  # fmt: skip
+
+
+class Task(NamedTuple):
+    """A mutant to try. `key`: what a verdict is kept by."""
+
+    key: str
+    file: str
+    mutant: Mutant
+    tests: list[str]
+    seconds: float
+
+
+def main() -> int:
+    chosen = _arguments()
+    folder: Path = chosen.results
+    folder.mkdir(parents=True, exist_ok=True)
+    files = _files(chosen.check)
+    reach = _learned(folder, chosen.jobs, chosen.tests)
+    equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    verdicts = {} if chosen.again else _verdicts(folder)
+    totals: Counter[str] = Counter()
+    for file in files:
+        tasks = list(_tasks(file, reach, chosen.budget))
+        if chosen.list:
+            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in tasks), sep="\n")
+            continue
+        reasons = equivalent.get(file, {})
+        open_ = [t for t in tasks if not verdicts.get(t.key) and t.mutant.change not in reasons]
+        new = _tried(folder, open_, chosen.jobs)
+        counted = _told(file, tasks, {**verdicts, **new}, reasons)
+        totals += counted
+    print(_sum("all", totals))
+    return 1 if totals["survived"] else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--check", action="append", default=[], help="a module, as zero_offsets or across/lookups")
+    parser.add_argument("--tests", action="append", default=[], help="only these test modules, as test_log_ends")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds of tests that a mutant may take")
+    parser.add_argument("--results", type=Path, default=ROOT / ".offsetwatch" / "mutation")
+    parser.add_argument("--again", action="store_true", help="try what was killed before, too")
+    parser.add_argument("--list", action="store_true", help="only list the mutants")
+    return parser.parse_args()
+
+
+def _files(names: list[str]) -> list[str]:
+    """The modules that are made wrong: all that report, or that decide what is reported."""
+    rules = ROOT / "rules"
+    paths = [*(rules / "checks").glob("*.py"), *(rules / "across").glob("*.py")]
+    paths += [rules / "audit" / "explain.py", rules / "registers" / "check.py"]
+    every = sorted(str(path.relative_to(ROOT)) for path in paths if path.name != "__init__.py")
+    wanted = [file for file in every if not names or any(file.endswith(f"/{name}.py") for name in names)]
+    if missing := [name for name in names if not any(file.endswith(f"/{name}.py") for file in every)]:
+        sys.exit(f"there is no check {', '.join(missing)}")
+    return wanted
+
+
+# What tests reach
+
+
+def _learned(folder: Path, jobs: int, names: list[str]) -> dict[str, dict[str, Any]]:
+    """By test, its lines and seconds; learned anew for a test file that changed, and for all where the rules did."""
+    rules = _hash(sorted((ROOT / "rules").rglob("*.py")))
+    shared = _hash(sorted(path for path in TESTS.glob("*.py") if not path.name.startswith("test_")))
+    reach: dict[str, dict[str, Any]] = {}
+    unknown: list[tuple[Path, Path]] = []
+    for path in sorted([*TESTS.glob("test_*.py"), *(TESTS / "settling").glob("test_*.py")]):
+        if path.stem in names or (not names and path.name not in SLOW):
+            stored = folder / f"reach-{path.stem}-{_hash([path])}-{rules}-{shared}.jsonl"
+            if not stored.is_file():
+                unknown.append((path, stored))
+            else:
+                reach |= _lines(stored)
+    with ThreadPoolExecutor(jobs) as pool:
+        for learned in pool.map(_learn, unknown):
+            reach |= learned
+    return reach
+
+
+def _learn(unknown: tuple[Path, Path]) -> dict[str, dict[str, Any]]:
+    path, stored = unknown
+    part = stored.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    command = [*PYTEST, "-p", "tests.mutation.reach", "--timeout=120", "-k", "not million", str(path)]
+    _run(command, OFFSETWATCH_REACH=str(part)).wait()
+    part.touch()
+    part.rename(stored)
+    print(f"learned what {path.name} reaches", file=sys.stderr)
+    return _lines(stored)
+
+
+def _lines(stored: Path) -> dict[str, dict[str, Any]]:
+    told = map(orjson.loads, stored.read_bytes().splitlines())
+    return {one["test"]: {**one, "lines": {f: set(n) for f, n in one["lines"].items()}} for one in told}
+
+
+def _hash(paths: Iterable[Path]) -> str:
+    digest = hashlib.blake2b(digest_size=6)
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# Mutants
+
+
+def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterable[Task]:
+    source = (ROOT / file).read_text(encoding="utf-8")
+    functions: dict[str, str] = {}
+    repeated: Counter[tuple[str, str]] = Counter()
+    for mutant in mutants(source):
+        if mutant.function not in functions:
+            functions[mutant.function] = function_source(source, mutant.function)
+        name = mutant.function, mutant.change
+        repeated[name] += 1
+        told = f"{file}|{functions[mutant.function]}|{mutant.change}|{repeated[name]}"
+        key = hashlib.blake2b(told.encode(), digest_size=10).hexdigest()
+        first, last = mutant.lines
+        reaching = [
+            one for one in reach.values() if any(first <= line <= last for line in one["lines"].get(file, ()))
+        ]  # fmt: skip
+        tests, seconds = [], 0.0
+        for one in sorted(reaching, key=lambda one: one["seconds"]):
+            seconds += one["seconds"]
+            if tests and seconds > budget:
+                break
+            tests.append(one["test"])
+        yield Task(key, file, mutant, tests, seconds)
+
+
+def _verdicts(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("verdicts-*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            told = orjson.loads(line)
+            found[told["key"]] = told["verdict"]
+    return found
+
+
+def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
+    """Try these now; by key, who killed it, "" for nobody."""
+    running = []
+    for job in range(jobs):
+        mine = [task for task in tasks[job::jobs] if task.tests]
+        if not mine:
+            continue
+        plan, verdicts = folder / f"plan-{job}.json", folder / f"verdicts-{job}.jsonl"
+        told = [
+            {
+                "key": t.key, "file": t.file, "number": t.mutant.number, "tests": t.tests, "seconds": t.seconds,
+            } for t in mine
+        ]  # fmt: skip
+        plan.write_bytes(orjson.dumps({"tasks": told, "verdicts": str(verdicts)}))
+        files = sorted({test.split("::")[0] for task in mine for test in task.tests})
+        command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
+        running.append(_run(command, OFFSETWATCH_TRIAL=str(plan)))
+    for process in running:
+        process.wait()
+    kept = _verdicts(folder)
+    return {task.key: kept.get(task.key, "") if task.tests else "" for task in tasks}
+
+
+def _run(command: list[str], **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+# What is said
+
+
+def _told(file: str, tasks: list[Task], verdicts: dict[str, str], reasons: dict[str, str]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for task in tasks:
+        mutant, killer = task.mutant, verdicts.get(task.key, "")
+        if mutant.change in reasons:
+            counted["equivalent"] += 1
+            said = f"equivalent: {reasons[mutant.change]}"
+        elif killer:
+            counted["killed"] += 1
+            said = f"killed by {killer}"
+        else:
+            counted["survived"] += 1
+            said = f"SURVIVED {len(task.tests)} tests" if task.tests else "SURVIVED: no test reaches it"
+        print(f"{file}:{mutant.line}: {mutant.function}: {mutant.change}: {said}")
+    for change in sorted(reasons.keys() - {task.mutant.change for task in tasks}):
+        counted["survived"] += 1
+        print(f"{file}: equivalent.toml has a change that is no mutant any more: {change}")
+    print(_sum(file, counted), flush=True)
+    return counted
+
+
+def _sum(name: str, counted: Counter[str]) -> str:
+    return f"{name}: " + ", ".join(f"{counted[what]} {what}" for what in ("killed", "survived", "equivalent"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

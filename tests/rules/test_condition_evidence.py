@@ -1,0 +1,159 @@
+"""What conditions of readers, writers and transactions tell: each compared whole, where it opens and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.kept.outages import unreachable_id
+from rules.vocabulary.slices import micros
+from tests.rules import test_liveness, test_stability
+from tests.rules.histories import START, History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.whole import Told, whole
+
+R, W = number("r"), number("w")
+
+
+def at(second: float) -> int:
+    """Microseconds of log time."""
+    return micros(START) + round(second * 1e6)
+
+
+def held_and_let_go(h: History) -> None:
+    test_stability.hanging(h)
+    test_stability.seconds(h, 2, end=9, stable=9)
+
+
+def recovered_late(h: History) -> None:
+    test_stability.killed(h)
+    test_stability.seconds(h, 2, end=4, stable=4)
+
+
+def answered_at_last(h: History) -> None:
+    test_stability.never_answered(h)
+    test_stability.writes(h, 1, first=9)
+    h.mark(1.0)
+
+
+def closed_at_last(h: History) -> None:
+    h.start("r")
+    h.row("r", "close", type="info", error="_CLOSE_STUCK")
+    h.mark(5.0)
+    h.row("r", "close")
+    h.mark(1.0)
+
+
+CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
+    (
+        test_liveness.stopped_and_came_back, "stuck-consumer",
+        [
+            Told(
+                "stuck-consumer", (R,), f"process {R} has not moved from offset 10, and there is more to read",
+                {"process": R, "position": 10, "moved": at(9.1), "why": "known", "readable": 10},
+                41.0, 40.11, "opened",
+            ),
+            Told(
+                "stuck-consumer", (R,), "stuck-consumer ended after 20.9 s", {"process": R, "lasted_s": 20.89}, 61.0,
+                None, "closed",
+            ),
+        ],
+    ),
+    (
+        test_liveness.says_that_it_stands, "stuck-consumer",
+        [
+            Told(
+                "stuck-consumer", (R,), f"process {R} has not moved from offset 5, and there is more to read",
+                {"process": R, "position": 5, "moved": at(4.038), "why": "stands"}, 36.0, 35.224, "opened",
+            )
+        ],
+    ),
+    (
+        test_liveness.sees_no_watermark, "stuck-consumer",
+        [
+            Told(
+                "stuck-consumer", (R,), f"process {R} has not moved from offset 5, and no watermark can be read",
+                {"process": R, "position": 5, "moved": at(4.038), "why": "blind"}, 35.0, 34.04, "opened",
+                implied_by=unreachable_id("c"),
+            )
+        ],
+    ),
+    (
+        held_and_let_go, "hanging-transaction",
+        [
+            Told(
+                "hanging-transaction", (), "the last stable offset stands at 3 for 25 s, and the log ends at 9",
+                {"last_stable": 3, "log_end": 9, "since": at(0.006)}, 26.0, 25.006, "opened",
+            ),
+            Told(
+                "hanging-transaction", (), "hanging-transaction ended after 16.0 s", {"lasted_s": 15.994}, 41.0, None,
+                "closed",
+            ),
+        ],
+    ),
+    (
+        recovered_late, "unrecovered-transaction",
+        [
+            Told(
+                "unrecovered-transaction", ("x",),
+                "init_transactions of x returned, and an earlier life's transaction still holds offset 0",
+                {
+                    "transactional_id": "x", "earlier": number("t1"), "later": number("t2"), "txn": 1,
+                    "last_stable": 0,
+                },
+                16.0, 15.028, "opened",
+            ),
+            Told(
+                "unrecovered-transaction", ("x",), "unrecovered-transaction ended after 12.0 s", {"lasted_s": 11.972},
+                27.0, None, "closed",
+            ),
+        ],
+    ),
+    (
+        test_stability.open_for_long, "stuck-producer",
+        [
+            Told(
+                "stuck-producer", ("writer-1",), "an operation of writer-1 does not return",
+                {"process": W, "writer": "writer-1", "answered": at(2.012)}, 33.072, 33.014, "opened",
+            )
+        ],
+    ),
+    (
+        answered_at_last, "stuck-producer",
+        [
+            Told(
+                "stuck-producer", ("writer-1",), "no send and no transaction of writer-1 has completed for 35 s",
+                {"process": W, "writer": "writer-1", "answered": at(1.008)}, 37.024, 32.01, "opened",
+            ),
+            Told(
+                "stuck-producer", ("writer-1",), "stuck-producer ended after 24.0 s",
+                {"process": W, "writer": "writer-1", "answered": at(56.036), "lasted_s": 24.026}, 56.036, None,
+                "closed",
+            ),
+        ],
+    ),
+    (
+        closed_at_last, "stuck-close",
+        [
+            Told(
+                "stuck-close", (R,), f"closing the client of process {R} does not return",
+                {"process": R, "since": at(0.003)}, 0.004, 0.003, "opened",
+            ),
+            Told(
+                "stuck-close", (R,), "stuck-close ended after 5.0 s", {"process": R, "lasted_s": 5.005}, 5.008, None,
+                "closed",
+            ),
+        ],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "name", "expected"), CASES, ids=[f"{c[1]} {c[0].__name__}" for c in CASES])
+@pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+def test_a_condition_and_its_evidence(
+    build: Callable[[History], object], name: str, expected: list[Told], fed: Callable[[History], Store]
+) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), [name]) == expected

@@ -1,0 +1,273 @@
+"""`spurious-zero-offset`: acknowledgements and committed offsets that are 0 when a higher one was known before.
+
+(Listed ends are in `test_log_ends.py`, positions in `test_cases.py`.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.whole import Told, finished, in_any_way, live, whole
+
+W, V, READER = (number(name) for name in ("w", "v", "o"))
+Fed = Callable[[History], Store]
+
+
+def clock(boot: str, begins: int, ends: int) -> dict[str, Any]:
+    """Milliseconds of a boot's clock."""
+    return {"boot": boot, "mono_invoked": begins * 10**6, "mono_completed": ends * 10**6}
+
+
+def acknowledged(known: int, at: float) -> Told:
+    return Told(
+        "spurious-zero-offset", ("acknowledgement", V, 0),
+        f"value {V}/0 was acknowledged at offset 0 when offset {known} was known before",
+        {"writer": V, "seq": 0, "known": known, "process": V, "op": 0}, at,
+    )  # fmt: skip
+
+
+def committed(known: int, at: float) -> Told:
+    return Told(
+        "spurious-zero-offset", ("committed", "g"),
+        f"the committed offset of group g reads 0 when {known} was committed before",
+        {"group": "g", "known": known, "process": READER}, at,
+    )  # fmt: skip
+
+
+# Acknowledgements
+
+
+def after_an_acknowledgement(h: History) -> None:
+    h.send("w", 7, 3, at=7)
+    h.send("v", 0, 1, at=0)
+
+
+def after_a_poll(h: History) -> None:
+    h.poll("r", [("w", 7, 3, 7)])
+    h.send("v", 0, 1, at=0)
+
+
+def after_a_listed_end(h: History) -> None:
+    h.observe(end=9)
+    h.send("v", 0, 1, at=0)
+
+
+def by_one_boot_s_clock(h: History) -> None:
+    h.send("w", 7, 3, at=7, **clock("a", 1, 2))
+    h.send("v", 0, 1, at=0, **clock("a", 3, 4))
+
+
+def after_the_first_offset_alone(h: History) -> None:
+    """Another record is known to stand at 0, and nothing above."""
+    h.poll("r", [("w", 0, 1, 0)])
+    h.send("v", 0, 1, at=0)
+
+
+def after_an_empty_log(h: History) -> None:
+    h.observe(end=0)
+    h.send("v", 0, 1, at=0)
+
+
+def invoked_as_soon_as_it_was_known(h: History) -> None:
+    """At the same moment: nothing says which was first."""
+    sent = h.send("w", 7, 3, at=7)
+    h.send("v", 0, 1, at=0, invoked=sent.completed)
+
+
+def by_the_clocks_of_two_boots(h: History) -> None:
+    h.send("w", 7, 3, at=7, **clock("a", 1, 2))
+    h.send("v", 0, 1, at=0, **clock("b", 3, 4))
+
+
+def invoked_nobody_knows_when(h: History) -> None:
+    """Its boot's clock did not time the second one: it may be older than it looks."""
+    h.send("w", 7, 3, at=7, **clock("a", 1, 2))
+    h.send("v", 0, 1, at=0, boot="a")
+
+
+def known_nobody_knows_when(h: History) -> None:
+    h.send("w", 7, 3, at=7, boot="a")
+    h.send("v", 0, 1, at=0, **clock("a", 3, 4))
+
+
+def an_absent_acknowledgement(h: History) -> None:
+    h.send("w", 7, 3, at=7)
+    h.send("v", 0, 1, at=None)
+
+
+# Committed offsets
+
+
+def read(h: History, offset: int | None = 0, **more: Any) -> None:
+    h.row("o", "offsets", committed=offset, group="g", **more)
+
+
+def commit(h: History, offset: int = 5, **more: Any) -> None:
+    h.row("r", "commit", committed=offset, group="g", **more)
+
+
+def after_a_commit(h: History) -> None:
+    commit(h)
+    read(h)
+
+
+def after_a_reading(h: History) -> None:
+    read(h, 5)
+    read(h)
+
+
+def after_a_commit_by_one_boot_s_clock(h: History) -> None:
+    commit(h, **clock("a", 1, 2))
+    read(h, **clock("a", 3, 4))
+
+
+def asked_for_by_a_commit_that_failed(h: History) -> None:
+    """It certainly committed nothing."""
+    commit(h)
+    commit(h, 0, type="fail")
+    read(h)
+
+
+def after_another_commit_of_unknown_outcome(h: History) -> None:
+    """It did not ask for 0."""
+    commit(h)
+    commit(h, 7, type="info")
+    read(h)
+
+
+def asked_for(h: History) -> None:
+    commit(h)
+    commit(h, 0)
+    read(h)
+
+
+def asked_for_by_a_commit_of_unknown_outcome(h: History) -> None:
+    commit(h)
+    commit(h, 0, type="info")
+    read(h)
+
+
+def committed_nobody_knows_whether(h: History) -> None:
+    commit(h, type="info")
+    read(h)
+
+
+def read_without_success(h: History) -> None:
+    commit(h)
+    read(h, type="info")
+
+
+def a_higher_one_read_without_success(h: History) -> None:
+    commit(h)
+    read(h, 3, type="info")
+
+
+def told_as_none(h: History) -> None:
+    commit(h)
+    read(h, None)
+
+
+def lower_and_not_zero(h: History) -> None:
+    commit(h)
+    read(h, 3)
+
+
+def read_before_the_commit_was_acknowledged(h: History) -> None:
+    early = h.at(h.time)
+    commit(h)
+    read(h, invoked=early)
+
+
+def read_at_the_moment_of_the_acknowledgement(h: History) -> None:
+    commit(h)
+    read(h, invoked=h.rows[-1].completed)
+
+
+def of_another_group(h: History) -> None:
+    h.row("r", "commit", committed=5, group="another")
+    read(h)
+
+
+def read_by_another_boot_s_clock(h: History) -> None:
+    commit(h, **clock("a", 1, 2))
+    read(h, **clock("b", 3, 4))
+
+
+GUILTY: list[tuple[Callable[[History], None], Told]] = [
+    (after_an_acknowledgement, acknowledged(9, 0.004)),
+    (after_a_poll, acknowledged(9, 0.004)),
+    (after_a_listed_end, acknowledged(9, 0.004)),
+    (by_one_boot_s_clock, acknowledged(9, 0.004)),
+    (after_a_commit, committed(5, 0.004)),
+    (after_a_reading, committed(5, 0.004)),
+    (after_a_commit_by_one_boot_s_clock, committed(5, 0.004)),
+    (asked_for_by_a_commit_that_failed, committed(5, 0.006)),
+    (after_another_commit_of_unknown_outcome, committed(5, 0.006)),
+]
+INNOCENT: list[Callable[[History], None]] = [
+    after_the_first_offset_alone, after_an_empty_log, invoked_as_soon_as_it_was_known, by_the_clocks_of_two_boots,
+    invoked_nobody_knows_when, known_nobody_knows_when, an_absent_acknowledgement,
+    committed_nobody_knows_whether, read_without_success,
+    a_higher_one_read_without_success, told_as_none, lower_and_not_zero, read_before_the_commit_was_acknowledged,
+    read_at_the_moment_of_the_acknowledgement, of_another_group, read_by_another_boot_s_clock,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "told"), GUILTY, ids=[build.__name__ for build, _ in GUILTY])
+@in_any_way()
+def test_guilty(build: Callable[[History], None], told: Told, fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), ["spurious-zero-offset"]) == [told]
+
+
+@pytest.mark.parametrize("build", INNOCENT)
+@in_any_way()
+def test_innocent(build: Callable[[History], None], fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), ["spurious-zero-offset"]) == []
+
+
+def test_a_committed_zero_is_told_once() -> None:
+    h = History()
+    after_a_commit(h)
+    read(h)
+    read(h)
+    assert whole(live(row_by_row)(h), ["spurious-zero-offset"]) == [committed(5, 0.004)]
+
+
+def test_what_was_asked_for_after_it_was_read_explains_nothing_told_before() -> None:
+    """Rows in the order of their times: the finding stands."""
+    h = History()
+    after_a_commit(h)
+    commit(h, 0)
+    assert whole(live(row_by_row)(h), ["spurious-zero-offset"]) == [committed(5, 0.004)]
+
+
+ASKED_FOR = [asked_for, asked_for_by_a_commit_of_unknown_outcome]
+
+
+@pytest.mark.parametrize("build", ASKED_FOR)
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once), finished])
+def test_a_zero_that_was_asked_for(build: Callable[[History], None], fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), ["spurious-zero-offset"]) == []
+
+
+@pytest.mark.xfail(strict=True, reason="told at once, although a commit of 0 may be in a row that comes later")
+@pytest.mark.parametrize("build", ASKED_FOR)
+def test_a_zero_that_was_asked_for_in_a_row_that_comes_late(build: Callable[[History], None]) -> None:
+    h = History()
+    build(h)
+    for _ in range(3):
+        h.mark(1.0)
+    store = Store()
+    for row in [h.rows[0], h.rows[2], h.rows[1], *h.rows[3:]]:
+        store.feed([row])
+    assert whole(store, ["spurious-zero-offset"]) == []
