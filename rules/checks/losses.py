@@ -321,11 +321,9 @@ def _polled_by_now(own: Losses, passage: Passage) -> Polls:
     until = np.full(len(polls), passage.end)
     if len(polls) and len(state.boot_names) > 1:
         senders = intervals.distinct(own.outstanding.boot).tolist()
-        for number in intervals.distinct(polls.process).tolist():
-            process = state.processes.get(number)
-            if process is not None:
-                ahead = max((passage.gate.ahead(process.boot, boot) for boot in senders), default=0)
-                until[polls.process == number] += max(ahead, 0)
+        for polled_by in intervals.distinct(polls.boot).tolist():
+            ahead = max((passage.gate.ahead(polled_by, boot) for boot in senders), default=0)
+            until[polls.boot == polled_by] += max(ahead, 0)
     return take(polls, polls.at <= until)
 
 
