@@ -18,7 +18,7 @@ from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Moves, Passed, Places, SendMoves, State, take
+from rules.kept.state import Moves, Passed, Places, State, take
 from rules.settling import completeness, frontier, positions, retrying_writers, window
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, keep_passes, prove_passes
@@ -79,14 +79,12 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
 
 
 def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
-    """The entries up to log time `end` before which nothing of their process is awaited, and the rest. Sends, which are
-    only compared with each other, wait for what is missing as long as it may come."""
+    """The entries up to log time `end` before which nothing of their process is missing, and the rest."""
     ripe = table.at <= end
     observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
     for number, process in state.processes.items():
         if process.ahead:
-            limit = process.next if isinstance(table, SendMoves) else completeness.followed_to(state, process)
-            ripe &= (table.process != number) | (table.slice < limit) | observed
+            ripe &= (table.process != number) | (table.slice < process.next) | observed
     return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
 
 
