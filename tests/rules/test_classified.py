@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -156,3 +157,64 @@ def test_a_position_after_an_abort_moves_nobody() -> None:
     for _ in range(15):
         h.mark(1.0)
     assert {f.anomaly for f in row_by_row(h).findings} <= {"abort-position"}
+
+
+FENCED: dict[str, Any] = {"type": "info", "txn": 1, "transactional_id": "x", "error": "PRODUCER_FENCED"}
+
+
+def settled(h: History) -> History:
+    for _ in range(3):
+        h.mark(1.0)
+    return h
+
+
+@FEEDS
+def test_a_fence_of_a_process_whose_own_init_is_not_known(fed: Callable[[History], Store]) -> None:
+    """Who began before it, nobody knows: its successor may have, or not."""
+    alone, followed = History(), History()
+    for h in (alone, followed):
+        h.txn("t", sends=[("t", 0, 1, None)], **FENCED)
+    followed.row("u", "init", transactional_id="x")
+    for h in (alone, followed):
+        assert of(fed(settled(h)), "misleading-fence") == []
+
+
+@FEEDS
+def test_a_client_that_is_closed_writes_nothing(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.row("t", "init", transactional_id="x")
+    h.row("t", "close", type="info", transactional_id="x", error="_FENCED")
+    assert of(fed(settled(h)), "misleading-fence") == []
+
+
+@FEEDS
+def test_a_subscription_alone_gives_nothing(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.row("r", "subscribe", mode="subscribe")
+    assert of(fed(settled(h)), "rebalance") == []
+
+
+@FEEDS
+def test_a_reader_that_was_assigned_and_then_subscribed(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    h.row("r", "assign", mode="subscribe", assigned=True)
+    assert of(fed(settled(h)), "rebalance") == [(number("r"), 1)]
+
+
+@FEEDS
+def test_a_position_of_no_transaction_is_no_abort(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.row("a", "position", position_before=10, reached=20, position_after=10)
+    assert of(fed(settled(h)), "abort-position") == []
+
+
+@pytest.mark.parametrize("build", [fenced, rebalanced])
+def test_rows_that_come_twice_are_told_once(build: Callable[[History], None]) -> None:
+    h = History()
+    build(h)
+    h.row("a", "position", txn=5, position_before=10, reached=20, position_after=20, rebalanced=False)
+    store = row_by_row(settled(h))
+    assert of(store, "abort-position") != []
+    assert store.feed(h.rows) == []
+    assert store.feed([h.mark(1.0), h.mark(1.0)]) == []

@@ -13,7 +13,7 @@ from rules.checks.known_ends import STEPS_KEPT, Tops
 from rules.vocabulary.slices import Run, micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
-from tests.rules.whole import Told, in_any_way, whole
+from tests.rules.whole import Told, finished, in_any_way, whole
 
 Fed = Callable[[History], Store]
 RULES = ("log-truncation",)
@@ -190,6 +190,47 @@ def killed_before_it_polled(h: History) -> None:
     h.observe(end=10)
 
 
+def acknowledged_below_the_end(h: History) -> None:
+    """A wrong acknowledgement, but not where the log may have been cut."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("v", 0, 2, at=1)
+    h.time += 1
+    h.observe(end=4)
+
+
+def acknowledged_across_the_end_of_a_whole_log(h: History) -> None:
+    h.send("w", 0, 5, at=0)
+    h.time += 1
+    h.observe(end=5)
+    h.time += 1
+    h.send("v", 0, 3, at=4)
+    h.time += 1
+    h.observe(end=7)
+
+
+def written_by_another_host(h: History) -> None:
+    """Its clock is its own: nobody knows whether it wrote after the listing."""
+    h.send("w", 0, 10, at=0, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
+    h.row("o", "offsets", log_start=0, log_end=4, last_stable=4, boot="a", mono_invoked=3 * 10**9,
+          mono_completed=4 * 10**9)  # fmt: skip
+    h.send("v", 0, 1, at=4, boot="b", mono_invoked=5 * 10**9, mono_completed=6 * 10**9)
+    for boot in ("b", "a"):
+        h.row("o", "offsets", log_start=0, log_end=5, last_stable=5, boot=boot, mono_invoked=7 * 10**9,
+              mono_completed=8 * 10**9)  # fmt: skip
+
+
+def empty_with_one_record(h: History) -> None:
+    """Offset 0 was known, and none above it."""
+    h.send("w", 0, 1, at=0)
+    h.time += 1
+    h.observe(end=0)
+    h.time += 1
+    h.observe(end=1)
+
+
 def lost_with_its_host(h: History) -> None:
     """Nobody knows when it polled what it had polled: it has no close row."""
     h.row("t", "txn", type="info", txn=1, error="host-lost", polled=runs_of(10), mode="assign",
@@ -207,6 +248,8 @@ def listed_as_zero(h: History) -> None:
 
 
 INNOCENT = [
+    acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
+    empty_with_one_record,
     listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
     listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
     lost_with_its_host,
@@ -261,3 +304,20 @@ def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> N
 
 def ints(values: Sequence[int]) -> Ints:
     return np.array(values, np.int64)
+
+
+def test_in_a_file_no_further_listing_is_waited_for() -> None:
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("v", 0, 1, at=4)
+    assert whole(finished(h), ["log-truncation"]) == [
+        Told(
+            "log-truncation", (9,),
+            "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another"
+            " write",
+            {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
+        )
+    ]  # fmt: skip

@@ -21,3 +21,7 @@ def test_both_may_come_at_once_in_the_order_of_their_times() -> None:
 def test_another_partition_topic_or_cluster_is_none() -> None:
     new = {Place("c", "id-2", 1): ("topic", 7), Place("d", "id-2", 0): ("topic", 7), NEW: ("other", 7)}
     assert recreated([(OLD, "topic")], new) == []
+
+
+def test_a_topic_that_is_still_the_same() -> None:
+    assert recreated([(OLD, "topic")], {OLD: ("topic", 7)}) == []

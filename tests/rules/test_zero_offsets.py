@@ -277,3 +277,18 @@ def test_a_zero_that_was_asked_for_in_a_row_that_comes_late(build: Callable[[His
     for row in [h.rows[0], h.rows[2], h.rows[1], *h.rows[3:]]:
         store.feed([row])
     assert whole(store, ["spurious-zero-offset"]) == []
+
+
+def test_zeros_that_wait_are_bounded() -> None:
+    """Those that came first are kept until a higher offset is known that was before them."""
+    h = History()
+    for i in range(20):
+        h.row("r", "commit", committed=5, group=f"g{i:02}")
+    known = list(h.rows)
+    for i in range(20):
+        h.row("o", "offsets", committed=0, group=f"g{i:02}")
+    store = Store()
+    store.feed(h.rows[20:])
+    store.feed(known)
+    told = whole(store, ["spurious-zero-offset"])
+    assert [one.subject for one in told] == [("committed", f"g{i:02}") for i in range(16)]
