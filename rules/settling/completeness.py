@@ -200,24 +200,6 @@ def _note_marks(state: State, columns: Columns) -> None:
         process.heard = max(process.heard, int(told.at[i]))
 
 
-def followed_to(state: State, process: Process) -> int:
-    """The slice before which a process's moves are followed: what is missing before rows that have been here for long
-    comes late, and moves nobody any more."""
-    host, limit = state.hosts.get(process.host), process.next
-    now = state.now if host is None else host.now
-    for _, end, at, _ in process.ahead:
-        if now - at <= LATE:
-            break
-        limit = end
-    return limit
-
-
-def gaps(process: Process) -> list[list[int]]:
-    """The slices [start, end) that are missing before others that are here, given up or not."""
-    ends = [process.next, *(one[1] for one in process.ahead)]
-    return process.missing + [[end, one[0]] for end, one in zip(ends, process.ahead, strict=False)]
-
-
 def horizon(state: State) -> int:
     """The log time to which ticks may go, in microseconds; -1 while nothing is known.
 

@@ -13,7 +13,6 @@ import numpy as np
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.kept.state import Moves, State, Transitions, take
-from rules.settling import completeness
 from rules.settling.frontier import Advance, forgets
 
 
@@ -98,10 +97,11 @@ def known_from(state: State, advance: Advance, at: Ints) -> Ints:
 
 
 def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:
-    """The moves between which and what their process did last a slice is missing: where it stood is unknown."""
+    """The moves between which and what their process did last a slice is missing for good: where it stood is
+    unknown."""
     found = []
     for number, process in state.processes.items():
-        for low, high in completeness.gaps(process):
+        for low, high in process.missing:
             for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
                 last = int(m.slice[before[i]]) if inside[i] else process.last_slice
                 if last < low:
@@ -110,7 +110,7 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
 
 
 def _overtaken(state: State, m: Moves) -> Bools:
-    """The moves that come after others of their process had been followed, because they were missing for long."""
+    """The moves that come after others of their process had been followed, because they had been given up."""
     late: Bools = np.zeros(len(m), bool)
     for number in distinct(m.process).tolist():
         process = state.processes.get(number)
