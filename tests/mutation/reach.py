@@ -1,5 +1,7 @@
 """Which tests reach which lines of the rules, and how long each takes: learned by running them once, traced.
 
+Where a module has changed since, its functions are known by name, and the lines no more.
+
 A pytest plugin. `OFFSETWATCH_REACH` names the file to write: one JSON line a test, as it passes.
 """
 
@@ -54,13 +56,15 @@ class Reach:
         return self._line
 
     def _write(self, test: str, seconds: float) -> None:
-        lines: dict[str, list[int]] = {}
-        for code, line in sorted(self._lines, key=lambda one: (one[0].co_filename, one[1])):
-            own = lines.setdefault(str(Path(code.co_filename).relative_to(ROOT)), [])
-            if line not in own:
-                own.append(line)
+        lines: dict[str, set[int]] = {}
+        functions: dict[str, set[str]] = {}
+        for code, line in self._lines:
+            file = str(Path(code.co_filename).relative_to(ROOT))
+            lines.setdefault(file, set()).add(line)
+            functions.setdefault(file, set()).update(code.co_qualname.split("."))
+        told = {"test": test, "seconds": seconds, "lines": lines, "functions": functions}
         with self._path.open("ab") as out:
-            out.write(orjson.dumps({"test": test, "seconds": seconds, "lines": lines}) + b"\n")
+            out.write(orjson.dumps(told, default=list) + b"\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
