@@ -200,12 +200,6 @@ def _note_marks(state: State, columns: Columns) -> None:
         process.heard = max(process.heard, int(told.at[i]))
 
 
-def gaps(process: Process) -> list[list[int]]:
-    """The slices [start, end) that are missing before others that are here, given up or not."""
-    ends = [process.next, *(one[1] for one in process.ahead)]
-    return process.missing + [[end, one[0]] for end, one in zip(ends, process.ahead, strict=False)]
-
-
 def horizon(state: State) -> int:
     """The log time to which ticks may go, in microseconds; -1 while nothing is known.
 

@@ -13,7 +13,6 @@ import numpy as np
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.kept.state import Moves, State, Transitions, take
-from rules.settling.completeness import gaps
 from rules.settling.frontier import Advance, forgets
 
 
@@ -101,7 +100,7 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
     """The moves between which and what their process did last a slice is missing: where it stood is unknown."""
     found = []
     for number, process in state.processes.items():
-        for low, high in gaps(process):
+        for low, high in process.missing:
             for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
                 last = int(m.slice[before[i]]) if inside[i] else process.last_slice
                 if last < low:

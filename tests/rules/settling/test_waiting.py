@@ -176,6 +176,22 @@ def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
     assert lost(store) == []
 
 
+def test_the_only_reader_goes_on_telling_what_it_passes_while_a_row_of_it_is_missing() -> None:
+    """Each of its polls tells where it began and where it ended."""
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    hidden = h.poll("r", [])
+    for i in range(30, 90):
+        h.send("w", i, at=i)
+        if i != 50:
+            h.poll("r", [("w", i, 1, i)], position_before=50 if i == 51 else i, position_after=i + 1)
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [(W, 50)]
+
+
 def rebooted(h: History, *, down: float, up: float) -> Any:
     """Marks of two hosts. That of q goes down and comes up without anything that its journal held."""
 
