@@ -171,7 +171,8 @@ class Lookups:
 
 
 def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> dict[Question, Answer]:
-    """What the rows of the log say of these transactions. `through`: how far the log of their partitions' readers is here."""
+    """What the rows of the log say of these transactions. `through`: how far the log of their partitions' readers is
+    here."""
     questions = [one.question for one in together]
     newest = replay.newest() + 1
     begin = min(question.invoked for question in questions) - MARGIN

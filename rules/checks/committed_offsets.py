@@ -167,10 +167,14 @@ def _late(own: Committed, passage: Passage) -> set[int]:
 
 
 def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
-    """Which of the reads lie before what is still awaited of their group's log, by the clock of the read."""
-    ready = np.ones(len(reads), bool)
+    """Which of the reads lie before what is still awaited of their group's log, by the clock of the read. While no
+    member of a group is known, all of its log is awaited."""
+    ready, known = np.ones(len(reads), bool), _known_groups(own)
     for group, domain in {*zip(reads.group.tolist(), reads.domain.tolist(), strict=True)}:
         mine = np.flatnonzero((reads.group == group) & (reads.domain == domain))
+        if group not in known and not passage.finished:
+            ready[mine] = False
+            continue
         times = distinct(reads.at[mine]).tolist()
         who, low, high = concerned(own, group), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
@@ -184,13 +188,18 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
 
 
 def _never_ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
-    """Which of these have waited for long, and nobody knows how the clocks of those that may have committed differ from
+    """Which of these have waited for long, and nobody knows who may have committed, or how their clocks differ from
     theirs: nothing is concluded from them."""
-    over = reads.at < passage.end - UNKNOWN_FOR
+    over, known = reads.at < passage.end - UNKNOWN_FOR, _known_groups(own)
     for group, domain in {*zip(reads.group[over].tolist(), reads.domain[over].tolist(), strict=True)}:
-        if passage.gate.comparable(concerned(own, group), domain):
+        if group in known and passage.gate.comparable(concerned(own, group), domain):
             over &= (reads.group != group) | (reads.domain != domain)
     return over
+
+
+def _known_groups(own: Committed) -> set[int]:
+    """The groups of which a member that commits is known."""
+    return set(own.members.group[own.members.reads == 0].tolist())
 
 
 def _judge(own: Committed, reads: Reads, passage: Passage) -> None:

@@ -303,8 +303,7 @@ def fold(own: Losses, passage: Passage) -> None:
     state, chunks, report, end = passage.state, passage.chunks, passage.report, passage.end
     unseen.note_readable(own.outstanding, state, passage.moves)
     unseen.judge_between(own.outstanding, passage)
-    # What a reader polled whose rows before that are missing is no less polled.
-    poll(own, chunks, concat(passage.polls, take(state.polls, state.polls.at <= end)))
+    poll(own, chunks, concat(passage.polls, _polled_by_now(own, passage)))
     places, passage.shown = promote(own, state, chunks, set())
     passage.shown_places = places
     settle(own, chunks, (NONE, NONE, NONE))
@@ -313,6 +312,19 @@ def fold(own: Losses, passage: Passage) -> None:
     judge(own, chunks, passage.gate, state, end, report)
     age_out(own, state, passage.gate, end, report)
     unseen.judge(own.outstanding, passage)
+
+
+def _polled_by_now(own: Losses, passage: Passage) -> Polls:
+    """The polls that are passed on later: because rows of their process are missing before them, or because its clock
+    is ahead of those that what is outstanding was sent by. They are no less polled."""
+    polls, state = passage.state.polls, passage.state
+    until = np.full(len(polls), passage.end)
+    if len(polls) and len(state.boot_names) > 1:
+        senders = intervals.distinct(own.outstanding.boot).tolist()
+        for polled_by in intervals.distinct(polls.boot).tolist():
+            ahead = max((passage.gate.ahead(polled_by, boot) for boot in senders), default=0)
+            until[polls.boot == polled_by] += max(ahead, 0)
+    return take(polls, polls.at <= until)
 
 
 def _later(own: Losses, passage: Passage) -> None:

@@ -8,7 +8,7 @@ what is polled of a writer that the log does not know: its host's log may come a
 runs, the newest). A writer of whose log something is missing for good concludes nothing.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start
-(`rules.audit.digests`); a writer that sent nothing is known as long as its process is.
+(`rules.audit.digests`); a writer that sent nothing is known as long as its process is, and as it is among the newest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import Columns, Runs
+from rules.arrays.columns import START, Columns, Runs
 from rules.arrays.intervals import Bools, Ints, distinct, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
@@ -32,6 +32,7 @@ KEPT: Final = 10_000
 """Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
 STRANGERS_KEPT: Final = 1_000
 """Likewise of writers that the log does not know, and may never: another tool's values wait here as well."""
+SILENT_KEPT: Final = 256
 _FORM: Final = struct.Struct("<qqqb")
 
 
@@ -68,10 +69,12 @@ def _keep(chunks: Chunks, writer: int, one: Record) -> None:
 
 @dataclass(slots=True)
 class Phantoms:
-    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`. `lost`: writers of whose log
-    something is missing for good, until the next step tells their records so."""
+    """`unsent`: polls of which no send is known yet, at most `KEPT` and `STRANGERS_KEPT`. `silent`: [writer, process]
+    of the newest `SILENT_KEPT` that said that they began. `lost`: writers of whose log something is missing for good,
+    until the next step tells their records so."""
 
     unsent: Polls = field(default_factory=Polls)
+    silent: list[list[int]] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
 
 
@@ -87,8 +90,18 @@ def arrive(own: Phantoms, new: News) -> None:
     for writer in own.lost:
         _keep(new.chunks, writer, (record(new.chunks, writer) or Record())._replace(lost=1))
     own.lost = []
+    _note_beginnings(own, new)
     _note_sends(new.chunks, new.columns, new.sent)
     _note_places(new.chunks, new.placed.places)
+
+
+def _note_beginnings(own: Phantoms, new: News) -> None:
+    """A writer that has sent nothing here is known by its start row."""
+    for row in new.where(START).tolist():
+        number = int(new.columns.process[row])
+        process = new.state.processes.get(number)
+        if process is not None and process.writer >= 0 and [process.writer, number] not in own.silent:
+            own.silent = [*own.silent, [process.writer, number]][-SILENT_KEPT:]
 
 
 def _note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
@@ -155,7 +168,8 @@ def _known(own: Phantoms, passage: Passage, writers: Ints) -> _Writers:
     highest = np.full(len(writers), NEVER, np.int64)
     process = np.full(len(writers), -1, np.int64)
     strange = np.zeros(len(writers), bool)
-    silent = {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
+    silent = {entry[0]: entry[1] for entry in own.silent}
+    silent |= {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
     missing = {hole[0] for hole in state.holes}
     for i, writer in enumerate(writers.tolist()):
         known = record(chunks, writer)
@@ -170,10 +184,10 @@ def _known(own: Phantoms, passage: Passage, writers: Ints) -> _Writers:
 
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
     """Is all that the writer's process sent before this poll completed in the log?"""
-    process, reader = state.processes.get(writer), state.processes.get(int(polled.process[i]))
+    process = state.processes.get(writer)
     if process is None:
         return True  # it is over, and all of its log was here
-    bound = ahead(state, process.boot, reader.boot) if reader is not None else 0
+    bound = ahead(state, process.boot, int(polled.boot[i]))
     return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 
 

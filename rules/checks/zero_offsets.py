@@ -1,6 +1,7 @@
 """`spurious-zero-offset`: an acknowledgement or a committed offset is 0 while a higher one was known before.
 
-"Before" is concluded only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
+A committed 0 is spurious only if nobody asked for it: it waits until all that may have is here. "Before" is concluded
+only within one clock domain: the monotonic clock of one boot, or, where a history has no boots
 (a file), its own time. What was known must have completed before the zero was invoked. Zero positions and polls of a
 process that stood higher are found where its steps are judged, in `rules.checks.poll_order`.
 """
@@ -14,9 +15,9 @@ import numpy as np
 
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK
 from rules.arrays.intervals import Ints
-from rules.kept.check import Check, News
-from rules.kept.report import Report
+from rules.kept.check import Check, News, Passage
 from rules.settling.clocks import domains
+from rules.settling.gate import Evidence
 
 ZEROS_KEPT: Final = 16
 """Zeros of a partition that wait to hear of a higher offset before them: those that came first."""
@@ -26,14 +27,14 @@ ZEROS_KEPT: Final = 16
 class Zeros:
     """By domain, and for committed offsets by domain and group ("domain|group"), the earliest [time, offset] above 0
     that was known, for as many as there were boots and groups. `acknowledged`: [domain, invoked, writer, seq, process,
-    op, completed], and `committed`: [key, invoked, completed, process] of the zeros that wait, at most `ZEROS_KEPT` of
-    each; `asked`: the keys for which somebody committed 0."""
+    op, completed], and `committed`: [key, invoked, answered, completed, process, boot] of the zeros that wait, at most
+    `ZEROS_KEPT` of each; `asked`: when somebody asked first for 0, by key."""
 
     above: dict[str, list[int]] = field(default_factory=dict)
     acknowledged: list[tuple[str, int, int, int, int, int, int]] = field(default_factory=list)
     committed_above: dict[str, list[int]] = field(default_factory=dict)
-    committed: list[tuple[str, int, int, int]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    committed: list[tuple[str, int, int, int, int, int]] = field(default_factory=list)
+    asked: dict[str, int] = field(default_factory=dict)
 
 
 class _Times(NamedTuple):
@@ -112,23 +113,25 @@ def _judge_committed(own: Zeros, new: News, times: _Times) -> None:
             when = [int(completed[row]), offset]
             own.committed_above[key] = min(own.committed_above.get(key, when), when)
         elif offset == 0 and columns.f[row] == COMMIT:
-            if key not in own.asked:
-                own.asked.append(key)  # somebody asked for it
+            own.asked[key] = min(own.asked.get(key, int(invoked[row])), int(invoked[row]))
         elif offset == 0 and ok and len(own.committed) < ZEROS_KEPT:
-            own.committed.append((key, int(invoked[row]), int(columns.completed[row]), int(columns.process[row])))
-    if own.committed:
-        _decide_committed(own, new.report)
+            told = int(columns.completed[row]), int(columns.process[row]), int(columns.boot[row])
+            own.committed.append((key, int(invoked[row]), int(completed[row]), *told))
 
 
-def _decide_committed(own: Zeros, report: Report) -> None:
-    kept = []
+def fold(own: Zeros, passage: Passage) -> None:
+    """Decide the committed zeros as far as everything is here that may have asked for them."""
+    kept, report = [], passage.report
     for zero in own.committed:
-        key, when_read, at, process = zero
+        key, when_read, answered, at, process, boot = zero
         known = own.committed_above.get(key)
-        if key in own.asked:
+        if _asked_for(own, key, answered):
             continue
-        if known is None or known[0] >= when_read:
+        evidence = passage.gate.ask(0, at, boot=boot)
+        if known is None or known[0] >= when_read or evidence is Evidence.NOT_YET:
             kept.append(zero)
+            continue
+        if evidence is Evidence.UNVERIFIABLE:
             continue
         group = key.partition("|")[2]
         if report.once(f"committed-zero:{group}:{known[1]}"):
@@ -142,4 +145,14 @@ def _decide_committed(own: Zeros, report: Report) -> None:
     own.committed = kept
 
 
-CHECK: Final = Check("spurious-zero-offset", Zeros, arrive=arrive)
+def _asked_for(own: Zeros, key: str, answered: int) -> bool:
+    """May somebody of the group have asked for 0 before it was told? By another clock nobody knows."""
+    domain, _, group = key.partition("|")
+    for other, asked in own.asked.items():
+        where, _, whose = other.partition("|")
+        if whose == group and (where != domain or asked <= answered):
+            return True
+    return False
+
+
+CHECK: Final = Check("spurious-zero-offset", Zeros, arrive=arrive, fold=fold)

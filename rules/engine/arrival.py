@@ -79,4 +79,5 @@ def _polls(columns: Columns, runs: Runs) -> Polls:
         runs.seq,
         runs.length,
         columns.slice[row],
+        columns.boot[row],
     )

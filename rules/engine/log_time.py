@@ -18,10 +18,10 @@ from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Moves, Passed, Places, State, take
+from rules.kept.state import Moves, Passed, Places, State, concat, take
 from rules.settling import completeness, frontier, positions, retrying_writers, window
 from rules.settling.gate import Gate
-from rules.settling.listings import Listings, keep_passes, prove_passes
+from rules.settling.listings import Listings, keep_passes, prove_held, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
 
 FORGET_HOLES = 3_600 * SECOND
@@ -70,6 +70,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     listings = Listings.of(state, moves)
     passes = walked.passes
     proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
+    proven = concat(proven, prove_held(state, end, listings))
     observe(state, moves)
     lost_writers, state.lost_writers = state.lost_writers, []
     return Passage(
@@ -79,7 +80,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
 
 
 def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
-    """The entries up to log time `end` before which nothing of their process is missing, and the rest."""
+    """The entries up to log time `end` before which nothing of their process is awaited, and the rest."""
     ripe = table.at <= end
     observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
     for number, process in state.processes.items():

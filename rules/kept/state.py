@@ -124,7 +124,7 @@ class Clocks(Table):
 
 @dataclass(slots=True)
 class Sightings(Table):
-    """Runs that were sent, or polled: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
+    """Runs that were sent, or seen: `at` is when (invoked, or completed) by the clock of `boot`, `offset` -1 where
     nobody told it."""
 
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -209,7 +209,8 @@ class Moves(Table):
 
 @dataclass(slots=True)
 class Polls(Table):
-    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when."""
+    """Runs that ok operations polled at read_committed and that are not folded yet; `at` is when, by the clock of
+    `boot`."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
     process: Ints = field(default_factory=lambda: EMPTY)
@@ -219,6 +220,7 @@ class Polls(Table):
     seq: Ints = field(default_factory=lambda: EMPTY)
     length: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -335,7 +337,9 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     clocks: Clocks = field(default_factory=Clocks)
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: Sightings = field(default_factory=Sightings)  # of what was sent
+    seen: Sightings = field(default_factory=Sightings)  # of what was polled
+    ends: Sightings = field(default_factory=Sightings)  # log ends that were listed, as `offset`
     unproven: Passed = field(default_factory=Passed)
     listed: Listed = field(default_factory=Listed)
     holes: list[list[int]] = field(default_factory=list)  # each a `Hole`

@@ -14,7 +14,7 @@ what was listed before tells nothing of a record that took one of them. Where tw
 did with both bounds them. A bound that is not known concludes nothing.
 
 State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
-sends, only where a partition knows more than one boot.
+sends, polls and listings each, only where a partition knows more than one boot.
 """
 
 from __future__ import annotations
@@ -117,11 +117,25 @@ def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
         return
     sends = concat(state.sightings, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
     known = polled.take(columns.boot[polled.row] >= 0)
-    polls = _sightings(columns, _last_of_each(known), columns.completed)
+    polls = concat(state.seen, _sightings(columns, _last_of_each(known), columns.completed))
+    listings = concat(state.ends, _listings(columns))
     _meet(state, sends, polls)
-    _meet_listings(state, sends, columns)
-    # Newest sends wait for polls that come with another append; polls come after their sends nearly always.
-    state.sightings = take(sends, np.argsort(sends.at, kind="stable")[-SIGHTINGS_KEPT:])
+    _meet_listings(state, sends, listings)
+    # What was sent, and what saw it, come with different appends, and either may come first.
+    state.sightings, state.seen, state.ends = _newest(sends), _newest(polls), _newest(listings)
+
+
+def _newest(sightings: Sightings) -> Sightings:
+    if len(sightings) <= SIGHTINGS_KEPT:
+        return sightings
+    return take(sightings, np.argsort(sightings.at, kind="stable")[-SIGHTINGS_KEPT:])
+
+
+def _listings(columns: Columns) -> Sightings:
+    """Log ends that observers listed, as `offset`."""
+    rows = np.flatnonzero(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
+    none = np.full(len(rows), -1, np.int64)
+    return Sightings(none, none, none, columns.completed[rows], columns.boot[rows], columns.log_end[rows])
 
 
 def _last_of_each(runs: Runs) -> Runs:
@@ -157,25 +171,24 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
         _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
 
 
-def _meet_listings(state: State, sends: Sightings, columns: Columns) -> None:
+def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
     """Bound the clocks by each listing whose end lies above the offset of a send that is known."""
-    listed = np.flatnonzero(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
-    if not len(listed):
+    if not len(listings):
         return
     for sender in distinct(sends.boot).tolist():
-        rows = listed[columns.boot[listed] != sender]
+        listed = take(listings, listings.boot != sender)
         own = take(sends, (sends.boot == sender) & (sends.offset >= 0))
         own = take(own, np.lexsort((own.offset, own.at)))
         highest = np.maximum.accumulate(own.offset + own.length)
         own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
         # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
-        last = np.searchsorted(own.offset, columns.log_end[rows], side="left") - 1
-        rows, last = rows[last >= 0], last[last >= 0]
-        gap = columns.completed[rows] - own.at[last]
-        for reader in distinct(columns.boot[rows]).tolist():
-            mine = np.flatnonzero(columns.boot[rows] == reader)
+        last = np.searchsorted(own.offset, listed.offset, side="left") - 1
+        listed, last = take(listed, last >= 0), last[last >= 0]
+        gap = listed.at - own.at[last]
+        for reader in distinct(listed.boot).tolist():
+            mine = np.flatnonzero(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
-            _bound(state, sender, reader, int(columns.completed[rows[i]]), int(own.at[last[i]]))
+            _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:

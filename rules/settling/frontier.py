@@ -2,8 +2,10 @@
 
 The partition's log time advances in *ticks* of one second, up to the horizon. At each tick, the *reached* offset is
 the lowest position of its readers: those that are assigned, are not silent for the liveness objective, and are not
-still catching up from below. What was reached is *settled* once the grace time has passed. All of this depends on the
-times in the rows alone, so that every order of arrival gives the same frontier.
+still catching up from below. What was reached is *settled* once the grace time has passed, and as much more as the
+clocks of those that write and read here are apart: one whose clock is ahead is at every tick where the others were so
+much earlier. All of this depends on the times in the rows alone, so that every order of arrival gives the same
+frontier.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import numpy as np
 from rules.arrays.columns import ASSIGN, CLOSE, OK, REVOKE, SUBSCRIBE
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import Moves, Process, State
+from rules.settling.clocks import UNKNOWN, ahead
 from rules.vocabulary.objectives import SECOND, Objectives
 
 TICK: Final = SECOND
+SPREAD_MOST: Final = 120 * SECOND
 FOREVER: Final = 2**62
 TICKS_AT_ONCE: Final = 100_000
 """A clock that jumped by years makes no more ticks than this in one step: a day's worth, the rest is passed over."""
@@ -78,7 +82,7 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     before = state.settled
     tracks = _positions(state, at, moves)
     settled = np.empty(len(at), np.int64)
-    reached, queue = state.reached, state.reached_at
+    reached, queue, wait = state.reached, state.reached_at, objectives.grace + _spread(state)
     held = {number: process.position for number, process in state.processes.items()}
     for t, time in enumerate(at.tolist()):
         lowest = FOREVER
@@ -93,13 +97,23 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
         if reached < lowest < FOREVER:
             reached = lowest
             queue.append((time, reached))
-        while queue and queue[0][0] <= time - objectives.grace:
+        while queue and queue[0][0] <= time - wait:
             state.settled = max(state.settled, queue.pop(0)[1])
         settled[t] = state.settled
     state.reached = reached
     if len(at):
         state.tick = int(at[-1])
     return Advance(at, settled, before)
+
+
+def _spread(state: State) -> int:
+    """How far the clocks of those that live here are apart, as far as it is known, in whole ticks."""
+    if len(state.boot_names) < 2:
+        return 0
+    boots = {process.boot for process in state.processes.values() if process.boot >= 0 and process.over_by < 0}
+    bounds = (ahead(state, one, other) for one in boots for other in boots)
+    spread = max((bound for bound in bounds if bound < UNKNOWN), default=0)
+    return 0 if spread < TICK else min(-(-spread // TICK) * TICK, SPREAD_MOST)
 
 
 def _positions(state: State, at: Ints, moves: Moves) -> list[tuple[int, list[int]]]:

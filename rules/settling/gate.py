@@ -10,8 +10,9 @@ the writer for a phantom, all that commit for an offset): *not yet*, *complete*,
 A process's log may be here in parts. What lies between two rows of its that are here had completed by the second of
 them, and what it did before its host was booted anew was over by then: neither concerns what was sent later. A span of
 time is told by the clock of one boot, and a process is asked by its own, which is ahead of the other's by no more than
-the measured bound (`rules.settling.clocks`). Where none is known, they are taken as they are, or nothing is concluded,
-as the question says.
+the measured bound (`rules.settling.clocks`). Where none is known, nothing is concluded; only the clock of one that is
+not known to have polled anything here, and so has nothing by which to compare it, is taken as it is, unless the
+question is `strict`.
 
 An operation that is open for long is awaited where it may still bring what is missing. Where only what had completed
 counts (has this reader moved?), `told` asks for that alone, and an open operation holds nobody up.
@@ -22,12 +23,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import numpy as np
 
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Process, State
-from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling import clocks
+from rules.settling.clocks import UNKNOWN
+from rules.vocabulary.objectives import SECOND
+
+APART: Final = 60 * SECOND
+"""Further apart than this clocks are not taken to be where nobody knows, at the ends of what is missing: else one lost
+journal would spoil everything after it."""
 
 
 class Evidence(Enum):
@@ -39,7 +47,7 @@ class Evidence(Enum):
 @dataclass(frozen=True, slots=True)
 class Who:
     """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
-    whose clock cannot be compared is never known to be here."""
+    whose clock cannot be compared is never known to be here, also if it has not polled anything."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
@@ -90,11 +98,12 @@ class Gate:
             if not known.any():
                 break
             if process.known_through != NEVER and who.picks(number, process):
-                until = end + self._ahead(process.boot, boot, strict=who.strict)
-                since = start - self._ahead(boot, process.boot, strict=who.strict)
+                strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
+                until = end + self.ahead(process.boot, boot, strict=strict)
+                since = start - self._apart(boot, process.boot)
                 here = until <= process.known_through
                 if process.over_by >= 0:
-                    here |= process.over_by < start - self._ahead(boot, process.over_boot, strict=who.strict)
+                    here |= process.over_by < start - self._apart(boot, process.over_boot)
                 for _, _, at, through in process.ahead:
                     here |= (at < since) & (until <= through)
                 known &= here
@@ -103,12 +112,13 @@ class Gate:
     def comparable(self, who: Who, boot: int) -> bool:
         """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""
         living = ((n, p) for n, p in self.state.processes.items() if p.known_through != NEVER)
-        return all(self._ahead(p.boot, boot, strict=True) < UNKNOWN for n, p in living if who.picks(n, p))
+        return all(self.ahead(p.boot, boot, strict=True) < UNKNOWN for n, p in living if who.picks(n, p))
 
-    def _ahead(self, one: int, other: int, *, strict: bool = False) -> int:
+    def ahead(self, one: int, other: int, *, strict: bool = False) -> int:
+        """By how much one clock is ahead of another at most; 0 where nobody knows, or `UNKNOWN` if that is `strict`."""
         if one < 0 or other < 0 or one == other:
             return 0
-        bound = ahead(self.state, one, other)
+        bound = clocks.ahead(self.state, one, other)
         return bound if strict or bound < UNKNOWN else 0
 
     def told(self, start: int, end: int, who: Who = EVERYBODY) -> Evidence:
@@ -171,4 +181,9 @@ class Gate:
     def _touching(self, hole: Hole, who: Who, boot: int) -> tuple[int, int]:
         """The earliest and the latest that it can have begun and ended, by that clock."""
         end = hole.read_by if hole.read_by >= 0 and not who.writes else hole.end
-        return hole.start - self._ahead(hole.boot, boot), end + self._ahead(boot, hole.end_boot)
+        return hole.start - self._apart(hole.boot, boot), end + self._apart(boot, hole.end_boot)
+
+    def _apart(self, one: int, other: int) -> int:
+        """By how much one clock is ahead of another at most, for the ends of what is missing."""
+        bound = self.ahead(one, other, strict=True)
+        return bound if bound < UNKNOWN else APART

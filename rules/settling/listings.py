@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import OFFSETS
+from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, distinct
 from rules.kept.state import Listed, Moves, Passed, Spans, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
@@ -97,6 +97,22 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Passed:
     at = -(-np.minimum(waiting.at[told], listings.at[first]) // TICK) * TICK
     at, start, end = intervals.merge_grouped(at[keep], start[keep], end[keep])
     return Passed(start, end, at, np.full(len(at), -1, np.int64))
+
+
+def prove_held(state: State, end: int, listings: Listings) -> Passed:
+    """The same for what readers went over in polls that are not followed yet, because a row before them is missing.
+    Each tells by itself from where to where it went."""
+    held = state.moves
+    polls = (held.at <= end) & (held.first >= 0) & (held.type == OK) & (held.subscribed == 0)
+    held = take(held, polls & np.isin(held.f, (POLL, TXN)))
+    start = np.where((held.before >= 0) & (held.before <= held.first), held.before, held.first)
+    went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.boot)
+    went = take(went, ~intervals.contained(state.passed.start, state.passed.end, went.start, went.end))
+    first = listings.after(state, went.at, went.boot)
+    went, first = take(went, first >= 0), first[first >= 0]
+    went.start = np.maximum(went.start, listings.low[first])
+    went.at, went.boot = -(-went.at // TICK) * TICK, np.full(len(went), -1, np.int64)
+    return take(went, went.start < went.end)
 
 
 def keep_passes(state: State, proven: Passed) -> None:

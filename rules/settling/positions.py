@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
 from rules.kept.state import Moves, State, Transitions, take
 from rules.settling.frontier import Advance, forgets
 
@@ -97,8 +97,7 @@ def known_from(state: State, advance: Advance, at: Ints) -> Ints:
 
 
 def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:
-    """The moves between which and what their process did last a slice is missing for good: where it stood is
-    unknown."""
+    """The moves between which and what their process did last a slice is missing: where it stood is unknown."""
     found = []
     for number, process in state.processes.items():
         for low, high in process.missing:
@@ -110,9 +109,9 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
 
 
 def _overtaken(state: State, m: Moves) -> Bools:
-    """The moves that come after others of their process had been followed, because they had been given up."""
+    """The moves that come after others of their process had been followed, because they were missing for long."""
     late: Bools = np.zeros(len(m), bool)
-    for number in {hole[0] for hole in state.holes}:
+    for number in distinct(m.process).tolist():
         process = state.processes.get(number)
         if process is not None:
             late |= (m.process == number) & (m.slice <= process.last_slice)

@@ -467,13 +467,10 @@ def _at_once(told: Told) -> bool:
 
 
 def _known_then(same: Told, told: Told) -> Mapping[str, object]:
-    """Of what was polled in one step and failed in another, each tells its own half."""
-    if told.anomaly != "G1a":
+    """Of what failed in an earlier step, only that it did is kept; a poll waits for its time, and is known."""
+    if told.anomaly != "G1a" or "failed_op" in told.evidence:
         return same.evidence
-    failed = {"failed_process", "failed_op"}
-    half = failed if failed & told.evidence.keys() else {"offset", "process", "op"}
-    left_out = ({"offset", "process", "op"} | failed) - half
-    return {name: value for name, value in same.evidence.items() if name not in left_out}
+    return {name: value for name, value in same.evidence.items() if not name.startswith("failed_")}
 
 
 def test_a_finding_has_its_place() -> None:

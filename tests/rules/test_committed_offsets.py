@@ -386,6 +386,7 @@ def too_high(h: History) -> None:
 
 
 def too_high_after_none(h: History) -> None:
+    h.start("r", **{"group.id": "g"})
     read(h, None, by="o")
     read(h, 15, by="o")
 
@@ -473,7 +474,7 @@ GUILTY = [
     (told_none, [lost(100, None, 5.006, after=5.003)]),
     (told_none_after_a_rewind, [lost(40, None, 0.006)]),
     (too_high, [foreign(115, 100, 0.004)]),
-    (too_high_after_none, [foreign(15, None, 0.004, to=OBSERVER)]),
+    (too_high_after_none, [foreign(15, None, 0.006, to=OBSERVER)]),
     (too_high_in_a_group_that_is_subscribed_to, [foreign(115, 100, 0.006)]),
     (too_low, [lost(100, 70, 0.004), foreign(70, 100, 0.004)]),
 ]  # fmt: skip
@@ -594,6 +595,31 @@ def test_a_hole_leaves_open_what_it_touches(
     read(h, 70, by="o")
     later(h)
     assert {one.anomaly for one in whole(live(row_by_row)(h), VERDICTS)} == (set(VERDICTS) if found else set())
+
+
+@pytest.mark.parametrize(("members", "found"), [([], 0), ([5, 15], 0), ([5], 1)])
+def test_a_group_of_which_no_member_is_known_is_waited_for(members: list[int], found: int) -> None:
+    """The observer is told what it commits; its members' host has not been heard of for two minutes."""
+    h = History()
+    read(h, 5, by="o")
+    read(h, 15, by="o")
+    h.mark()
+    later(h)
+    late = History()
+    if members:
+        late.row("m", "start", settings={"group.id": "g"}, invoked=h.at(0), completed=h.at(0))
+    for offset in members:
+        commit(late, offset, by="m", invoked=h.at(0.001), completed=h.at(0.001))
+    store = live(row_by_row, 120)(h)
+    assert whole(store, VERDICTS) == []
+    late.time = h.time
+    late.mark()
+    store.feed(late.rows)
+    h.rows.clear()
+    for _ in range(3):
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert len(whole(store, VERDICTS)) == found
 
 
 def test_nobody_went_back_while_a_log_is_missing() -> None:

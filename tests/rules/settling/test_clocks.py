@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from rules.arrays.columns import Columns, from_table
 from rules.kept.state import State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
-from rules.vocabulary.slices import micros, to_table
-from tests.rules.histories import START, History
+from rules.vocabulary.slices import Mark, micros, to_table
+from tests.rules.histories import START, History, Store, found, number
 
 SECOND = 1_000_000
 
@@ -137,3 +139,59 @@ def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
     assert ahead(state, c, a) == -39_997_000
     assert ahead(state, c, b) == -39_997_000 - 14_996_000  # c behind a, and a behind b
     assert ahead(state, b, c) == UNKNOWN
+
+
+def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 90, 90))
+    h.row("other", "mark", **timed("b", 105, 5))
+    h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
+    h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, **timed("b", 116.002, 16.002))
+    taken(state, h)
+    h.rows = []
+    h.send("w", 0, 10, at=0, **timed("a", 100, 100))
+    taken(state, h)
+    assert between(state) == (15_006_000, UNKNOWN)
+    h.rows = []
+    h.send("w", 10, 10, at=10, **timed("a", 101, 101))
+    taken(state, h)
+    assert between(state) == (15_003_000, UNKNOWN)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_poll_of_a_reader_that_is_over_is_judged_by_its_clock(sent: bool) -> None:
+    """b is 15 s ahead. An operation of b hangs; a polls what it has sent meanwhile, and closes. It is no phantom
+    before all that b invoked until then is here, by a's clock."""
+    h, store = History(), Store()
+
+    def at(host: str, t: float) -> dict[str, Any]:
+        return timed("a", t, t) if host == "a" else timed("b", t + 15, t - 85)
+
+    def marked(t: float, through: float) -> None:
+        told = {"a": [("w", 1, t), ("q", slices["q"], t)], "b": [("r", 1, t + 15), ("v", slices["v"], through + 15)]}
+        for host, vouched in told.items():
+            marks = [Mark(number(name), count, START + timedelta(seconds=until)) for name, count, until in vouched]
+            h.row(f"committer of {host}", "mark", marks=marks, **at(host, t))
+
+    slices = {"q": 0, "v": 0}
+    marked(90, 90)
+    h.send("w", 0, 10, at=0, **at("a", 100))
+    h.poll("r", [("w", 0, 10, 0)], **at("b", 100.005))
+    h.send("v", 0, at=10, **at("b", 101))
+    h.poll("q", [("v", 0, 1, 10)], **at("a", 101.003))
+    h.poll("q", [("v", 1, 1, 11)], **at("a", 110.003))
+    h.row("q", "close", **at("a", 110.1))
+    slices = {"q": 3, "v": 1}
+    for t in range(102, 130):
+        marked(t, min(t, 109.999))
+    store.feed(h.rows)
+    assert found(store.findings) == set()
+    h.rows.clear()
+    if sent:
+        began, ended = at("b", 110), at("b", 130)
+        h.send("v", 1, at=11, **ended | {name: began[name] for name in ("invoked", "mono_invoked")})
+        slices["v"] = 2
+    for t in range(131, 150):
+        marked(t, t)
+    store.feed(h.rows)
+    assert found(store.findings) == (set() if sent else {("phantom-read", (number("v"), 1))})

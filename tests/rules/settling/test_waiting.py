@@ -176,6 +176,22 @@ def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
     assert lost(store) == []
 
 
+def test_the_only_reader_goes_on_telling_what_it_passes_while_a_row_of_it_is_missing() -> None:
+    """Each of its polls tells where it began and where it ended."""
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    hidden = h.poll("r", [])
+    for i in range(30, 90):
+        h.send("w", i, at=i)
+        if i != 50:
+            h.poll("r", [("w", i, 1, i)], position_before=50 if i == 51 else i, position_after=i + 1)
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [(W, 50)]
+
+
 def rebooted(h: History, *, down: float, up: float) -> Any:
     """Marks of two hosts. That of q goes down and comes up without anything that its journal held."""
 
@@ -311,3 +327,36 @@ def test_a_slow_writer_s_values_are_no_phantoms_once_the_log_start_has_passed_th
         h.mark(1.0)
     found = {(f.anomaly, f.subject) for f in fed(h.rows, 4).findings if f.anomaly in ("phantom-read", "duplicate")}
     assert found == {("duplicate", (number("slow"), 1))}
+
+
+def test_a_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_the_others_were() -> None:
+    """q goes on a millisecond after r, and by its own clock 15 s later: longer than the grace."""
+    h = History()
+
+    def by(boot: str, ahead: float, after: float = 0.0) -> dict[str, Any]:
+        h.time += 0.002 + after
+        times = {"invoked": h.at(h.time + ahead - 0.001), "completed": h.at(h.time + ahead)}
+        mono = round((h.time + 100) * 1e9)
+        return {"boot": boot, "mono_invoked": mono - 1_000_000, "mono_completed": mono, **times}
+
+    def marks(boot: str, ahead: float, host: str, *processes: str) -> None:
+        now = h.at(h.time + ahead)
+        told = [Mark(number(p), h._slices[number(p), 0], now) for p in processes]
+        h.row(host, "mark", marks=told, **by(boot, ahead))
+
+    h.assign("r", **by("a", 0))
+    h.assign("q", **by("b", 15))
+    for i in range(90):
+        h.send("w", i, at=2 * i, **by("a", 0))
+        h.send("v", i, at=2 * i + 1, **by("b", 15))
+        polled = [("w", i, 1, 2 * i), ("v", i, 1, 2 * i + 1)][i == 40 :]
+        h.poll("r", polled, **by("a", 0))
+        h.poll("q", polled, **by("b", 15))
+        end = 2 * i + 2
+        h.row("observer", "offsets", log_start=0, log_end=end, last_stable=end, **by("a", 0))
+        h.time += 1.0
+        marks("a", 0, "here", "w", "r", "observer")
+        marks("b", 15, "there", "q", "v")
+    for size in (9, 400):
+        skips = [f.subject[0] for f in fed(h.rows, size).findings if f.anomaly == "poll-skip"]
+        assert sorted(skips) == sorted([number("r"), number("q")])

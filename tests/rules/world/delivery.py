@@ -10,6 +10,9 @@ from rules.vocabulary.slices import Slice
 from tests.rules.world.host import Append
 from tests.rules.world.kernel import SECOND
 
+HEARD = 10 * SECOND
+"""By when every host has been heard of, in every delivery."""
+
 
 @dataclass(slots=True)
 class Step:
@@ -39,11 +42,13 @@ def by_time(appends: list[Append], every: int, shuffle: random.Random | None = N
 
 
 def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
-    """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes."""
+    """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes, once
+    they have been heard of: nobody can wait for a host that the table has never mentioned."""
     rng = random.Random(f"{seed}/disordered")
     lags = {host: rng.choice([0, 0, 60, 300]) for host in sorted({a.host for a in appends})}
     late = sorted(
-        (a.arrived + (lags[a.host] + rng.choice([0, 0, 0, 2, 20])) * SECOND, i) for i, a in enumerate(appends)
+        (a.arrived + ((lags[a.host] if a.arrived > HEARD else 0) + rng.choice([0, 0, 0, 2, 20])) * SECOND, i)
+        for i, a in enumerate(appends)
     )
     i = 0
     while i < len(late):

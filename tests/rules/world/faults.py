@@ -271,12 +271,13 @@ def zombie(at: int, after: int, probe: str = "t1") -> Event:
 
     def strike(world: World) -> None:
         opened = [t for t in world.cluster.txns.values() if t.transactional_id == probe and t.state == "open"]
-        if not opened or not opened[0].first or world.probes[probe].life is None:
+        life = world.probes[probe].life
+        under_way = [] if life is None else list(life.in_flight.values())
+        if not opened or not opened[0].first or not under_way:
             world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
             return
         txn = opened[0]
-        op = next(iter(world.probes[probe].life.in_flight.values()))  # type: ignore[union-attr]
-        if "end_invoked" in op.more:
+        if "end_invoked" in under_way[0].more:
             world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
             return
         txn.zombie = True

@@ -96,6 +96,15 @@ class Oracle:
         observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
         return all(self.skews.bounded(ahead=b, of=a) for a in hosts for b in observing)
 
+    def _holes_comparable(self, sender: str) -> bool:
+        """Whether what this host sent can be told to have come after what is missing of readers elsewhere."""
+        with_holes = {
+            life.host.name
+            for life in self.world.lives
+            if life.kind in READERS and (life.crashed is not None or any(e.rejected for e in life.entries))
+        }
+        return all(self.skews.bounded(ahead=sender, of=host) for host in with_holes)
+
     # What must be.
 
     def _all(self, topic_id: str) -> list[Must]:
@@ -151,11 +160,15 @@ class Oracle:
         if not self._comparable({life.host.name for life in self.world.lives if life.kind in READERS}):
             must.why = "nobody can know how far apart the clocks are"
             return must
+        if not self._holes_comparable(sent.life.host.name):
+            must.why = "nobody can know whether it was sent before a hole in a reader's log was over"
+            return must
         since = max(passes[0].entry.completed, sent.entry.completed) + GRACE
         came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
+        until = since + self.spread  # the pass and the acknowledgement may be told by two clocks, and so the grace
         for life in self.world.lives:
             if life.kind in READERS:
-                came.append(self.truth.known(life, partition, sent.entry.invoked, since))
+                came.append(self.truth.known(life, partition, sent.entry.invoked, until))
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             return must
@@ -332,7 +345,7 @@ class Oracle:
             before = self.truth.committed_reads(planted.partition, 0)
             same = [(h, e) for h in before for e in reads if h.row.boot == e.row.boot and h.invoked < e.invoked]
             reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
-        if not reads:
+        if not reads or not self._held(planted.at - GRACE, reads[0].completed):
             return must
         members = {life.host.name for life in self.world.lives if life.kind == "group"}
         observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
@@ -347,6 +360,16 @@ class Oracle:
             must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
             must.optional = must.by > self.world.plan.length
         return must
+
+    def _held(self, since: int, until: int) -> bool:
+        """Whether members that the log knows have held the group all the while: others may have committed else."""
+        lives = [life for life in self.world.lives if life.kind == "group"]
+        ends = {
+            life.process: min((t for t in (life.died, life.crashed, life.closed) if t), default=until + 1)
+            for life in lives
+        }
+        changes = [t for life in lives for t in (life.began, ends[life.process]) if since <= t <= until]
+        return not changes and any(life.began < since and ends[life.process] > until for life in lives)
 
     def _had_to_be_told(self, partition: int, read: Entry) -> bool:
         """Whether a read tells less than a commit that had been acknowledged, by a clock of the same boot.

@@ -126,9 +126,12 @@ class Probe:
         self.stopped = True
 
     restarting = False
+    writes = False
+    """Does it tell at its start which writer it is?"""
 
     def _live(self, life: Life) -> Sleep:
-        life.everywhere("start", kind=self.habits.kind)
+        told = {"writer": str(life.process)} if self.writes else {}
+        life.everywhere("start", kind=self.habits.kind, settings=told)
         doing = self.do(life)
         for slept in doing:
             yield slept
@@ -174,6 +177,8 @@ class Probe:
 class Writer(Probe):
     """Plain idempotent sends: one operation per partition and period, one after the other. After a send whose outcome
     is unknown the process ends and a new life begins, so that a record stored late breaks no order."""
+
+    writes = True
 
     def do(self, life: Life) -> Sleep:
         while True:

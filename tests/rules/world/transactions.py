@@ -17,6 +17,8 @@ TIMEOUT = 15 * SECOND
 class TransactionalWriter(Probe):
     """Its transactional id is its name. After an indefinite end it closes and a new life takes over."""
 
+    writes = True
+
     def do(self, life: Life) -> Sleep:
         cluster = self.cluster
         init = life.invoke("init", range(life.partitions), transactional_id=self.name)
