@@ -29,9 +29,10 @@ PYTEST: Final = (
 
 
 class Task(NamedTuple):
-    """A mutant to try. `key`: what a verdict is kept by."""
+    """A mutant to try. `key`: what a verdict is kept by; `name`: what it is called among the module's, once."""
 
     key: str
+    name: str
     file: str
     mutant: Mutant
     tests: list[str]
@@ -53,7 +54,7 @@ def main() -> int:
             print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in tasks), sep="\n")
             continue
         reasons = equivalent.get(file, {})
-        open_ = [t for t in tasks if not verdicts.get(t.key) and t.mutant.change not in reasons]
+        open_ = [t for t in tasks if not verdicts.get(t.key) and t.name not in reasons]
         new = _tried(folder, open_, chosen.jobs)
         counted = _told(file, tasks, {**verdicts, **new}, reasons)
         totals += counted
@@ -163,7 +164,8 @@ def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterab
             if tests and seconds > budget:
                 break
             tests.append(one["test"])
-        yield Task(key, file, mutant, tests, seconds)
+        number = f" ({repeated[name]})" if repeated[name] > 1 else ""
+        yield Task(key, f"{mutant.function}: {mutant.change}{number}", file, mutant, tests, seconds)
 
 
 def _verdicts(folder: Path) -> dict[str, str]:
@@ -171,7 +173,7 @@ def _verdicts(folder: Path) -> dict[str, str]:
     for path in sorted(folder.glob("verdicts-*.jsonl")):
         for line in path.read_bytes().splitlines():
             told = orjson.loads(line)
-            found[told["key"]] = told["verdict"]
+            found[told["key"]] = told["verdict"] or found.get(told["key"], "")
     return found
 
 
@@ -212,19 +214,20 @@ def _told(file: str, tasks: list[Task], verdicts: dict[str, str], reasons: dict[
     counted: Counter[str] = Counter()
     for task in tasks:
         mutant, killer = task.mutant, verdicts.get(task.key, "")
-        if mutant.change in reasons:
+        if task.name in reasons and not killer:
             counted["equivalent"] += 1
-            said = f"equivalent: {reasons[mutant.change]}"
+            said = f"equivalent: {reasons[task.name]}"
         elif killer:
             counted["killed"] += 1
             said = f"killed by {killer}"
         else:
             counted["survived"] += 1
             said = f"SURVIVED {len(task.tests)} tests" if task.tests else "SURVIVED: no test reaches it"
-        print(f"{file}:{mutant.line}: {mutant.function}: {mutant.change}: {said}")
-    for change in sorted(reasons.keys() - {task.mutant.change for task in tasks}):
+        print(f"{file}:{mutant.line}: {task.name}: {said}")
+    open_ = {task.name for task in tasks if not verdicts.get(task.key)}
+    for change in sorted(reasons.keys() - open_):
         counted["survived"] += 1
-        print(f"{file}: equivalent.toml has a change that is no mutant any more: {change}")
+        print(f"{file}: equivalent.toml has a change that is no mutant any more, or is killed: {change}")
     print(_sum(file, counted), flush=True)
     return counted
 

@@ -321,3 +321,28 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
             {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
         )
     ]  # fmt: skip
+
+
+@in_any_way()
+def test_an_end_of_zero_where_nothing_above_0_was_known_is_not_spurious(fed: Fed) -> None:
+    h = History()
+    empty_with_one_record(h)
+    assert whole(fed(h), ["spurious-zero-offset"]) == []
+
+
+def test_what_is_listed_too_short_again_is_the_same_truncation() -> None:
+    h = History()
+    h.send("w", 0, 10, at=0)
+    for i in range(3):
+        h.mark(1.0)
+        h.observe(end=4 + i)
+        h.mark(1.0)
+        h.send("v", i, 1, at=4 + i)
+    h.mark(1.0)
+    h.observe(end=7)
+    for _ in range(3):
+        h.mark(1.0)
+    store = Store()
+    for row in h.rows:
+        store.feed([row])
+    assert [(one.subject, one.evidence["written_again"]) for one in whole(store, ["log-truncation"])] == [((9,), 4)]
