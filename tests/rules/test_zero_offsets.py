@@ -139,6 +139,12 @@ def after_another_commit_of_unknown_outcome(h: History) -> None:
     read(h)
 
 
+def asked_for_by_another_group(h: History) -> None:
+    commit(h)
+    h.row("r", "commit", committed=0, group="another")
+    read(h)
+
+
 def asked_for(h: History) -> None:
     commit(h)
     commit(h, 0)
@@ -214,6 +220,7 @@ GUILTY: list[tuple[Callable[[History], None], Told]] = [
     (after_a_commit_by_one_boot_s_clock, committed(5, 0.004)),
     (asked_for_by_a_commit_that_failed, committed(5, 0.006)),
     (after_another_commit_of_unknown_outcome, committed(5, 0.006)),
+    (asked_for_by_another_group, committed(5, 0.006)),
 ]
 INNOCENT: list[Callable[[History], None]] = [
     after_the_first_offset_alone, after_an_empty_log, invoked_as_soon_as_it_was_known, by_the_clocks_of_two_boots,
@@ -243,8 +250,9 @@ def test_innocent(build: Callable[[History], None], fed: Fed) -> None:
 def test_a_committed_zero_is_told_once() -> None:
     h = History()
     after_a_commit(h)
-    read(h)
-    read(h)
+    for _ in range(3):
+        h.mark(1.0)
+        read(h)
     assert whole(live(row_by_row)(h), ["spurious-zero-offset"]) == [committed(5, 0.004)]
 
 
@@ -287,8 +295,10 @@ def test_zeros_that_wait_are_bounded() -> None:
     known = list(h.rows)
     for i in range(20):
         h.row("o", "offsets", committed=0, group=f"g{i:02}")
+    zeros = h.rows[20:]
+    marks = [h.mark(1.0) for _ in range(3)]
     store = Store()
-    store.feed(h.rows[20:])
-    store.feed(known)
+    for rows in (zeros, known, marks):
+        store.feed(rows)
     told = whole(store, ["spurious-zero-offset"])
     assert [one.subject for one in told] == [("committed", f"g{i:02}") for i in range(16)]
