@@ -110,13 +110,30 @@ def unexpected(found: set[Found], expected: Expected) -> set[Found]:
     return own - expected.must - expected.perhaps | others
 
 
-EXCHANGE = [Turn(who, dice) for dice in range(6) for who in ("w1", "w2", "r1", "r2")]
-"""Each host's readers poll what the other's writers send: so the bound of their clocks' difference is known. Nothing is
-concluded between hosts that exchange nothing."""
+def exchange(world: World) -> World:
+    """Each host's readers poll what the other's writers send, in each partition of the topic: so the bound of their
+    clocks' difference is known. Nothing is concluded between hosts that exchange nothing."""
+    for dice in range(60):
+        world.run([Turn(who, dice) for who in ("w1", "w2", "r1", "r2")])
+        if dice >= 5 and _has_exchanged(world):
+            break
+    return world
+
+
+def _has_exchanged(world: World) -> bool:
+    rows = [row for row in world.journal.rows if row.topic == "topic"]
+    sent_by = {run.writer: row.boot for row in rows for run in row.sent}
+    met = {
+        (row.partition, sent_by[run.writer], row.boot)
+        for row in rows
+        for run in row.polled
+        if run.writer in sent_by and sent_by[run.writer] != row.boot
+    }
+    return len(met) == 4  # two partitions, both ways
 
 
 def broken(name: str, before: list[Turn], after: list[Turn], seed: int) -> tuple[World, Expected]:
-    world = World().run([*EXCHANGE, *before])
+    world = exchange(World()).run(before)
     expected = FAULTS[name](world, random.Random(seed))
     world.run(after).settle(SETTLE)
     return world, expected
