@@ -330,7 +330,6 @@ class State:
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
-    reads_uncommitted: bool = False
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
