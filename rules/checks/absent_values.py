@@ -19,7 +19,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
 from rules.kept.codec import concat, names, take
@@ -127,14 +127,18 @@ def _stamp_over(own: Outcomes, placed: Bools, spans: Spans, at: int, grace: int)
 def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     rows, passed, proven = own.written, passage.state.passed, passage.proven
     waiting = (rows.offset < 0) & (rows.txn >= 0) & (rows.high >= 0) & (rows.due < 0)
+    given_again = passage.state.given_again
+    again = intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
     rows.due[waiting & (rows.low >= rows.high)] = 0  # the log did not grow while it could be appended: it is nowhere
     for i in np.flatnonzero(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
         for at in [-1, *intervals.distinct(proven.at).tolist()]:
-            before = passes.over(passage.state, passed, place, sent)
-            now = passes.over(passage.state, take(proven, proven.at <= at), place, sent)
-            start, end = np.append(before.start, now.start), np.append(before.end, now.end)
+            start, end = EMPTY, EMPTY
+            for went in (passed, take(proven, proven.at <= at)):
+                # What was passed before it was sent holds something else, unless the log was cut meanwhile.
+                over = passes.over(passage.state, went, place, sent) if again[i] else went
+                start, end = np.append(start, over.start), np.append(end, over.end)
             if intervals.contained(*intervals.merge(start, end), low, high)[0]:
                 rows.due[i] = max(int(rows.at[i]), at) + grace
                 break

@@ -121,7 +121,7 @@ def take_in(own: KnownEnds, new: News) -> Acknowledged:
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
     if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered) and not len(own.held):
         return Acknowledged()
-    clock = clocks_of(new)
+    clock = _clocks(new)
     acknowledged = _safely_acknowledged(own, new, clock)
     _learn(own, new, clock, acknowledged)
     listed = listed[clock.invoked[listed] >= 0]
@@ -156,7 +156,7 @@ def _by_the_clock_of(boot: int) -> Who:
     return Who(lambda number, process: process.boot in (boot, -1))
 
 
-def clocks_of(new: News) -> Clocks:
+def _clocks(new: News) -> Clocks:
     """When the new rows began and ended."""
     names, domain, invoked, completed = domains(new.columns)
     size = np.array([STEP * 1000 if name else STEP for name in names], np.int64)[domain]

@@ -1,11 +1,10 @@
 """`log-truncation`: the log ends below a record that was acknowledged or polled before, and goes on from there.
 
 The log's end, as its leader lists it for read_uncommitted, is at or below an offset that was known before the listing
-was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two, or a
-poll that was invoked after it shows another value between the two than was known there. Without either nothing is
-proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end that it last knew.
-A listing above all that was known ends the waiting for such a write. An end of 0 that the next listing does not bear
-out is no truncation, but a `spurious-zero-offset`.
+was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two. Without
+that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end
+that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0 that the next
+listing does not bear out is no truncation, but a `spurious-zero-offset`.
 
 "Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
@@ -36,8 +35,7 @@ CUTS_KEPT: Final = 64
 
 @dataclass(slots=True)
 class Written(Table):
-    """Offsets [start, end) that writes invoked in a step of the domain's clock were given, or that polls invoked then
-    show to hold another value than before."""
+    """Offsets [start, end) that writes invoked in a step of the domain's clock were given."""
 
     domain: Ints = field(default_factory=lambda: EMPTY)
     step: Ints = field(default_factory=lambda: EMPTY)
@@ -64,27 +62,8 @@ def arrive(own: LogEnds, new: News) -> None:
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
         step, start, end = intervals.merge_grouped(of.invoked, of.start, of.end)
         own.written = concat(own.written, Written(np.full(len(step), number), step, start, end))
-    if new.placed.clashing:
-        own.written = concat(own.written, _shown_anew(new))
     if len(own.written) > KEPT:
         own.written = take(own.written, np.sort(np.argsort(own.written.step, kind="stable")[-KEPT:]))
-
-
-def _shown_anew(new: News) -> Written:
-    """Where polls show a value that nobody knew to stand there, and another one stands there."""
-    clock, before, placed = known_ends.clocks_of(new), new.placed.before, new.placed.after
-    clashes = intervals.deeper(placed.offset, placed.offset + placed.length)
-    polled = new.polled.take((new.polled.offset >= 0) & (clock.invoked[new.polled.row] >= 0))
-    polled = polled.take(intervals.touched(*clashes, polled.offset, polled.offset + polled.length))
-    found = []
-    for i in range(len(polled)):
-        low, high = polled.offset[i : i + 1], polled.offset[i : i + 1] + polled.length[i]
-        label = (before.writer == polled.writer[i]) & (before.offset - before.seq == polled.offset[i] - polled.seq[i])
-        known = intervals.merge(before.offset[label], (before.offset + before.length)[label])
-        fresh = intervals.intersect(*intervals.subtract(low, high, *known), *clashes)
-        domain, step = int(clock.domain[polled.row[i]]), int(clock.invoked[polled.row[i]])
-        found += [(domain, step, start, end) for start, end in zip(*fresh, strict=True)]
-    return Written(*np.array(found, np.int64).reshape(-1, 4).T)
 
 
 def fold(own: LogEnds, passage: Passage) -> None:

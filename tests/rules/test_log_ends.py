@@ -85,23 +85,7 @@ def truncated_below_what_a_dead_process_had_polled(h: History) -> None:
     written_again(h, 4)
 
 
-def shown_anew(h: History, shown: tuple[str, int, int, int] = ("v", 0, 2, 4)) -> None:
-    """Who wrote again is not known: its rows are not here. That a reader is shown it says enough."""
-    h.poll("r", [("w", 0, 10, 0)])
-    h.time += 1
-    h.observe(end=4)
-    h.time += 1
-    h.poll("q", [shown])
-    h.time += 1
-    h.observe(end=6)
-
-
 GUILTY = [
-    (shown_anew, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
-    )),
     (truncated, Told(
         "log-truncation", (9,),
         "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
@@ -137,25 +121,6 @@ def listed_by_a_deposed_leader(h: History) -> None:
         h.time += 1
         h.observe(end=4)
     written_again(h, 10)
-
-
-def shown_as_it_was(h: History) -> None:
-    """A deposed leader listed its end: what stands above it is shown as before."""
-    shown_anew(h, ("w", 4, 2, 4))
-
-
-def shown_anew_before_the_listing(h: History) -> None:
-    """Two values stand at one offset, and a leader lists an old end after that."""
-    h.poll("r", [("w", 0, 10, 0)])
-    h.poll("q", [("v", 0, 2, 4)])
-    h.time += 1
-    h.observe(end=4)
-    h.time += 1
-    h.observe(end=5)
-
-
-def shown_below_the_end(h: History) -> None:
-    shown_anew(h, ("v", 0, 2, 1))
 
 
 def acknowledged_late(h: History) -> None:
@@ -287,7 +252,7 @@ INNOCENT = [
     empty_with_one_record,
     listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
     listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
-    lost_with_its_host, shown_as_it_was, shown_anew_before_the_listing, shown_below_the_end,
+    lost_with_its_host,
 ]  # fmt: skip
 
 
