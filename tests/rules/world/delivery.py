@@ -12,6 +12,8 @@ from tests.rules.world.kernel import SECOND
 
 HEARD = 10 * SECOND
 """By when every host has been heard of in a topic that it probes, in every delivery."""
+QUIET = 60 * SECOND
+"""What arrived in the last of a world comes in its order: what came late before it waits for log time to go on."""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,13 @@ def by_time(appends: list[Append], every: int, shuffle: random.Random | None = N
 def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
     """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes, once
     they have been heard of: nobody can wait for a host that the table has never mentioned. A topic that was created
-    again is a new log, and what is known of the old one's probes tells nothing of its own."""
+    again is a new log, and what is known of the old one's probes tells nothing of its own. At the end all is well."""
+    quiet = max((a.arrived for a in appends), default=0) - QUIET
+    yield from _shuffled([a for a in appends if a.arrived < quiet], seed)
+    yield from by_time([a for a in appends if a.arrived >= quiet], 5 * SECOND)
+
+
+def _shuffled(appends: list[Append], seed: int) -> Iterator[Step]:
     rng = random.Random(f"{seed}/disordered")
     lags = {host: rng.choice([0, 0, 60, 300]) for host in sorted({a.host for a in appends})}
     first = _first_heard(appends)

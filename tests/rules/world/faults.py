@@ -271,14 +271,11 @@ def zombie(at: int, after: int, probe: str = "t1") -> Event:
 
     def strike(world: World) -> None:
         cluster = world.probes[probe].cluster
-        opened = [t for t in cluster.txns.values() if t.transactional_id == probe and t.state == "open"]
         life = world.probes[probe].life
-        under_way = [] if life is None else list(life.in_flight.values())
-        if not opened or not opened[0].first or not under_way:
-            world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
-            return
-        txn = opened[0]
-        if "end_invoked" in under_way[0].more:
+        calls = [] if life is None else [op.more for op in life.in_flight.values() if op.f == "txn"]
+        open_ = [cluster.txns[more["txn"]] for more in calls if "end_invoked" not in more]
+        txn = next((t for t in open_ if t.state == "open" and t.first), None)
+        if txn is None:
             world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
             return
         txn.zombie = True
