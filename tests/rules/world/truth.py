@@ -60,7 +60,8 @@ class Truth:
                 if known is None or known.entry.row.type != "ok":
                     self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
         if entry.arrived is not None and not entry.rejected:
-            for run in [*row.sent, *row.polled]:
+            # What was written counts where that is visible: of other outcomes a poll has to tell it.
+            for run in [*(row.sent if row.type == "ok" else ()), *row.polled]:
                 for i in range(run.length if run.offset is not None else 0):
                     told = self.values[p, (run.offset or 0) + i]
                     value = p, run.writer, run.seq + i
