@@ -47,17 +47,20 @@ def main() -> int:
     reach = _learned(folder, chosen.jobs, chosen.tests)
     equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
     verdicts = {} if chosen.again else _verdicts(folder)
+    tasks = {file: list(_tasks(file, reach, chosen.budget)) for file in files}
+    if chosen.list:
+        for file, mine in tasks.items():
+            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in mine), sep="\n")
+        return 0
+    open_ = [
+        task for file in files for task in tasks[file]
+        if not verdicts.get(task.key) and task.name not in equivalent.get(file, {})
+    ]  # fmt: skip
+    if not chosen.told:
+        verdicts |= _tried(folder, open_, chosen.jobs)
     totals: Counter[str] = Counter()
     for file in files:
-        tasks = list(_tasks(file, reach, chosen.budget))
-        if chosen.list:
-            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in tasks), sep="\n")
-            continue
-        reasons = equivalent.get(file, {})
-        open_ = [t for t in tasks if not verdicts.get(t.key) and t.name not in reasons]
-        new = _tried(folder, open_, chosen.jobs)
-        counted = _told(file, tasks, {**verdicts, **new}, reasons)
-        totals += counted
+        totals += _told(file, tasks[file], verdicts, equivalent.get(file, {}))
     print(_sum("all", totals))
     return 1 if totals["survived"] else 0
 
@@ -71,6 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=ROOT / ".offsetwatch" / "mutation")
     parser.add_argument("--again", action="store_true", help="try what was killed before, too")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
+    parser.add_argument("--told", action="store_true", help="try nothing, tell what is known")
     return parser.parse_args()
 
 
