@@ -42,11 +42,13 @@ class Trial:
             killers: dict[str, list[str]] = {}  # by file, the last first
             for task in self._told["tasks"]:
                 likely = killers.setdefault(task["file"], [])
-                chosen = [items[test] for test in _ordered(task["tests"], likely) if test in items]
+                tests = {one.split(":", 1)[1]: one for one in task["tests"]}
+                chosen = [items[test] for test in _ordered(list(tests), likely) if test in items]
                 verdict = _try(task, chosen)
                 if verdict in items:
                     likely[:] = [verdict, *(test for test in likely if test != verdict)]
-                out.write(orjson.dumps({"key": task["key"], "verdict": verdict, "tests": len(chosen)}) + b"\n")
+                passed = [] if verdict else [tests[item.nodeid] for item in chosen]
+                out.write(orjson.dumps({"key": task["key"], "verdict": verdict, "passed": passed}) + b"\n")
         return True
 
 
