@@ -101,6 +101,13 @@ CONDITIONS: Final = (
         (Form((), ()),),
     ),
     Anomaly(
+        "checks-stalled", "condition", "while it lasts",
+        "The checks have failed, or a batch of them does not end: nothing is checked until they go on.",
+        "what ended them",
+        (_opened(Field("why", "str", "", "what ended them, in one line")),),
+        (_closed(),),
+    ),
+    Anomaly(
         "evidence-late", "condition", "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
         "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
