@@ -29,7 +29,8 @@ PYTEST: Final = (
 
 
 class Task(NamedTuple):
-    """A mutant to try. `key`: what a verdict is kept by; `name`: what it is called among the module's, once."""
+    """A mutant to try. `key`: what a verdict is kept by; `name`: what it is called among the module's, once; `tests`:
+    those to try now, `<hash of the file>:<pytest's id>`; `passed`: how many others did not notice it before."""
 
     key: str
     name: str
@@ -37,6 +38,7 @@ class Task(NamedTuple):
     mutant: Mutant
     tests: list[str]
     seconds: float
+    passed: int
 
 
 def main() -> int:
@@ -46,18 +48,21 @@ def main() -> int:
     files = _files(chosen.check)
     reach = _learned(folder, chosen.jobs, chosen.tests)
     equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    verdicts = {} if chosen.again else _verdicts(folder)
+    verdicts, passed = ({}, {}) if chosen.again else (_verdicts(folder), _passed(folder))
+    tasks = {file: list(_tasks(file, reach, chosen.budget, passed)) for file in files}
+    if chosen.list:
+        for file, mine in tasks.items():
+            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in mine), sep="\n")
+        return 0
+    open_ = [
+        task for file in files for task in tasks[file]
+        if not verdicts.get(task.key) and task.name not in equivalent.get(file, {})
+    ]  # fmt: skip
+    if not chosen.told:
+        verdicts |= _tried(folder, open_, chosen.jobs)
     totals: Counter[str] = Counter()
     for file in files:
-        tasks = list(_tasks(file, reach, chosen.budget))
-        if chosen.list:
-            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in tasks), sep="\n")
-            continue
-        reasons = equivalent.get(file, {})
-        open_ = [t for t in tasks if not verdicts.get(t.key) and t.name not in reasons]
-        new = _tried(folder, open_, chosen.jobs)
-        counted = _told(file, tasks, {**verdicts, **new}, reasons)
-        totals += counted
+        totals += _told(file, tasks[file], verdicts, equivalent.get(file, {}))
     print(_sum("all", totals))
     return 1 if totals["survived"] else 0
 
@@ -71,6 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=ROOT / ".offsetwatch" / "mutation")
     parser.add_argument("--again", action="store_true", help="try what was killed before, too")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
+    parser.add_argument("--told", action="store_true", help="try nothing, tell what is known")
     return parser.parse_args()
 
 
@@ -126,8 +132,13 @@ def _lines(stored: Path) -> dict[str, dict[str, Any]]:
     same = {
         file for file, source in head["sources"].items() if (ROOT / file).is_file() and _hash(ROOT / file) == source
     }
+    written = stored.stem.rsplit("-", 1)[1]
     return {
-        one["test"]: {**one, "lines": {file: set(lines) for file, lines in one["lines"].items() if file in same}}
+        one["test"]: {
+            **one,
+            "as": f"{written}:{one['test']}",
+            "lines": {file: set(lines) for file, lines in one["lines"].items() if file in same},
+        }
         for one in told
     }
 
@@ -139,6 +150,22 @@ def _reaches(one: dict[str, Any], file: str, mutant: Mutant) -> bool:
     return mutant.function in one["functions"].get(file, ())
 
 
+def _likeliest_first(reach: dict[str, dict[str, Any]], file: str) -> list[dict[str, Any]]:
+    """The tests that reach the module: first one of each kind, then the others; of these, first those that reach much
+    of it in little time. Of one kind are the cases of one test that reach the same lines."""
+    kinds: Counter[tuple[str, frozenset[int]]] = Counter()
+    scored = []
+    for one in sorted(reach.values(), key=lambda one: one["seconds"]):
+        lines = frozenset(one["lines"].get(file, ()))
+        if not lines and file not in one["functions"]:
+            continue
+        kind = one["test"].split("[")[0], lines
+        kinds[kind] += 1
+        reached = len(lines) or len(one["functions"][file])
+        scored.append((kinds[kind], -(reached**2) / (one["seconds"] + 0.05), one))
+    return [one for *_, one in sorted(scored, key=lambda score: score[:2])]
+
+
 def _hash(path: Path) -> str:
     return hashlib.blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
@@ -146,9 +173,10 @@ def _hash(path: Path) -> str:
 # Mutants
 
 
-def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterable[Task]:
+def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float, passed: dict[str, set[str]]) -> Iterable[Task]:
     source = (ROOT / file).read_text(encoding="utf-8")
     functions: dict[str, str] = {}
+    likeliest = _likeliest_first(reach, file)
     repeated: Counter[tuple[str, str]] = Counter()
     for mutant in mutants(source):
         if mutant.function not in functions:
@@ -157,15 +185,16 @@ def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterab
         repeated[name] += 1
         told = f"{file}|{functions[mutant.function]}|{mutant.change}|{repeated[name]}"
         key = hashlib.blake2b(told.encode(), digest_size=10).hexdigest()
-        reaching = [one for one in reach.values() if _reaches(one, file, mutant)]
-        tests, seconds = [], 0.0
-        for one in sorted(reaching, key=lambda one: one["seconds"]):
+        tests, seconds, known = [], 0.0, passed.get(key, set[str]())
+        for one in likeliest:
+            if not _reaches(one, file, mutant) or (tests and seconds + one["seconds"] > budget):
+                continue
+            if one["as"] in known:
+                continue
             seconds += one["seconds"]
-            if tests and seconds > budget:
-                break
-            tests.append(one["test"])
+            tests.append(one["as"])
         number = f" ({repeated[name]})" if repeated[name] > 1 else ""
-        yield Task(key, f"{mutant.function}: {mutant.change}{number}", file, mutant, tests, seconds)
+        yield Task(key, f"{mutant.function}: {mutant.change}{number}", file, mutant, tests, seconds, len(known))
 
 
 def _verdicts(folder: Path) -> dict[str, str]:
@@ -174,6 +203,16 @@ def _verdicts(folder: Path) -> dict[str, str]:
         for line in path.read_bytes().splitlines():
             told = orjson.loads(line)
             found[told["key"]] = told["verdict"] or found.get(told["key"], "")
+    return found
+
+
+def _passed(folder: Path) -> dict[str, set[str]]:
+    """By key, the tests, as they are written now, that did not notice: only others are tried again."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(folder.glob("verdicts-*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            told = orjson.loads(line)
+            found.setdefault(told["key"], set()).update(told.get("passed", ()))
     return found
 
 
@@ -191,7 +230,7 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
             } for t in mine
         ]  # fmt: skip
         plan.write_bytes(orjson.dumps({"tasks": told, "verdicts": str(verdicts)}))
-        files = sorted({test.split("::")[0] for task in mine for test in task.tests})
+        files = sorted({test.split(":")[1] for task in mine for test in task.tests})
         command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
         running.append(_run(command, OFFSETWATCH_TRIAL=str(plan)))
     for process in running:
@@ -222,7 +261,8 @@ def _told(file: str, tasks: list[Task], verdicts: dict[str, str], reasons: dict[
             said = f"killed by {killer}"
         else:
             counted["survived"] += 1
-            said = f"SURVIVED {len(task.tests)} tests" if task.tests else "SURVIVED: no test reaches it"
+            tried = task.passed + len(task.tests)
+            said = f"SURVIVED {tried} tests" if tried else "SURVIVED: no test reaches it"
         print(f"{file}:{mutant.line}: {task.name}: {said}")
     open_ = {task.name for task in tasks if not verdicts.get(task.key)}
     for change in sorted(reasons.keys() - open_):

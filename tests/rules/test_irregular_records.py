@@ -38,6 +38,11 @@ def record(status: Any, offset: int, *, index: int = 0, run: str | None = "anoth
     return Irregular(index, offset, status, 1000 + offset, V, offset, "topic", where, run)
 
 
+def sent_elsewhere(seq: int, *, partition: int = 0, run: str) -> dict[str, Any]:
+    """V's value, as evidence names it."""
+    return {"writer": V, "seq": seq, "topic": "topic", "partition": partition, "run": run}
+
+
 def flood(h: History, status: Any, offsets: range, *, reader: str = "r", size: int = 30) -> None:
     """A reader polls irregular records at these offsets, `size` in a poll."""
     listed = list(offsets)
@@ -259,10 +264,15 @@ def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None
         return
     begins = 400 - KEPT if acknowledged == "after" else 0
     assert [f.subject for f in told] == [(offset,) for offset in range(begins, begins + most)]
-    assert told[0].evidence == {
-        "offset": begins, "values": sorted([f"{W}/{begins}", f"{V}/{begins} of topic/3 of run another"])
-    }  # fmt: skip
-    assert told[0].message == f"offset {begins} holds 2 values: {' and '.join(told[0].evidence['values'])}"
+    values = sorted(
+        [
+            (f"{W}/{begins}", {"writer": W, "seq": begins}),
+            (f"{V}/{begins} of topic/3 of run another", sent_elsewhere(begins, partition=3, run="another")),
+        ],
+        key=lambda told: told[0],
+    )
+    assert told[0].evidence == {"offset": begins, "values": [value for _, value in values]}
+    assert told[0].message == f"offset {begins} holds 2 values: {' and '.join(words for words, _ in values)}"
     assert told[-1].evidence["more_of_the_same"] == 400 - begins - most
 
 
@@ -273,8 +283,20 @@ def test_two_records_at_one_offset_are_told_when_the_second_is_seen() -> None:
     h.irregular("q", Irregular(0, 5, "foreign", 2, V, 1, "topic", 0, "one"))
     for parts in (1, 3):
         (finding,) = of(checked(h, parts=parts), "inconsistent-offsets")
-        assert finding.evidence == {"offset": 5, "values": [f"{V}/{i} of topic/0 of run one" for i in (0, 1)]}
+        assert finding.evidence == {"offset": 5, "values": [sent_elsewhere(i, run="one") for i in (0, 1)]}
+        words = [f"{V}/{i} of topic/0 of run one" for i in (0, 1)]
+        assert finding.message == f"offset 5 holds 2 values: {' and '.join(words)}"
         assert finding.at == micros(h.rows[1].completed)
+
+
+def test_two_records_of_another_version_of_the_tag_at_one_offset() -> None:
+    h = History()
+    h.irregular("r", Irregular(0, 5, "foreign", 1))
+    h.irregular("s", Irregular(0, 5, "foreign", 2))
+    (finding,) = of(checked(h, parts=2), "inconsistent-offsets")
+    assert finding.evidence == {"offset": 5, "values": [{"hash": 1}, {"hash": 2}]}
+    words = [f"a record of another version of the tag ({i})" for i in (1, 2)]
+    assert finding.message == f"offset 5 holds 2 values: {' and '.join(words)}"
 
 
 def test_readers_go_over_irregular_records_in_their_order() -> None:

@@ -127,7 +127,8 @@ class Truth:
         ]
 
     def given_again(self, partition: int, start: int, end: int, listing: Entry) -> int | None:
-        """When the table knew that a write invoked after the listing was given an offset in [start, end]."""
+        """When the table knew that a write that was invoked on the listing's own boot after it got an offset in
+        [start, end]: by another clock nobody knows whether it came after."""
         came = [
             s.entry.arrived
             for (p, _, _), s in self.sends.items()
@@ -137,6 +138,7 @@ class Truth:
             and s.entry.row.type == "ok"
             and s.entry.arrived is not None
             and not s.entry.rejected
+            and s.entry.row.boot == listing.row.boot
             and s.entry.invoked > listing.completed
         ]
         return min(came, default=None)
