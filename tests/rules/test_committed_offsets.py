@@ -8,7 +8,7 @@ import pytest
 
 from rules.kept.state import Hole
 from rules.settling.gate import EVERYBODY, Gate, Who
-from rules.vocabulary.slices import micros
+from rules.vocabulary.slices import Mark, micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import Told, in_any_way, live, whole
@@ -620,6 +620,39 @@ def test_a_group_of_which_no_member_is_known_is_waited_for(members: list[int], f
         h.mark(1.0)
     store.feed(h.rows)
     assert len(whole(store, VERDICTS)) == found
+
+
+@pytest.mark.parametrize(("dropped_at", "soon"), [(100, True), (65, True), (55, False)])
+def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped_at: int, soon: bool) -> None:
+    """Its host went down at 20 with its journal, and came back at 30. What it had asked for until then has landed half
+    a minute later, or never will."""
+    h = History()
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    def mark(boot: str, *processes: str) -> None:
+        marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
+        h.row("its committer", "mark", marks=marks, **now(boot))
+
+    h.row("m", "start", settings={"group.id": "g"}, **now("first"))
+    commit(h, 1, by="m", **now("first"))
+    for second in range(1, 140):
+        h.time = second
+        if second < 20:
+            mark("first", "m")
+        if second >= 30:
+            commit(h, 1000 + second, **now("second"))
+            read(h, 1000 + second - (second == dropped_at), **now("second"))
+            h.row("observer", "offsets", log_start=0, log_end=5000, last_stable=5000, **now("second"))
+            mark("second", "r", "observer")
+    said = whole(row_by_row(h), VERDICTS)
+    committed = 1000 + dropped_at
+    assert [(one.anomaly, one.subject) for one in said] == (
+        [("lost-commit", ("g", committed, committed - 1))] if soon else []
+    )
 
 
 def test_nobody_went_back_while_a_log_is_missing() -> None:
