@@ -14,7 +14,9 @@ from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
 from rules.kept.codec import concat, take
+from rules.kept.state import State
 from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling.completeness import boots_after
 from rules.settling.gate import EVERYBODY, Evidence, Who
 from rules.vocabulary.objectives import SECOND
 
@@ -37,12 +39,14 @@ class Told(NamedTuple):
     stable: int
 
 
-def concerned(own: Committed, group: int) -> Who:
-    """Who may commit for the group, or tells of it."""
-    known = _started(own)
+def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
+    """Who may commit for the group, or tells of it, up to a time by this clock: nobody of a later boot of its host."""
+    known, later = _started(own), boots_after(state, domain)
     of_it = own.members.group == group
     asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
-    return Who(lambda number, process: number in asks or number not in known, strict=True)
+    return Who(
+        lambda number, process: (number in asks or number not in known) and process.boot not in later, strict=True
+    )
 
 
 def committing(own: Committed, group: int) -> Callable[[int], bool]:
@@ -65,7 +69,8 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
     gone = _over_before(passage, since - LANDED, domain)
     other = (commits.group == group) & (commits.domain != domain) & ~np.isin(commits.process, gone)
     may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~np.isin(members.process, gone)
-    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()}:
+    later = boots_after(state, domain)
+    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - later:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
         if max(behind, ahead_) >= UNKNOWN:
             return True
@@ -152,7 +157,7 @@ class Case:
 
     def _is_here(self, since: int) -> bool:
         """Is everything here that was done from `since` to the read, and may have landed in that time?"""
-        who = concerned(self.own, self.read.group)
+        who = concerned(self.own, self.read.group, self.passage.state, self.read.domain)
         return self.passage.gate.ask(since - LANDED, self.read.at, who, self.read.domain) is not Evidence.NOT_YET
 
     def _shared(self, since: int) -> bool:

@@ -46,7 +46,7 @@ import numpy as np
 from rules.arrays.columns import OFFSETS, OK, Columns
 from rules.arrays.intervals import Bools, distinct
 from rules.checks import invoked_commits, kept_commits
-from rules.checks.commit_rows import NEVER, Commits, GroupRows, Reads
+from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
 from rules.checks.commit_verdicts import LANDED, Case, Told, committed_elsewhere, concerned, familiar
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
@@ -167,7 +167,8 @@ def _fold(own: Committed, passage: Passage) -> None:
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
     groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
-    return {group for group in groups if passage.gate.ask(0, passage.end, concerned(own, group)) is Evidence.NOT_YET}
+    whose = {group: concerned(own, group, passage.state, NO_BOOT) for group in groups}
+    return {group for group in groups if passage.gate.ask(0, passage.end, whose[group]) is Evidence.NOT_YET}
 
 
 def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
@@ -180,7 +181,7 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
             ready[mine] = False
             continue
         times = distinct(reads.at[mine]).tolist()
-        who, low, high = concerned(own, group), 0, len(times)
+        who, low, high = concerned(own, group, passage.state, domain), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2
             if passage.gate.ask(0, times[middle], who, domain) is Evidence.NOT_YET:
@@ -196,7 +197,7 @@ def _never_ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
     theirs: nothing is concluded from them."""
     over, known = reads.at < passage.end - UNKNOWN_FOR, _known_groups(own)
     for group, domain in {*zip(reads.group[over].tolist(), reads.domain[over].tolist(), strict=True)}:
-        if group in known and passage.gate.comparable(concerned(own, group), domain):
+        if group in known and passage.gate.comparable(concerned(own, group, passage.state, domain), domain):
             over &= (reads.group != group) | (reads.domain != domain)
     return over
 
@@ -259,7 +260,8 @@ def _tell(own: Committed, passage: Passage) -> None:
     for verdict in own.pending:
         when, anomaly, subject, message, evidence, at, group, domain, since = verdict
         if since >= 0:
-            if passage.gate.ask(since - LANDED, when, concerned(own, group), domain) is Evidence.NOT_YET:
+            who = concerned(own, group, passage.state, domain)
+            if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
             if committed_elsewhere(own, passage, (group, domain), since, at):
