@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from rules.vocabulary.finding import Finding
@@ -21,6 +22,12 @@ GRACE = Objectives().grace
 SLACK = 5 * SECOND
 BLOCK = 1024
 """Offsets of an audit block."""
+SILENT = 30 * SECOND
+"""So long log time waits for a host that says nothing, and the settled frontier for a reader that stands still."""
+GIVEN_UP = 600 * SECOND
+"""So long a row is waited for that others of its process came after."""
+AT_ONCE = frozenset({"duplicate", "G1a", "inconsistent-offsets"})
+"""What is proven by what was seen, whatever log time it is."""
 
 
 @dataclass(slots=True)
@@ -113,7 +120,22 @@ class Oracle:
         musts = [m for planted in self.world.planted if planted.topic_id == topic_id for m in self._of(planted)]
         for must in musts:
             must.topic_id = topic_id
+            if must.by is not None and must.anomaly not in AT_ONCE:
+                must.by = self._once_log_time_goes_on(must.by)
+                must.optional |= must.by > self.world.plan.length
         return musts
+
+    def _once_log_time_goes_on(self, by: int) -> int:
+        """Later, where a host says nothing then: log time stands still until it does, or is not waited for."""
+        while (later := max((self._spoke(host.name, by) for host in self.world.hosts), default=by)) > by:
+            by = later
+        return by
+
+    def _spoke(self, host: str, by: int) -> int:
+        came = [0, *(a.arrived for a in self.world.appends if a.host == host), self.world.plan.length]
+        pauses = [(a, b) for a, b in itertools.pairwise(sorted(came)) if a < by and b - a > 3 * SECOND]
+        over = max((min(b, a + SILENT) for a, b in pauses), default=0)
+        return over + self.slack if over + self.slack > by else by
 
     def _of(self, planted: Planted) -> list[Must]:
         if planted.kind == "lost":
@@ -192,12 +214,25 @@ class Oracle:
             if p.life.kind != "reader" or p.entry.completed > self.truth.sends[lost.value].entry.completed + GRACE:
                 continue
             mine = self.truth.polled_by(p.life, lost.partition)
-            if any(o < offset for o in mine) and any(o > offset for o in mine):
-                by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
+            first = min((o for o in mine if o > offset), default=None)
+            if first is not None and any(o < offset for o in mine):
+                reached = max(p.entry.arrived or 0, self._reached(lost.partition, first, p.entry.completed))
+                by = max(lost.by or 0, reached + GRACE + self.slack + 2 * self.spread)
                 skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
                 skip.reader, skip.why, skip.prompt = p.life.process, f"by {p.life.name}", True
                 out.append(skip)
         return out
+
+    def _reached(self, partition: int, offset: int, at: int) -> int:
+        """When all that read at the time had gone past an offset, or stood still for too long to be waited for."""
+        ends = {
+            life.process: min((t for t in (life.died, life.crashed, life.closed) if t is not None), default=at + SILENT)
+            for life in self.world.lives
+            if life.kind in READERS and life.began <= at
+        }
+        reading = [process for process, end in ends.items() if end > at]
+        past = [min(self.truth.past(process, partition, offset), ends[process], at + SILENT) for process in reading]
+        return max(past, default=at)
 
     def _changed(self, planted: Planted) -> Must:
         """Polled by one reader; another, at the same isolation level, passed its offset as a hole. The digests of a
@@ -246,7 +281,8 @@ class Oracle:
                 continue
             acks = self.truth.acknowledged(planted.partition, end, e)
             if acks and (again := self.truth.given_again(planted.partition, end, max(acks), e)) is not None:
-                must.by = max(arrived, again) + 2 * GRACE + self.slack + 2 * self.spread
+                given_up = self._given_up(planted.partition, e.completed, {life.kind for life in self.world.lives})
+                must.by = max(arrived, again, given_up) + 2 * GRACE + self.slack + 2 * self.spread
                 must.optional = must.by > self.world.plan.length
         return [must]
 
@@ -358,9 +394,22 @@ class Oracle:
             if life.kind == "group":
                 came.append(self.truth.known(life, planted.partition, since, reads[0].completed + GRACE))
         if all(c is not None for c in came):
+            came.append(self._given_up(planted.partition, reads[0].completed, {"group", "observer"}))
             must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
             must.optional = must.by > self.world.plan.length
         return must
+
+    def _given_up(self, partition: int, until: int, kinds: set[str]) -> int:
+        """By when nobody waits any more for rows up to a time that never come: what was told, in which order, and what
+        was known by one clock, rests on all of them."""
+        gone = [
+            e.arrived
+            for life in self.world.lives
+            if life.kind in kinds
+            for e in life.entries
+            if e.rejected and e.row.partition == partition and e.invoked <= until and e.arrived is not None
+        ]
+        return max(gone) + GIVEN_UP if gone else 0
 
     def _held(self, since: int, until: int) -> bool:
         """Whether members that the log knows have held the group all the while: others may have committed else."""
