@@ -162,7 +162,7 @@ def _likeliest_first(reach: dict[str, dict[str, Any]], file: str) -> list[dict[s
         kind = one["test"].split("[")[0], lines
         kinds[kind] += 1
         reached = len(lines) or len(one["functions"][file])
-        scored.append((kinds[kind], -(reached**2) / (one["seconds"] + 0.05), one))
+        scored.append((kinds[kind], -reached / (one["seconds"] + 0.02), one))
     return [one for *_, one in sorted(scored, key=lambda score: score[:2])]
 
 
