@@ -144,6 +144,8 @@ def _lines(stored: Path) -> dict[str, dict[str, Any]]:
 
 
 def _reaches(one: dict[str, Any], file: str, mutant: Mutant) -> bool:
+    if not mutant.function:  # a constant of the module
+        return file in one["functions"]
     if file in one["lines"]:
         first, last = mutant.lines
         return any(first <= line <= last for line in one["lines"][file])

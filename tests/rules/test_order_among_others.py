@@ -35,7 +35,7 @@ def skipped(h: History) -> None:
 def test_what_counts_is_the_log_start_when_it_was_skipped(told: list[int | None], found: bool, fed: Fed) -> None:
     """What is listed first after it, whatever is listed later, or as long as nothing is."""
     h = History()
-    for reader in ("r", "s"):
+    for reader in ("r", "s", "q"):  # one stands where it is, and nothing is settled for a while
         h.assign(reader)
     h.observe(start=0, end=0)
     h.mark(1.0)
@@ -87,15 +87,28 @@ def test_neighbours_of_which_one_was_moved(fed: Fed) -> None:
 
 
 @pytest.mark.parametrize("fed", [at_once, row_by_row])
-@pytest.mark.parametrize("offsets", [[None, 3], [3, None]])
-def test_sends_without_an_offset_conclude_nothing(offsets: list[int | None], fed: Fed) -> None:
+@pytest.mark.parametrize("sends", [[("w", 0, 6, None), ("w", 6, 1, 3)], [("w", 0, 1, 3), ("w", 1, 6, None)]])
+def test_sends_without_an_offset_conclude_nothing(sends: list[tuple[str, int, int, int | None]], fed: Fed) -> None:
     h = History()
     h.assign("r")
     h.send("v", 0, 3, at=0)
-    h.txn("t", sends=[("w", i, 1, offset) for i, offset in enumerate(offsets)], txn=1)
-    h.poll("r", [("v", 0, 3, 0), ("w", offsets.index(3), 1, 3)])
+    h.txn("t", sends=sends, txn=1)
+    h.poll("r", [("v", 0, 3, 0), *((w, seq, n, at) for w, seq, n, at in sends if at is not None)])
     wait(h, 25)
     assert whole(fed(h), SENDS) == []
+
+
+@pytest.mark.parametrize("fed", [at_once, row_by_row])
+def test_polls_without_an_offset_conclude_nothing(fed: Fed) -> None:
+    h = History()
+    h.assign("r")
+    h.assign("s")
+    h.send("w", 0, 5, at=0)
+    h.poll("s", [("w", 0, 5, 0)])
+    h.poll("r", [("w", 0, 1, 0), ("w", 1, 2, None), ("w", 3, 1, 3)])  # type: ignore[list-item]
+    h.poll("r", [("w", 4, 1, 4)])
+    wait(h, 25)
+    assert whole(fed(h), POLLS) == []
 
 
 def test_an_offset_with_two_values_concludes_nothing() -> None:
@@ -109,3 +122,13 @@ def test_an_offset_with_two_values_concludes_nothing() -> None:
     h.poll("p", [("w", 2, 1, 2)])
     h.poll("p", [("w", 1, 1, 1)])
     assert whole(finished(h), POLLS) == []
+
+
+def test_sends_to_an_offset_with_two_values_conclude_nothing() -> None:
+    h = History()
+    h.send("w", 0, 1, at=5)
+    h.send("w", 1, 1, at=4)
+    h.txn("t", sends=[("u", 0, 1, 7), ("u", 1, 1, 9)], txn=1)
+    h.send("v", 0, 1, at=8)
+    h.poll("r", [("v", 7, 1, 4), ("v", 8, 1, 9)])
+    assert whole(finished(h), SENDS) == []
