@@ -2,10 +2,10 @@
 
     Watch(config).start() -> metrics are served, findings of the past are counted, Spark runs, batches are checked
 
-The order of a start is that of what fails first and cheapest: the metrics' port, the tables, the probes if they run in
-this process, Java and jars, Spark, the probe log. At a stop the probes end first (writers, readers, observer, the last
-append to the probe log), then the running batch is finished and committed, then Spark ends, and the metrics last: the
-last scrape sees the last finding.
+The order of a start is that of what fails first and cheapest: another monitor on the same data, the metrics' port, the
+tables, the probes if they run in this process, Java and jars, Spark, the probe log. At a stop the probes end first
+(writers, readers, observer, the last append to the probe log), then the running batch is finished and committed, then
+Spark ends, and the metrics last: the last scrape sees the last finding.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from alerts.probe_metrics import ProbeMetrics
 from monitor.config import Config
 from monitor.errors import ConfigError, UserError
 from monitor.versions import versions
+from streaming_jobs.claim import claimed
 from streaming_jobs.errors import HistoryMissing
 from streaming_jobs.findings import current
 from streaming_jobs.tables import read_table
@@ -82,6 +83,7 @@ class Watch:
     def start(self) -> None:
         """Everything up to the first batch. May be called in a thread of its own, and `stop` from another."""
         alerts = self._config.alerts
+        self._ending.enter_context(claimed(self._config.job.checkpoint_path))
         if alerts.metrics:
             exposition = Exposition(self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port)
             self._ending.callback(exposition.close)

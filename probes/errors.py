@@ -5,10 +5,12 @@ code is `info` unless something speaks against it, because only a certain failur
 context is claimed for two kinds of codes only:
 
 - the client refused before anything left it (`enqueue`: what `produce` itself raises; invalid arguments and states);
-- the broker refuses the request for a property of the request itself, which an earlier attempt of the same request
-  had too (malformed, of an unsupported format). An authorization or a fencing error is not such a property, and neither
-  is being too large: librdkafka retries by itself, and the first attempt may have been accepted before the right was
-  withdrawn, or the topic's limit lowered.
+- the broker refuses the request for a property of the request alone, which an earlier attempt of the same request had
+  too, whichever broker took it and whatever was configured then. librdkafka retries by itself, and the first attempt
+  may have been accepted before a right was withdrawn, the producer fenced, or a setting of the topic or the broker
+  changed: its largest message (`MSG_SIZE_TOO_LARGE`, `RECORD_LIST_TOO_LARGE`), its message format and what of
+  compression and transactions it takes (`UNSUPPORTED_FOR_MESSAGE_FORMAT`, `UNSUPPORTED_COMPRESSION_TYPE`), the largest
+  metadata and record of a commit, the longest timeout of a transaction.
 
 So a record that timed out or was purged, in flight or queued, is `info`: it may have been sent before it was queued
 again. A transaction whose commit was invoked is never `fail`, whatever it returned and even if a later abort succeeds;
@@ -228,26 +230,10 @@ CODES: Final[frozenset[str]] = frozenset(
 
 CERTAIN_FAILURES: Final[Mapping[Context, frozenset[str]]] = {
     "enqueue": CODES - {"NO_ERROR", "UNKNOWN"},
-    "send": frozenset(
-        [
-            "INVALID_REQUIRED_ACKS",
-            "UNSUPPORTED_COMPRESSION_TYPE",
-            "UNSUPPORTED_FOR_MESSAGE_FORMAT",
-        ]
-    ),
+    "send": frozenset(["INVALID_REQUIRED_ACKS"]),
     "poll": frozenset(),
-    "commit": frozenset(
-        [
-            "_INVALID_ARG",
-            "_NO_OFFSET",
-            "_NOT_CONFIGURED",
-            "_UNKNOWN_GROUP",
-            "OFFSET_METADATA_TOO_LARGE",
-            "INVALID_COMMIT_OFFSET_SIZE",
-            "INVALID_GROUP_ID",
-        ]
-    ),
-    "init": frozenset(["_INVALID_ARG", "_NOT_CONFIGURED", "INVALID_TRANSACTION_TIMEOUT"]),
+    "commit": frozenset(["_INVALID_ARG", "_NO_OFFSET", "_NOT_CONFIGURED", "_UNKNOWN_GROUP", "INVALID_GROUP_ID"]),
+    "init": frozenset(["_INVALID_ARG", "_NOT_CONFIGURED"]),
     "other": frozenset(["_INVALID_ARG", "_NOT_CONFIGURED"]),
 }
 HARMLESS: Final[Mapping[Context, frozenset[str]]] = {"poll": frozenset({"_PARTITION_EOF"})}

@@ -133,7 +133,11 @@ class Record:
         ]
 
     def opened(self, op: int, rows: Sequence[Slice]) -> None:
-        """The operation's requests are about to leave; called again, the rows replace the earlier ones."""
+        """The operation's requests are about to leave; called again, the rows replace the earlier ones. It goes on: it
+        completes no earlier than now."""
+        moment = self.now()
+        for row in rows:
+            row.completed, row.mono_completed = moment.at, moment.mono
         with self._alive():
             self._journal.opened(op, rows)
             self._open[op] = list(rows)

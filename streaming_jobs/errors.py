@@ -25,6 +25,10 @@ class HistoryMissing(TableError):
     """The probe log's table `history` does not exist yet: no committer has ever written to it."""
 
 
+class CheckpointTaken(JobError):
+    """Another process runs the job over the same checkpoint."""
+
+
 class StateFormat(JobError):
     """The job's state was written by another version of the checks and must be rebuilt from the probe log."""
 

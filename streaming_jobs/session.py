@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -128,6 +130,14 @@ def _open_callbacks(gateway: Any) -> None:
 _SELECTABLE: Final = 1_000
 
 
+def kill() -> None:
+    """End the JVM and its workers at once, whatever they are doing; what they have written survives it."""
+    gateway: Any = SparkContext._gateway  # PySpark keeps it here alone
+    if gateway is not None and getattr(gateway, "proc", None) is not None:
+        with suppress(OSError):
+            os.killpg(gateway.proc.pid, signal.SIGKILL)
+
+
 def start(settings: SessionSettings) -> SparkSession:
     """A running session; a second call in one process returns the first one's.
 
@@ -154,7 +164,9 @@ def start(settings: SessionSettings) -> SparkSession:
     try:
         # Started here and not by the builder, because only so the JVM's and the workers' output can be kept off the
         # terminal.
-        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": said, "stderr": said})
+        # In a session of its own: a SIGTERM to our process group (systemd's way, and timeout's) would end it under us.
+        popen = {"stdout": said, "stderr": said, "start_new_session": True}
+        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         _open_callbacks(gateway)
         return session

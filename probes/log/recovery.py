@@ -4,9 +4,14 @@ A life is dead when nobody holds its journal's lock and the journal has no end. 
 logged as `info`, and each partition gets a close row of type `info`, in one frame together with the journal's end: a
 crash of the recovery leaves all of it or nothing, and doing it again changes nothing.
 
+Nobody saw an operation in flight end: it went on at least until the journal last heard of it, and until the process
+died at most. Its row completes when the life is found dead, which is never too early: nothing that it polled, and
+nothing that saw what it sent, is taken to have come after its end.
+
 Where the host itself went down (another boot id), the last second or so of the journal may be gone. Then the sequence
 numbers that were reserved and not logged are logged as `info` sends as well, since they may have left, and there is no
 close row: that process stays unverifiable. So does one whose journal is broken in the middle, which is left as it is.
+Of a boot that is over, the monotonic clock tells no end: what was in flight then completed by the wall clock alone.
 """
 
 from __future__ import annotations
@@ -103,30 +108,32 @@ def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> It
     """What is still to be logged for a dead life, `slice` numbers left out."""
     code = HOST_LOST if lost else DIED
     topics = dict(progress.topics)
-    for rows in progress.open.values():
-        for packed in rows:
-            row = unpack(packed, life.shared)
-            row.type, row.error = "info", row.error or code
-            topics.setdefault((row.topic_id, row.partition), row.topic)
-            yield row
+    left = [unpack(packed, life.shared) for rows in progress.open.values() for packed in rows]
     # Not earlier than what the dead process has logged, whatever the host's clock says now.
-    now = max(clock.now(), from_micros(progress.newest))
+    now = max([clock.now(), from_micros(progress.newest), *(row.completed for row in left)])
+    mono = clock.monotonic_ns()
+    for row in left:
+        row.type, row.error, row.completed = "info", row.error or code, now
+        row.mono_completed = None if lost else max(mono, row.mono_completed or 0)
+        topics.setdefault((row.topic_id, row.partition), row.topic)
+        yield row
     op = progress.last_op
     if lost and life.writer is not None:
+        # They left after all that the journal tells of, and before the boot was over.
+        since = from_micros(progress.newest) if progress.newest else now
         for (topic_id, partition), sent in progress.sent.items():
             if sent.reserved > sent.used:
                 op += 1
                 run = Run(life.writer, sent.used, None, sent.reserved - sent.used)
                 yield Slice(
                     cluster=life.cluster, topic_id=topic_id, topic=sent.topic, partition=partition, run=life.run,
-                    process=life.process, op=op, slice=-1, f="send", type="info", invoked=now, completed=now,
-                    error=code, transactional_id=life.transactional_id, boot=clock.boot, sent=(run,),
+                    process=life.process, op=op, slice=-1, f="send", type="info", invoked=since, completed=now,
+                    error=code, transactional_id=life.transactional_id, boot=life.boot, sent=(run,),
                 )  # fmt: skip
     if lost:
         return
     for (topic_id, partition), topic in topics.items():
         if (topic_id, partition) not in progress.ended:
-            mono = clock.monotonic_ns()
             yield Slice(
                 cluster=life.cluster, topic_id=topic_id, topic=topic, partition=partition, run=life.run,
                 process=life.process, op=op + 1, slice=-1, f="close", type="info", invoked=now, completed=now,

@@ -56,13 +56,13 @@ def test_a_marker_between_two_requests_makes_two_runs():
 
 
 def test_each_outcome_of_a_partition_stands_for_itself():
-    timed_out, unsupported = KafkaError._MSG_TIMED_OUT, KafkaError.UNSUPPORTED_COMPRESSION_TYPE
-    reports = [Report(3, code=timed_out), Report(0, 50), Report(1, code=unsupported), Report(2, code=timed_out)]
+    timed_out, refused = KafkaError._MSG_TIMED_OUT, KafkaError.INVALID_REQUIRED_ACKS
+    reports = [Report(3, code=timed_out), Report(0, 50), Report(1, code=refused), Report(2, code=timed_out)]
     assert outcome(0, 5, *reports) == [
         Fate("ok", None, [Run(7, 0, 50, 1)]),
         Fate("info", "_MSG_TIMED_OUT", [Run(7, 2, None, 2)]),
         Fate("info", "_TIMED_OUT", [Run(7, 4, None, 1)]),
-        Fate("fail", "UNSUPPORTED_COMPRESSION_TYPE", [Run(7, 1, None, 1)]),
+        Fate("fail", "INVALID_REQUIRED_ACKS", [Run(7, 1, None, 1)]),
     ]
 
 

@@ -28,6 +28,7 @@ from deploy.local_kafka import LocalKafka
 from probes.log.recovery import DIED
 from probes.log.segments import OVER, life_folders
 from probes.tag import read
+from rules.cycles.search import search
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
@@ -182,9 +183,9 @@ def every_life_ended(rows: list[Row], journals: Path) -> None:
 
 
 def violations(history: Path) -> list[Finding]:
-    """What the rules say of the log when they follow it commit by commit."""
+    """What the rules say of the log when they follow it commit by commit, and of the cycles in all of it."""
     store = MemoryStore()
-    findings: list[Finding] = []
+    findings = search(pa.Table.from_pylist(table_rows(history), schema=SLICE_SCHEMA)).findings
     for rows in appends(history):
         if not rows:
             continue

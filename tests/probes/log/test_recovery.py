@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,23 @@ def test_in_flight_is_info_and_every_partition_gets_its_close_row(tmp_path, cloc
     ]
     assert rows[3].sent == (Run(10, 5, None, 5),) and rows[3].invoked == prober.told[0][1].completed
     assert rows[-1].invoked == clock.now()
+    assert {(row.completed, row.mono_completed) for row in rows[3:]} == {(clock.now(), clock.monotonic_ns())}
     assert recover(tmp_path, clock) == []
     assert rows_of(prober.journal.folder) == rows
+
+
+def test_what_was_in_flight_went_on_until_its_journal_last_heard_of_it_although_the_clock_was_set_back(tmp_path, clock):
+    prober = Prober.start(tmp_path, 1, clock)
+    op = prober.invoke(0)
+    began, heard = clock.now(), clock.tick(9)
+    prober.journal.opened(op, [replace(row, completed=heard) for row in prober.in_flight[op]])
+    prober.kill()
+    clock.time = began
+    recover(tmp_path, clock)
+    rows = rows_of(prober.journal.folder)[2:]
+    assert [(row.f, row.invoked, row.completed) for row in rows] == [
+        ("send", began, heard), ("close", heard, heard), ("close", heard, heard),
+    ]  # fmt: skip
 
 
 def test_the_living_and_the_closed_are_left_alone(tmp_path, clock):
@@ -202,6 +218,12 @@ def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_the
     ]  # fmt: skip
     assert rows[-2].sent == (Run(10, 10, None, 990),) and rows[-1].sent == (Run(10, 10, None, 990),)
     assert prober.seq == {0: 10, 1: 10}
+    # They left after all that its journal tells, before the host came back, and no later clock timed them.
+    told = max(row.invoked for row in rows[:-2])
+    assert {(row.invoked, row.completed, row.boot, row.mono_completed) for row in rows[-2:]} == {
+        (told, clock.now(), "boot-1", None)
+    }
+    assert {(row.completed, row.mono_completed) for row in rows[3:]} == {(clock.now(), None)}
     assert recover(tmp_path, clock) == []
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
+from tests.rules.world.clocks import true_time
 from tests.rules.world.cluster import Value
 from tests.rules.world.engine import Checker, values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, NAMED, ORDER
@@ -411,15 +412,22 @@ class Oracle:
         audit, since it may be told by an index that is settled and forgotten."""
         if f.anomaly in ALWAYS:
             return False
-        here = {p.kind for p in self.world.planted if (p.topic_id, p.partition) == (f.topic_id, f.partition)}
+        across = f.partition < 0
+        here = {
+            p.kind for p in self.world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)
+        }
         if f.anomaly in ORDER | LOST:
             audits = {life.process for life in self.world.lives if life.kind == "audit"}
             return "late" not in here and "cut" not in here and f.subject[0] not in audits
         return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
 
-    def _unpolled(self, named: set[Value]) -> bool:
-        """After a cut a reader may go on above what took the place of what it had read: lost to the letter."""
-        return any(v in self.truth.sends and not any(True for _ in self.truth.polled_ok(v)) for v in named)
+    def _unpolled(self, named: set[Value], at: int) -> bool:
+        """After a cut a reader may go on above what took the place of what it had read: lost to the letter, until
+        an audit reads it."""
+        until = at + self.spread
+        return any(
+            v in self.truth.sends and all(s.entry.completed > until for s in self.truth.polled_ok(v)) for v in named
+        )
 
     def _polled(self, planted: Planted) -> bool:
         """Whether anybody polled what was planted, in an operation that returned."""
@@ -437,7 +445,7 @@ class Oracle:
                 continue
             named = values_of(f)
             if f.anomaly in NAMED:
-                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named)):
+                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named, true_time(f.at))):
                     return True
             elif f.anomaly == "torn-transaction" or f.partition == planted.partition:
                 return True

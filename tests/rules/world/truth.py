@@ -60,7 +60,8 @@ class Truth:
                 if known is None or known.entry.row.type != "ok":
                     self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
         if entry.arrived is not None and not entry.rejected:
-            for run in [*row.sent, *row.polled]:
+            # What was written counts where that is visible: of other outcomes a poll has to tell it.
+            for run in [*(row.sent if row.type == "ok" else ()), *row.polled]:
                 for i in range(run.length if run.offset is not None else 0):
                     told = self.values[p, (run.offset or 0) + i]
                     value = p, run.writer, run.seq + i
@@ -126,7 +127,8 @@ class Truth:
         ]
 
     def given_again(self, partition: int, start: int, end: int, listing: Entry) -> int | None:
-        """When the table knew that a write invoked after the listing was given an offset in [start, end]."""
+        """When the table knew that a write that was invoked on the listing's own boot after it got an offset in
+        [start, end]: by another clock nobody knows whether it came after."""
         came = [
             s.entry.arrived
             for (p, _, _), s in self.sends.items()
@@ -136,6 +138,7 @@ class Truth:
             and s.entry.row.type == "ok"
             and s.entry.arrived is not None
             and not s.entry.rejected
+            and s.entry.row.boot == listing.row.boot
             and s.entry.invoked > listing.completed
         ]
         return min(came, default=None)

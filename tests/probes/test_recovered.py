@@ -1,0 +1,55 @@
+"""What recovery says of a real client that was killed in mid-flight: nothing that it polled came after its end."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pyarrow as pa
+import pytest
+
+from probes.course import outline
+from probes.log.recovery import DIED, recover
+from probes.transactions import Transactions
+from rules.cycles.search import search
+from rules.vocabulary.slices import Slice, to_table
+from tests.probes.conftest import Stage
+from tests.probes.test_reader import until
+from tests.probes.test_transactions import transact
+
+
+def put(one: Stage, name: str) -> Transactions:
+    return one.put(Transactions, name, timeout=10.0, stable=True, group=f"{one.prefix}-{name}")
+
+
+@pytest.mark.kafka
+def test_what_a_killed_transaction_polled_was_polled_before_its_end(stage):
+    """Its row was opened before its polls were made: what these return may be younger than the row."""
+    one = stage()
+    killed, other = put(one, "killed"), put(one, "other")
+    plan = outline(killed._targets, records=1, partitions=1, abort_share=0.0, rng=random.Random(1))
+    course = killed._prepare(plan)
+    killed.transactor.begin()
+    rows = transact(other)
+    until(lambda: killed._poll(course) or course.polled)
+    killed._journal(course)
+    journalled = one.clock.now()
+    killed.log._journal.release()
+    killed.log.ended = True
+    killed.close()
+
+    recover(one.folder, one.clock)
+    recovered = [row for row in one.read_journal(killed) if row.error == DIED]
+    txn = [row for row in recovered if row.f == "txn"]
+    assert sum(run.length for row in txn for run in row.polled) > 0
+    assert {row.type for row in txn} == {"info"}
+    assert [found.anomaly for found in search(table(rows + txn)).findings] == []
+    assert all(row.invoked < journalled <= row.completed <= one.clock.now() for row in txn)
+    assert all(row.mono_invoked < row.mono_completed <= time.monotonic_ns() for row in txn)
+    assert {row.f: row.invoked for row in recovered}["close"] == txn[0].completed
+
+
+def table(rows: list[Slice]) -> pa.Table:
+    for number, row in enumerate(rows):
+        row.slice = number
+    return to_table(rows)
