@@ -413,9 +413,7 @@ class Oracle:
         if f.anomaly in ALWAYS:
             return False
         across = f.partition < 0
-        here = {
-            p.kind for p in self.world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)
-        }
+        here = {p.kind for p in self.world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)}
         if f.anomaly in ORDER | LOST:
             audits = {life.process for life in self.world.lives if life.kind == "audit"}
             return "late" not in here and "cut" not in here and f.subject[0] not in audits
