@@ -8,9 +8,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from rules.across.lookups import Question, answer
 from rules.across.resolution import FORMAT, Resolved, resolve
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
+from tests.rules.histories import History, number
 
 ABOUT = {"transactional_id": "x", "invoked": 1, "completed": 2}
 WRITER = 5
@@ -118,3 +120,12 @@ def test_a_finished_history_has_all_facts(outcome: str) -> None:
     ]  # fmt: skip
     told = Stage().take(*others, *facts, finished=True).findings
     assert told == [torn(outcome, value(3, 5), value(1, 1), 40)]
+
+
+def test_a_poll_of_another_place_answers_nothing() -> None:
+    """It wrote to a partition of that number, and to one of that topic."""
+    h = History()
+    h.poll("r", [("w", 0, 1, 0)], partition=1)
+    question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
+    wrote = {("topic", 0): [(number("w"), 0, 4)], ("other", 1): [(number("w"), 0, 4)]}
+    assert answer(question, wrote, h.table()) is None
