@@ -198,3 +198,20 @@ def test_a_broken_sequence_that_comes_twice_is_told_once() -> None:
         h.mark(1.0)
     store.feed([*again, *h.rows])
     assert len([f for f in store.findings if f.anomaly == "sequence-loss"]) == 1
+
+
+def test_what_was_acknowledged_just_before() -> None:
+    """In the same second of log time, which is not over when both are here."""
+    h, store = History(), Store()
+    h.observe(start=0, end=0)
+    h.time = 1.3
+    h.send("w", 0, 10, at=0)
+    h.row("w", "send", type="info", error="UNKNOWN_PRODUCER_ID")
+    h.mark(0.4)
+    store.feed(h.rows)
+    h.rows.clear()
+    for _ in range(3):
+        h.observe(start=0, end=10)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert verdicts(store) == {("sequence-loss", (W, 1))}
