@@ -153,3 +153,21 @@ def test_a_part_of_a_transaction_among_others(build: Callable[[History], list[To
     h.txn("p", sends=[("v", 4, 4, 20)], txn=2)
     expected = build(h)
     assert whole(finished(h), ["G1b"]) == sorted(expected, key=lambda one: (one.at, str(one.subject)))
+
+
+def test_a_late_record() -> None:
+    """One reader had gone over its offset before another one was given it; a third one's poll there failed."""
+    h = History()
+    h.poll("s", [("w", 0, 1, 0), ("w", 2, 1, 2)])
+    h.poll("p", [("w", 0, 1, 0), ("w", 2, 1, 2)], type="fail")
+    h.poll("r", [("w", 0, 3, 0)])
+    words = (
+        f"value {W}/1 was polled at offset 1 by process {R}, and process {number('s')} had passed that offset before"
+    )
+    evidence = {
+        "writer": W, "seq": 1, "offset": 1, "process": R, "op": 0, "passed_process": number("s"), "passed_op": 0,
+        "apart_s": 0.004,
+    }  # fmt: skip
+    assert whole(finished(h), ["late-record", "vanished-record"]) == [
+        Told("late-record", (1, W, 1), f"{words}, when nothing was there", evidence, 0.006)
+    ]
