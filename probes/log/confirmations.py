@@ -47,7 +47,7 @@ _TOLD: Final = tuple(
     AT[name]
     for name in (
         "polled", "irregular", "altered", "position_before", "position_after", "reached", "log_start", "log_end",
-        "last_stable", "committed", "settings", "sources",
+        "last_stable", "committed", "settings",
     )
 )  # fmt: skip
 """What a row tells of a log, beside what it sent."""
@@ -113,15 +113,13 @@ def counted(shared: Shared, rows: Sequence[Row], replaced: Mapping[str, Moment])
 def _counted(shared: Shared, row: Row, replaced: Mapping[str, Moment], names: Mapping[str, str]) -> Row:
     if row[_F] not in _ABOUT_THE_LOG:
         return row
-    confirmed = replaced.get(row[_TOPIC_ID])
-    if confirmed is not None:
-        return row if _by(shared, row, confirmed) else uncounted(row)
     # Outputs name inputs, by their numbers and offsets in a topic that their transaction polled.
     if len(row) > _SOURCES and row[_SOURCES]:
-        touched = {replaced[names[topic]] for topic, _ in row[_TOUCHED] or () if topic in names}
-        if any(not _by(shared, row, confirmed) for confirmed in touched):
-            return [*row[:_SOURCES], None, *row[_SOURCES + 1 :]]
-    return row
+        inputs = {replaced[names[topic]] for topic, _ in row[_TOUCHED] or () if topic in names and topic != row[_TOPIC]}
+        if any(not _by(shared, row, moment) for moment in inputs):
+            row = [*row[:_SOURCES], None, *row[_SOURCES + 1 :]]
+    confirmed = replaced.get(row[_TOPIC_ID])
+    return row if confirmed is None or _by(shared, row, confirmed) else uncounted(row)
 
 
 def _by(shared: Shared, row: Row, moment: Moment) -> bool:
