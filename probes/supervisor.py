@@ -172,7 +172,9 @@ class Keeper:
                 probe.turn()
             self.counters.state = "closing"
             probe.stopping.set()
-            probe.finish()
+            if self.stop.is_set():
+                # Where topics were made anew there is nothing to finish: what it knows is of those that are gone.
+                probe.finish()
             error = None
         except Abandoned:
             raise
