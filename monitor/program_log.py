@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -53,7 +54,8 @@ def configure(*, debug: bool = False, file: Path | None = None, quiet: bool = Fa
         logger = logging.getLogger(name)
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):
+                handler.close()
         for handler in handlers:
             logger.addHandler(handler)
         logger.setLevel(logging.DEBUG if debug else logging.INFO)

@@ -90,7 +90,7 @@ class Watch:
             self.url = exposition.url
             self._say(f"metrics are served at {exposition.url}")
         recorded = read_table(self._config.job.tables_path, "findings")
-        begin(self.metrics, recorded)
+        begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
         channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
@@ -189,8 +189,9 @@ class Watch:
         return stream
 
 
-def begin(metrics: Metrics, recorded: pa.Table) -> None:
-    """Give the metrics what the findings table held before: counts, open conditions, the last times."""
+def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
+    """Give the metrics what the tables held before: of findings counts, open conditions and the last times, of the
+    partitions the newest row that was checked."""
     counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
     # An event that two processes wrote counts once.
     once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
@@ -200,7 +201,8 @@ def begin(metrics: Metrics, recorded: pa.Table) -> None:
         last[row["severity"]] = max(last.get(row["severity"], 0.0), row["recorded"].timestamp())
     now = current(recorded)
     opened = now.filter(pc.equal(now["state"], "open")).select(["id", "anomaly"]).to_pylist()
-    metrics.begin([Count(*key, findings) for key, findings in counts.items()], [Open(**row) for row in opened], last)
+    found = [Count(*key, findings) for key, findings in counts.items()]
+    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
 
 
 def recorded_identities(recorded: pa.Table) -> list[tuple[str, Any, datetime]]:

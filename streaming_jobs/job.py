@@ -271,7 +271,7 @@ class IntegrityJob:
         sink = self._open_sink()
         if isinstance(cause, EvidenceGap):
             known = set(open_gaps(current_findings(self._config.tables_path)))
-            sink.report(gap("opened", (sink.clusters or {""}) - known, self._clock(), str(cause)))
+            sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), str(cause)))
         log.warning("%s", cause)
         self._say(str(cause))
         why = "the probe log no longer keeps what it wants next"

@@ -97,7 +97,14 @@ CONDITIONS: Final = (
         "evidence-stalled", "condition", "while it lasts",
         "The probe log has had no row for the liveness objective.",
         "the time of the last row",
-        (_opened(Field("last_row", "str", "time", "when the last row came, by the job's clock")),),
+        (
+            _opened(
+                Field(
+                    "last_row", "str", "time",
+                    "when the last row came, by the job's clock; of an earlier run its log time; else never",
+                )
+            ),
+        ),
         (Form((), ()),),
     ),
     Anomaly(
