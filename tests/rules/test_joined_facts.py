@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from rules.across.lookups import Question, answer
+from rules.across.lookups import Question, answer, values_of
 from rules.across.resolution import FORMAT, Resolved, resolve
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
@@ -129,3 +129,20 @@ def test_a_poll_of_another_place_answers_nothing() -> None:
     question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
     wrote = {("topic", 0): [(number("w"), 0, 4)], ("other", 1): [(number("w"), 0, 4)]}
     assert answer(question, wrote, h.table()) is None
+
+
+def test_what_a_transaction_wrote_is_told_by_its_rows() -> None:
+    """Not by those of another one, or where it only polled."""
+    h = History()
+    h.txn("t", sends=[("w", 0, 3, 5)], txn=7, op=1)
+    h.row("t", "txn", partition=1, txn=7, op=1)
+    h.txn("t", sends=[("w", 3, 3, 9)], txn=8)
+    h.send("v", 0, at=20)
+    w = number("w")
+    question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
+    assert values_of(question, h.table()) == {("topic", 0): [(w, 0, 3)]}
+    table = h.table()
+    empty = table.set_column(
+        table.column_names.index("sent"), table.schema.field("sent"), pa.nulls(4, table["sent"].type)
+    )
+    assert values_of(question, empty) == {}
