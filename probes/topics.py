@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ from probes.layout import Broker, Layout, Topic
 log = logging.getLogger("offsetwatch.topics")
 
 REQUEST_TIMEOUT: Final = 10.0
+UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
+"""The codes that say of a topic that it is not there."""
 MARKING: Final = frozenset({"cleanup.policy", "min.insync.replicas", "retention.ms", "retention.bytes"})
 """The settings that every topic made here has as its own, so that it can be told from one that somebody else made."""
 
@@ -188,7 +190,7 @@ class ProbeTopics:
                 topics[name] = _topic_view(future.result())
             except Exception as error:
                 problem = translate(error)
-                if problem.code not in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                if problem.code not in UNKNOWN:
                     raise Unreachable(f"topic {name} cannot be described: {problem}") from error
         if with_config and topics:
             topics = self._with_config(topics)
@@ -196,6 +198,26 @@ class ProbeTopics:
             Broker(node.id, f"{node.host}:{node.port}") for node in sorted(cluster.nodes, key=lambda n: n.id)
         )
         return ClusterView(cluster.cluster_id, brokers, topics)
+
+    def ids(self, names: Collection[str], within: float = 2.0) -> dict[str, str | None] | None:
+        """The ids that topics of these names have now, None for one that is not there. None where nobody answers
+        `within` so many seconds, or not this."""
+        told: dict[str, str | None] = {}
+        try:
+            found = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=within)
+        except Exception as error:
+            log.debug("%s", translate(error))
+            return None
+        for name, future in found.items():
+            try:
+                told[name] = str(future.result(within + 1.0).topic_id)
+            except TimeoutError:
+                return None
+            except Exception as error:
+                if translate(error).code not in UNKNOWN:
+                    return None
+                told[name] = None
+        return told
 
     def _with_config(self, topics: dict[str, TopicView]) -> dict[str, TopicView]:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
