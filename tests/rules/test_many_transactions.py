@@ -11,7 +11,7 @@ from tests.rules.liveness_of import at_once
 from tests.rules.test_transactions import Log
 from tests.rules.whole import finished, whole
 
-W = number("w")
+U, W = number("u"), number("w")
 NAMES = (
     "torn-transaction", "lost-write", "G1a", "inconsistent-offsets", "misleading-error", "duplicate", "zombie-write",
     "phantom-read",
@@ -20,7 +20,8 @@ Found = dict[tuple[str, tuple[int | str, ...]], float]
 
 
 def many(*, live: bool = True) -> Log:
-    """Two values each. Of partition 0 the reader is shown 7, 9, 11, half of 13 and 14; of partition 1 only 14."""
+    """Two values each. Of partition 0 the reader is shown 7, 9, 11, half of 13, 14 and half of
+    15; of partition 1 only 14, and others' values where 9 was acknowledged, in part."""
     h = Log()
     h.filled(0, 0, 0)
     h.filled(1, 1, 0)
@@ -33,11 +34,12 @@ def many(*, live: bool = True) -> Log:
     h.transaction({0: (8, 2, 13), 1: (8, 2, 13)}, "fail", txn=12, op=1, process="f", name="f")
     h.transaction({0: (10, 2, 16)}, "info", txn=13, process="k", name="k")
     h.transaction({0: (12, 2, 20), 1: (12, 2, 20)}, txn=14, op=5)
+    h.transaction({0: (14, 2, None), 1: (14, 2, 25)}, "info", txn=15, process="l", name="l")
     h.read(
         0, ("w", 0, 2, 1), ("w", 2, 2, 4), ("u", 0, 1, 8), ("w", 6, 2, 10), ("e", 0, 1, 12), ("w", 10, 1, 16),
-        ("u", 1, 1, 17), ("w", 12, 2, 20),
+        ("u", 1, 1, 17), ("u", 2, 1, 19), ("w", 12, 2, 20), ("w", 15, 1, 26), ("e", 3, 1, 30),
     )  # fmt: skip
-    h.read(1, ("u", 5, 1, 5), ("w", 12, 2, 20), ("u", 6, 1, 22))
+    h.read(1, ("u", 5, 1, 5), ("u", 9, 2, 6), ("w", 12, 2, 20), ("u", 6, 1, 28))
     if live:
         h.wait(14)
     h.read(0, ("w", 6, 1, 10), reader="q")
@@ -50,11 +52,11 @@ def found(seen: float, settled: float) -> Found:
     """What is proven by what was seen, and what by its absence, at these times."""
     at_the_poll: list[tuple[str, tuple[int | str, ...]]] = [
         ("G1a", (W, 6)), ("G1a", (W, 7)),
-        ("misleading-error", (number("e"), 0)), ("misleading-error", (number("i"), 0)),
+        *(("misleading-error", (number(who), op)) for who, op in (("e", 0), ("e", 1), ("i", 0))),
     ]  # fmt: skip
     later: list[tuple[str, tuple[int | str, ...]]] = [
-        *(("lost-write", (W, seq)) for seq in (0, 1, 2, 3, 11)),
-        *(("torn-transaction", (txn,)) for txn in (7, 9, 11, 13)),
+        *(("lost-write", (W, seq)) for seq in (0, 1, 2, 3, 11, 14, 15)),
+        *(("torn-transaction", (txn,)) for txn in (7, 9, 11, 13, 15)),
         ("inconsistent-offsets", (5,)),
     ]
     return dict.fromkeys(at_the_poll, seen) | dict.fromkeys(later, settled)
@@ -73,9 +75,26 @@ HALF_VISIBLE = ("inconsistent-offsets", (17,))
 
 @pytest.mark.parametrize("fed", [at_once, in_pieces])
 def test_live(fed: Callable[[History], Store]) -> None:
-    told = {(one.anomaly, one.subject): one.at for one in whole(fed(many()), NAMES)}
+    store = fed(many())
+    told = {(one.anomaly, one.subject): one.at for one in whole(store, NAMES)}
     assert told.pop(HALF_VISIBLE) in (7.0, 11.0)
-    assert told == found(0.751, 11.0)
+    assert told == found(0.856, 11.0)
+    of_one = {(one.anomaly, one.subject): one for one in whole(store, NAMES)}
+    both = sorted([(W, 3), (U, 5)])
+    inconsistent = of_one["inconsistent-offsets", (5,)]
+    assert inconsistent.message == f"offset 5 holds 2 values: {' and '.join(f'{w}/{s}' for w, s in both)}"
+    assert inconsistent.evidence == {"offset": 5, "values": [{"writer": w, "seq": s} for w, s in both]}
+    for who, op, writer, seq in (("e", 0, "e", 0), ("e", 1, "e", 3), ("i", 0, "w", 2)):
+        evidence = {"process": number(who), "op": op, "writer": number(writer), "seq": seq}
+        assert of_one["misleading-error", (number(who), op)].evidence == evidence
+    for txn, partitions, seqs, offsets in (
+        (7, (0, 1), (0, 0), (1, 1)), (9, (0, 1), (2, 2), (4, 4)), (11, (0, 1), (6, 6), (10, 10)),
+        (13, (0, 0), (10, 11), (16, 17)), (15, (0, 1), (15, 14), (26, 25)),
+    ):  # fmt: skip
+        evidence = of_one["torn-transaction", (txn,)].evidence
+        for which, partition, seq, offset in zip(("seen", "absent"), partitions, seqs, offsets, strict=True):
+            where = {"topic": "topic", "partition": partition, "writer": W, "seq": seq, "offset": offset}
+            assert evidence[which] == where
 
 
 def test_finished() -> None:
