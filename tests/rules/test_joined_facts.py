@@ -10,6 +10,7 @@ import pytest
 
 from rules.across.lookups import Question, answer, values_of
 from rules.across.resolution import FORMAT, Resolved, resolve
+from rules.across.shared_conditions import FORGOTTEN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
 from tests.rules.histories import History, number
@@ -105,6 +106,26 @@ def test_a_transaction_that_shows_nothing_and_one_of_another_cluster() -> None:
     assert stage.take(fact("absent", 1, 0, 30), guarded(1, 20)).findings == []
     assert stage.take(fact("visible", 0, 4, 25, cluster="another")).findings == []
     assert stage.take().changes == {}
+
+
+def test_an_aborted_transaction_of_which_something_shows_later() -> None:
+    """What was absent before comes before what is absent now."""
+    stage, of = Stage(), {"outcome": "fail"}
+    assert stage.take(fact("absent", 1, 0, 30, **of)).findings == []
+    told = stage.take(fact("absent", 2, 0, 35, **of), fact("visible", 0, 4, 40, **of))
+    assert told.findings == [torn("fail", value(0, 4), value(1, 0), 40)]
+
+
+def test_what_nobody_sees_any_more_is_closed_by_whatever_comes() -> None:
+    about = {
+        "anomaly": "evidence-late", "subject": ["process", 5], "message": "late", "decidable": 9, "waits": False,
+        "evidence": {"process": 5, "host": 9, "hold": "rows", "since": 1, "behind_s": 3.0},
+    }  # fmt: skip
+    stage = Stage()
+    assert stage.take().changes == {}
+    (opened,) = stage.take(fact("holds", 1, 0, 10, txn=None, about=orjson.dumps(about).decode())).findings
+    (closed,) = stage.take(fact("absent", 1, 0, 11 + FORGOTTEN)).findings
+    assert (opened.event, closed.event, closed.at) == ("opened", "closed", 11 + FORGOTTEN)
 
 
 @pytest.mark.parametrize("outcome", ["ok", "fail"])
