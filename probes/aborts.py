@@ -36,7 +36,7 @@ from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome
 from probes.layout import Partition
 from probes.membership import Membership
 from probes.pace import Pace
-from probes.polls import Polled, positions, sort_out
+from probes.polls import Polled, Positions, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
@@ -70,6 +70,7 @@ class Aborts(Probe):
         self._consumer: Consumer | None = None
         self._membership: Membership | None = None
         self.position: dict[Partition, int] = {}
+        self._positions = Positions()
         self._gone: set[Partition] = set()
         self._open: Course | None = None
         """The transaction whose offsets are sent, and whose end is not invoked."""
@@ -218,12 +219,12 @@ class Aborts(Probe):
             [Batch(self.writer, {target: (first, 1)})],
         )  # fmt: skip
         # The client's own word: it runs past the markers of transactions, beyond the last record.
-        reached = positions(self.consumer, polled)
+        reached = self._positions.after(self.consumer, polled, self.position)
         for where, part in polled.items():
             course.polled[where] = [part]
             before = self.position.get(where)
             course.before[where] = None if before == OFFSET_BEGINNING else before
-            course.after[where] = reached.get(where, part.next)
+            course.after[where] = reached[where]
             self.counters.polled += part.count
         self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
         return course

@@ -23,7 +23,7 @@ from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome, translate
 from probes.layout import Partition
 from probes.pace import Pace
-from probes.polls import positions, sort_out
+from probes.polls import Positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
@@ -53,6 +53,7 @@ class Transactions(Probe):
         self._consumer: Consumer | None = None
         self._encoders: dict[Partition, Encoder] = {}
         self.position: dict[Partition, int] = {}
+        self._positions = Positions()
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
         self._unusable = False
 
@@ -216,19 +217,19 @@ class Transactions(Probe):
         except Exception as error:
             raise translate(error) from error
         polled, problems = sort_out(messages, self.world.runs)
-        for problem in problems:
-            self.on_error(problem.error)
-            if problem.error.fatal:
-                raise problem.error
-        after = positions(self.consumer, polled)
+        after = self._positions.after(self.consumer, polled, self.position | course.after)
         for where, part in polled.items():
             known = self.position.get(where)
             course.before.setdefault(where, None if known == OFFSET_BEGINNING else known)
             course.polled.setdefault(where, []).append(part)
-            course.after[where] = after.get(where, part.next)
+            course.after[where] = after[where]
             self.counters.polled += part.count
             self.counters.irregular += len(part.decoded.irregular)
         self.log.alive()
+        for problem in problems:
+            self.on_error(problem.error)
+            if problem.error.fatal:
+                raise problem.error
 
     def _abort(self, course: Course) -> None:
         self._ending(course)

@@ -36,11 +36,11 @@ from probes.beginnings import beginnings, committed_at_last
 from probes.client import open_consumer, producer_settings
 from probes.course import Course, count_outcome, renumbered, unsent
 from probes.delivery import POLL, Batch, collect, fates, hand_over
-from probes.errors import ClientError, ClientStuck, Crash, ProbeError, transaction_outcome
+from probes.errors import ClientError, ClientStuck, Crash, ProbeError, transaction_outcome, translate
 from probes.layout import Partition
 from probes.membership import Membership, seek
 from probes.pace import Pace
-from probes.polls import Polled, sort_out
+from probes.polls import Polled, Positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
@@ -76,6 +76,7 @@ class Transform(Probe):
         self._consumer: Consumer | None = None
         self._membership: Membership | None = None
         self.position: dict[Partition, int] = {}
+        self._positions = Positions()
         self._began: dict[Partition, int] = {}
         self._courses: dict[int, Course] = {}
         self._unusable = False
@@ -234,6 +235,8 @@ class Transform(Probe):
             by_key.setdefault(WHOLE if self._transactional_id else where[1], {})[where] = part
             self.counters.polled += part.count
             self.counters.irregular += len(part.decoded.irregular)
+        # Asked here for what it tells of polls that went back; the offsets that are committed are those of the inputs.
+        self._positions.after(self.consumer, polled, self.position)
         for key, parts in by_key.items():
             fresh = key not in self._courses
             course = self._courses[key] if not fresh else self._outline(key)
@@ -381,13 +384,19 @@ class Transform(Probe):
         return outcome
 
     def _log_positions(self) -> None:
-        op, now = self.log.next_op(), self.log.now()
+        """Where the client says that it stands, in what is assigned to it and as far as it knows."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        try:
+            found = self._positions.now(self.consumer, self.membership.assigned, self.position)
+        except Exception as error:
+            self.on_error(translate(error))
+            found = {}
+        completed = self.log.now()
         rows = [
             self.log.row(
-                where, "position", "ok", op, now, position_before=at, position_after=at, isolation=self.isolation,
-                mode=self.mode, assigned=True,
+                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
+                isolation=self.isolation, mode=self.mode, assigned=True,
             )
-            for where, at in self.position.items()
+            for where, at in found.items()
         ]  # fmt: skip
-        if rows:
-            self.log.append(rows)
+        self.log.append(rows) if rows else self.log.idle()
