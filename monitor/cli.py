@@ -137,7 +137,7 @@ def monitor(
 ) -> None:
     """Check the probe log as it grows; serve metrics, log findings. SIGTERM or Ctrl-C stops it in order."""
     from monitor.program_log import configure, say
-    from monitor.signals import stop_on_signal
+    from monitor.signals import STOPPED_WITHIN, stop_on_signal
     from monitor.watch import Watch, run
 
     loaded = _load(config, data)
@@ -147,7 +147,7 @@ def monitor(
         from monitor.probing import open_fleet
 
         fleet = open_fleet(loaded, say)
-    with stop_on_signal() as stop:
+    with stop_on_signal(within=STOPPED_WITHIN) as stop:
         run(Watch(loaded, say=say, fleet=fleet), say=say, stop=stop)
 
 
@@ -156,11 +156,11 @@ def probe_run(config: ConfigFile = None, data: Data = None, debug: Debug = False
     """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
     from monitor.probing import run
     from monitor.program_log import configure
-    from monitor.signals import stop_on_signal
+    from monitor.signals import STOPPED_WITHIN, stop_on_signal
 
     loaded = _load(config, data)
     configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
-    with stop_on_signal() as stop:
+    with stop_on_signal(within=STOPPED_WITHIN) as stop:
         run(loaded, stop)
 
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
 from rules.kept.codec import concat, names, take
 from rules.kept.state import Spans, State
-from rules.settling import listed_ends, transactional_ids
+from rules.settling import listed_ends, passes, transactional_ids
 from rules.settling.clocks import ahead
 from rules.settling.frontier import TICK
 from rules.settling.gate import READERS, Evidence
@@ -77,25 +77,38 @@ def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
     Runs that were passed in part are split."""
     grace, passed, proven = passage.report.objectives.grace, passage.state.passed, passage.proven
     if passage.finished:  # where nobody proves what was above the log start, the last one known counts
-        keep = passed.end > passage.state.log_start
-        passed = Spans(np.maximum(passed.start[keep], passage.state.log_start), passed.end[keep])
+        passed = take(passed, passed.end > passage.state.log_start)
+        passed.start = np.maximum(passed.start, passage.state.log_start)
     rows = own.written
     wanted = among & (rows.due < 0) & (rows.high >= 0)
-    _stamp(own, wanted, passed, -1, grace)
+    _stamp(own, passage.state, wanted, passed, -1, grace)
     places = intervals.merge(rows.low[wanted], rows.high[wanted])
     concerned = intervals.touched(*places, proven.start, proven.end)
     for at in intervals.distinct(proven.at[concerned]).tolist():
-        mine = proven.at == at
         wanted = np.append(wanted, np.ones(len(own.written) - len(wanted), bool)) & (own.written.due < 0)
         if not wanted.any():
             return
-        _stamp(own, wanted, Spans(*intervals.merge(proven.start[mine], proven.end[mine])), at, grace)
+        _stamp(own, passage.state, wanted, take(proven, proven.at == at), at, grace)
     _stamp_unplaced(own, passage, grace)
 
 
-def _stamp(own: Outcomes, wanted: Bools, spans: Spans, at: int, grace: int) -> None:
+def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: int, grace: int) -> None:
+    placed = wanted & (own.written.offset >= 0)
+    if not len(went.start) or not placed.any():
+        return
+    rows, given_again = own.written, state.given_again
+    again = placed & intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
+    _stamp_over(own, placed & ~again, Spans(*intervals.merge(went.start, went.end)), at, grace)
+    for i in np.flatnonzero(again).tolist():  # where offsets were given again, what came after counts
+        rows, one = own.written, np.zeros(len(own.written), bool)
+        one[i] = True
+        sent = int(rows.invoked[i]), int(rows.boot[i])
+        spans = passes.over(state, went, (int(rows.low[i]), int(rows.high[i])), sent)
+        _stamp_over(own, one, spans, at, grace)
+
+
+def _stamp_over(own: Outcomes, placed: Bools, spans: Spans, at: int, grace: int) -> None:
     rows = own.written
-    placed = wanted & (rows.offset >= 0)
     whole = placed & intervals.contained(spans.start, spans.end, rows.low, rows.high)
     rows.due[whole] = np.maximum(rows.at[whole], at) + grace
     part = placed & ~whole & intervals.touched(spans.start, spans.end, rows.low, rows.high)
@@ -114,12 +127,18 @@ def _stamp(own: Outcomes, wanted: Bools, spans: Spans, at: int, grace: int) -> N
 def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     rows, passed, proven = own.written, passage.state.passed, passage.proven
     waiting = (rows.offset < 0) & (rows.txn >= 0) & (rows.high >= 0) & (rows.due < 0)
+    given_again = passage.state.given_again
+    again = intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
     rows.due[waiting & (rows.low >= rows.high)] = 0  # the log did not grow while it could be appended: it is nowhere
     for i in np.flatnonzero(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
+        place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
         for at in [-1, *intervals.distinct(proven.at).tolist()]:
-            known = proven.at <= at
-            start, end = np.append(passed.start, proven.start[known]), np.append(passed.end, proven.end[known])
+            start, end = EMPTY, EMPTY
+            for went in (passed, take(proven, proven.at <= at)):
+                # What was passed before it was sent holds something else, unless the log was cut meanwhile.
+                over = passes.over(passage.state, went, place, sent) if again[i] else went
+                start, end = np.append(start, over.start), np.append(end, over.end)
             if intervals.contained(*intervals.merge(start, end), low, high)[0]:
                 rows.due[i] = max(int(rows.at[i]), at) + grace
                 break

@@ -32,6 +32,7 @@ from rules.checks.invoked_commits import ANY, Invoked, Newly
 from rules.kept.codec import Table, take
 from rules.settling.clocks import domains
 
+NO_BOOT: Final = -1
 UNTIMED: Final = -2
 """The clock domain of rows that name a boot and tell no time of it."""
 NEVER: Final = 2**62

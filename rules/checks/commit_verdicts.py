@@ -14,11 +14,15 @@ from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
 from rules.kept.codec import concat, take
+from rules.kept.state import State
 from rules.settling.clocks import UNKNOWN, ahead
-from rules.settling.gate import EVERYBODY, Who
+from rules.settling.completeness import boots_after
+from rules.settling.gate import EVERYBODY, Evidence, Who
 from rules.vocabulary.objectives import SECOND
 
 MINUTE: Final = 60 * SECOND
+LANDED: Final = 30 * SECOND
+"""What a process had asked for reaches the coordinator in this time after the process is over, or never."""
 
 
 class Told(NamedTuple):
@@ -35,12 +39,14 @@ class Told(NamedTuple):
     stable: int
 
 
-def concerned(own: Committed, group: int) -> Who:
-    """Who may commit for the group, or tells of it."""
-    known = _started(own)
+def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
+    """Who may commit for the group, or tells of it, up to a time by this clock: nobody of a later boot of its host."""
+    known, later = _started(own), boots_after(state, domain)
     of_it = own.members.group == group
     asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
-    return Who(lambda number, process: number in asks or number not in known, strict=True)
+    return Who(
+        lambda number, process: (number in asks or number not in known) and process.boot not in later, strict=True
+    )
 
 
 def committing(own: Committed, group: int) -> Callable[[int], bool]:
@@ -60,9 +66,11 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
     and the clock domain. The group's log is complete for the grace time beyond."""
     group, domain = here
     commits, members, state = own.commits, own.members, passage.state
-    other = (commits.group == group) & (commits.domain != domain)
-    may = (members.group == group) & (members.reads == 0) & (members.domain != domain)
-    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()}:
+    gone = _over_before(passage, since - LANDED, domain)
+    other = (commits.group == group) & (commits.domain != domain) & ~np.isin(commits.process, gone)
+    may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~np.isin(members.process, gone)
+    later = boots_after(state, domain)
+    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - later:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
         if max(behind, ahead_) >= UNKNOWN:
             return True
@@ -73,6 +81,13 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
     return False
 
 
+def _over_before(passage: Passage, time: int, boot: int) -> list[int]:
+    """The processes that a reboot of their host had ended by then, by that clock."""
+    gone = ((number, process) for number, process in passage.state.processes.items() if process.over_by >= 0)
+    gate = passage.gate
+    return [n for n, process in gone if time - process.over_by > gate.ahead(boot, process.over_boot, strict=True)]
+
+
 def familiar(commits: Commits, reads: Reads) -> Bools:
     """Which reads tell what one of these commits of their group asked for before, by the same clock."""
     same = (reads.group[:, None] == commits.group) & (reads.offset[:, None] == commits.offset)
@@ -81,10 +96,10 @@ def familiar(commits: Commits, reads: Reads) -> Bools:
 
 
 class Case:
-    """One read, what was known before it, and what may be concluded."""
+    """One read, what was known before it, and what may be concluded. `waits`: not all of the group's log is here."""
 
-    def __init__(self, own: Committed, read: Told, passage: Passage) -> None:
-        self.own, self.read, self.passage = own, read, passage
+    def __init__(self, own: Committed, read: Told, passage: Passage, *, waits: bool = False) -> None:
+        self.own, self.read, self.passage, self.waits = own, read, passage, waits
         self.name = own.names[read.group]
         mine = np.flatnonzero((own.commits.group == read.group) & (own.commits.offset == read.offset))
         since, domain = own.commits.since[mine].tolist(), own.commits.domain[mine].tolist()
@@ -140,6 +155,11 @@ class Case:
             may(hole.process) for hole in self.passage.gate.holes(since, self.read.at, EVERYBODY, self.read.domain)
         )
 
+    def _is_here(self, since: int) -> bool:
+        """Is everything here that was done from `since` to the read, and may have landed in that time?"""
+        who = concerned(self.own, self.read.group, self.passage.state, self.read.domain)
+        return self.passage.gate.ask(since - LANDED, self.read.at, who, self.read.domain) is not Evidence.NOT_YET
+
     def _shared(self, since: int) -> bool:
         """May the group have had members that are not of this log, from `since` to the read?"""
         holds, read = self.own.holds, self.read
@@ -193,13 +213,15 @@ class Case:
         rows = self._acknowledged()
         if read.offset >= 0:
             rows = rows[(commits.offset[rows] > read.offset) & (commits.spoiled[rows] > read.completed)]
-        nobody_committed_it = read.offset >= 0 and self.never_committed() and not self._from_before()
+        nobody_committed_it = not self.waits and read.offset >= 0 and self.never_committed() and not self._from_before()
         if not nobody_committed_it:  # else a coordinator that was deposed might tell what it knew
             rows = rows[self._known_to_the_reader(rows)]
         if not len(rows):
             return
         best = int(rows[-1])
         since, committed = int(commits.since[best]), int(commits.offset[best])
+        if self.waits and not self._is_here(since):
+            return
         age = read.completed - int(commits.invoked[best])
         retention = own.retention[1] * MINUTE
         if read.offset < 0:

@@ -26,8 +26,10 @@ that is subscribed to, nothing is concluded from an unknown offset unless member
 while. A group that is only used in mode `assign` has no members; its name is this log's own.
 
 Decided once the log of whoever may commit for the group, or tells of it, is complete up to the read, and where no hole
-in the log of one that may commit touches the time between the two that contradict each other. A lost or foreign commit
-is told when the partition has been observed for the grace time after it: a topic that was made anew has other offsets.
+in the log of one that may commit touches the time between the two that contradict each other. Where the reader knew of
+a commit that was lost, what was done since that was invoked is enough, and `LANDED` before: who was over by then, or
+misses rows from before, is not waited for. A lost or foreign commit is told when the partition has been observed for
+the grace time after it: a topic that was made anew has other offsets.
 
 What is kept, and what bounds it: `rules.checks.kept_commits`. How a read is judged: `rules.checks.commit_verdicts`.
 """
@@ -35,6 +37,7 @@ What is kept, and what bounds it: `rules.checks.kept_commits`. How a read is jud
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -43,8 +46,8 @@ import numpy as np
 from rules.arrays.columns import OFFSETS, OK, Columns
 from rules.arrays.intervals import Bools, distinct
 from rules.checks import invoked_commits, kept_commits
-from rules.checks.commit_rows import NEVER, GroupRows, Reads
-from rules.checks.commit_verdicts import Case, Told, committed_elsewhere, concerned, familiar
+from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
+from rules.checks.commit_verdicts import LANDED, Case, Told, committed_elsewhere, concerned, familiar
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
@@ -154,6 +157,7 @@ def _fold(own: Committed, passage: Passage) -> None:
         own.told = concat(own.told, take(early, over))
         late |= set(distinct(early.group[~over]).tolist())
         _judge(own, take(reads, ready), passage)
+        _judge_known(own, take(early, ~over), passage)
     _tell(own, passage)
     if full:
         through = min(passage.end, passage.gate.known_through())
@@ -163,7 +167,8 @@ def _fold(own: Committed, passage: Passage) -> None:
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
     groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
-    return {group for group in groups if passage.gate.ask(0, passage.end, concerned(own, group)) is Evidence.NOT_YET}
+    whose = {group: concerned(own, group, passage.state, NO_BOOT) for group in groups}
+    return {group for group in groups if passage.gate.ask(0, passage.end, whose[group]) is Evidence.NOT_YET}
 
 
 def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
@@ -176,7 +181,7 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
             ready[mine] = False
             continue
         times = distinct(reads.at[mine]).tolist()
-        who, low, high = concerned(own, group), 0, len(times)
+        who, low, high = concerned(own, group, passage.state, domain), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2
             if passage.gate.ask(0, times[middle], who, domain) is Evidence.NOT_YET:
@@ -192,7 +197,7 @@ def _never_ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
     theirs: nothing is concluded from them."""
     over, known = reads.at < passage.end - UNKNOWN_FOR, _known_groups(own)
     for group, domain in {*zip(reads.group[over].tolist(), reads.domain[over].tolist(), strict=True)}:
-        if group in known and passage.gate.comparable(concerned(own, group), domain):
+        if group in known and passage.gate.comparable(concerned(own, group, passage.state, domain), domain):
             over &= (reads.group != group) | (reads.domain != domain)
     return over
 
@@ -223,15 +228,30 @@ def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
             case.judge_foreign()
 
 
+def _judge_known(own: Committed, reads: Reads, passage: Passage) -> None:
+    """Of reads that wait for what may be long past: do they tell less than their readers knew?"""
+    less = _less(own.commits, reads) if len(reads) and len(own.commits) else np.zeros(0, bool)
+    if not less.any():
+        return
+    kept_commits.spoil(own)
+    seen = replace(own, told=concat(own.told, reads))
+    for i in np.flatnonzero(less).tolist():
+        read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
+        if read.at >= passage.state.begins:
+            Case(seen, read, passage, waits=True).judge_loss()
+
+
 def _suspicious(own: Committed, reads: Reads) -> Bools:
     """Which reads tell less than was known, or what nobody is known to have committed lately."""
-    less: Bools = np.zeros(len(reads), bool)
-    for earlier in (own.commits, own.told):
-        before = (earlier.group == reads.group[:, None]) & (earlier.domain == reads.domain[:, None])
-        before &= (earlier.completed <= reads.invoked[:, None]) & (earlier.offset > reads.offset[:, None])
-        less |= before.any(axis=1)
     unknown: Bools = (reads.offset > 0) & ~familiar(own.commits, reads)
-    return less | unknown
+    return _less(own.commits, reads) | _less(own.told, reads) | unknown
+
+
+def _less(earlier: Commits | Reads, reads: Reads) -> Bools:
+    """Which reads tell less than one of these had, by the same clock."""
+    before = (earlier.group == reads.group[:, None]) & (earlier.domain == reads.domain[:, None])
+    before &= (earlier.completed <= reads.invoked[:, None]) & (earlier.offset > reads.offset[:, None])
+    return np.asarray(before.any(axis=1), dtype=bool)
 
 
 def _tell(own: Committed, passage: Passage) -> None:
@@ -240,7 +260,8 @@ def _tell(own: Committed, passage: Passage) -> None:
     for verdict in own.pending:
         when, anomaly, subject, message, evidence, at, group, domain, since = verdict
         if since >= 0:
-            if passage.gate.ask(0, when, concerned(own, group), domain) is Evidence.NOT_YET:
+            who = concerned(own, group, passage.state, domain)
+            if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
             if committed_elsewhere(own, passage, (group, domain), since, at):

@@ -18,6 +18,7 @@ offset inconsistent (`inconsistent-offsets`), whichever is known first.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,6 +48,13 @@ _COUNT: Final = struct.Struct("<IHH")
 _LISTED: Final = struct.Struct("<BHq")
 _NAMES: Final = {CORRUPTED: "corrupted-record", RELOCATED: "relocated-write"}
 _WORDS: Final = {CORRUPTED: "have a broken tag", RELOCATED: "were meant for other places"}
+
+
+Value = dict[str, Any]
+"""A value as evidence names it: its writer and seq, with its topic, partition and run where it was sent elsewhere; of
+a record of another version of the tag, which names none, its hash."""
+Displaced = list[Any]
+"""[offset, value, at, hash, told]: a record that was sent elsewhere."""
 
 
 @dataclass(slots=True)
@@ -90,13 +98,13 @@ def chunk_name(number: int) -> str:
 class Known:
     """`records`: how many there were. `stretches`: which have a chunk, as merged [first, end) of their numbers, at most
     `STRETCHES`. `runs`: the foreign runs told of, and the offset of the last record of each; at most `RUNS`, until the
-    log start has passed that. `displaced`: the newest `KEPT` relocated and foreign records above the settled frontier,
-    [offset, value, at, hash, told]."""
+    log start has passed that. `displaced`: the newest `KEPT` relocated and foreign records above the settled
+    frontier."""
 
     records: int = 0
     stretches: list[list[int]] = field(default_factory=list)
     runs: list[list[Any]] = field(default_factory=list)
-    displaced: list[list[Any]] = field(default_factory=list)
+    displaced: list[Displaced] = field(default_factory=list)
 
 
 def needs(own: Known, asked: Asked) -> set[str]:
@@ -318,11 +326,23 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
         records.listed.take(pa.array(records.at[named])).to_pylist(), records.row[named].tolist(), strict=True
     ):
         if (record["offset"], record["hash"]) not in known:
-            run = f" of run {record['run']}" if record["run"] else ""
-            value = f"{record['writer']}/{record['seq']} of {record['topic']}/{record['partition']}{run}"
-            kept.append([record["offset"], value, int(columns.completed[row]), record["hash"], 0])
-    kept.sort()
+            kept.append([record["offset"], _value(record), int(columns.completed[row]), record["hash"], 0])
+    kept.sort(key=lambda entry: (entry[0], entry[3]))
     return len(np.setdiff1d(records.offset[clashing], records.offset[named]))
+
+
+def _value(record: Mapping[str, Any]) -> Value:
+    if record["writer"] is None:
+        return {"hash": record["hash"]}
+    return {name: record[name] for name in ("writer", "seq", "topic", "partition", "run") if record[name] is not None}
+
+
+def _words(value: Value) -> str:
+    if "hash" in value:
+        return f"a record of another version of the tag ({value['hash']})"
+    where = f" of {value['topic']}/{value['partition']}" if "topic" in value else ""
+    run = f" of run {value['run']}" if "run" in value else ""
+    return f"{value['writer']}/{value['seq']}{where}{run}"
 
 
 def _clashing(log: Places, offset: Ints, kept: Ints) -> Ints:
@@ -343,7 +363,8 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
     kept = [entry for entry in own.displaced if entry[0] >= state.settled]
     standing = _standing(state.log, np.unique([entry[0] for entry in kept if not entry[4]]).astype(np.int64))
     for entry in kept:
-        standing[entry[0]].add(entry[1]) if entry[0] in standing else None
+        if entry[0] in standing:
+            standing[entry[0]][_words(entry[1])] = entry[1]
     for offset, found in standing.items():
         if len(found) > 1:
             here = [entry for entry in kept if entry[0] == offset]
@@ -352,20 +373,21 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
                 (offset,),
                 f"offset {offset} holds {len(found)} values: {' and '.join(sorted(found))}",
                 at=max(entry[2] for entry in here),
-                evidence={"offset": offset, "values": sorted(found)},
+                evidence={"offset": offset, "values": [found[words] for words in sorted(found)]},
             )
             for entry in here:
                 entry[4] = 1
     own.displaced = kept[-KEPT:]
 
 
-def _standing(log: Places, offset: Ints) -> dict[int, set[str]]:
-    """The log's values at these offsets, ascending."""
-    found: dict[int, set[str]] = {at: set() for at in offset.tolist()}
+def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:
+    """The log's values at these offsets, ascending, by their words."""
+    found: dict[int, dict[str, Value]] = {at: {} for at in offset.tolist()}
     low, high = np.searchsorted(offset, log.offset), np.searchsorted(offset, log.offset + log.length)
     for i in np.flatnonzero(low < high).tolist():
         for at in offset[low[i] : high[i]].tolist():
-            found[at].add(f"{log.writer[i]}/{log.seq[i] + at - log.offset[i]}")
+            value = {"writer": int(log.writer[i]), "seq": int(log.seq[i] + at - log.offset[i])}
+            found[at][_words(value)] = value
     return found
 
 

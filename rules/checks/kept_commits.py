@@ -178,9 +178,10 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
         return
     open_cases = {verdict[6] for verdict in own.pending if verdict[8] >= 0}
     keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late | open_cases), np.int64))
-    pair = (commits.domain, commits.group)
-    keep[_newest(commits, pair, commits.completed, 1)] = True
-    good = np.flatnonzero((commits.kind >= DONE) & (commits.spoiled == NEVER))
+    past = np.flatnonzero(~keep)  # what is kept for its own sake must not count for what the next reads need
+    before = take(commits, past)
+    keep[past[_newest(before, (before.domain, before.group), before.completed, 1)]] = True
+    good = past[(before.kind >= DONE) & (before.spoiled == NEVER)]
     one = take(commits, good)
     keep[good[_newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])

@@ -8,6 +8,9 @@ both were known, and the log of everybody who may have polled it is here past th
 Whichever of these comes last decides, whenever it comes: what readers went over and what nobody has polled are kept
 until then. A value that may have been polled in a hole is never called lost; it stays `suspected`.
 
+A log that was cut gives offsets again: what was passed before a value was sent says nothing of that value
+(`rules.settling.passes`).
+
 State: the outstanding runs, bounded by `Objectives.window_runs` (`window-overflow`), and the indefinite sends that
 readers may still prove visible.
 """
@@ -27,11 +30,14 @@ from rules.checks import transaction_evidence, unseen
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
-from rules.kept.state import Indefinite, Outstanding, Passed, Places, Polls, Spans, State, concat, take
+from rules.kept.state import Indefinite, Outstanding, Places, Polls, Proven, Spans, State, concat, take
+from rules.settling import passes
 from rules.settling.frontier import TICK
 from rules.settling.gate import READERS, Gate
 
 NONE: Final = np.empty(0, np.int64)
+UNCOMPARED: Final = -2
+"""A `due` of what has not been compared yet with what readers had passed before it was known; -1 has, and was not."""
 
 
 @dataclass(slots=True)
@@ -85,8 +91,8 @@ def acknowledge(own: Losses, state: State, places: Places, sent: Sent) -> None:
     """Visible writes were acknowledged. Offsets are -1 where the acknowledgement had none."""
     unknown = np.full(len(places), -1, np.int64)
     made = Outstanding(
-        places.offset, places.writer, places.seq, places.length, sent.since, unknown, sent.invoked, unknown.copy(),
-        sent.boot,
+        places.offset, places.writer, places.seq, places.length, sent.since, unknown, sent.invoked,
+        np.full(len(places), UNCOMPARED, np.int64), sent.boot,
     )  # fmt: skip
     own.outstanding = concat(own.outstanding, made)
     state.acknowledged += int(places.length.sum())
@@ -196,37 +202,51 @@ def _touched_grouped(of: Values, waiting: Indefinite) -> Bools:
 # The verdict
 
 
-def suspect(own: Losses, state: State, proven: Passed, grace: int) -> None:
+def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
     """Readers went over these places, proven at these times: say from when on what is outstanding there is lost."""
     out = own.outstanding
-    if not len(out):
+    new = out.due == UNCOMPARED
+    if new.any():
+        out.due[new] = -1
+        _stamp(own, state, state.passed, -1, grace, new)
+        out = own.outstanding
+    if not len(out) or not len(proven):
         return
-    _stamp(own, state.passed, NONE, grace)
-    every = intervals.merge(proven.start, proven.end)
     place = np.maximum(out.offset, 0)
-    if not intervals.touched(*every, place, place + out.length).any():
+    if not intervals.touched(*intervals.merge(proven.start, proven.end), place, place + out.length).any():
         return
     for at in intervals.distinct(proven.at).tolist():
-        mine = proven.at == at
-        _stamp(own, Spans(*intervals.merge(proven.start[mine], proven.end[mine])), np.array([at], np.int64), grace)
+        _stamp(own, state, take(proven, proven.at == at), at, grace, own.outstanding.due < 0)
 
 
-def _stamp(own: Losses, spans: Spans, at: Ints, grace: int) -> None:
+def _stamp(own: Losses, state: State, went: passes.Timed, at: int, grace: int, among: Bools) -> None:
+    """`at`: by when they had gone over it, -1 where that was before it was known."""
     out = own.outstanding
-    new = (out.offset >= 0) & (out.due < 0)
-    hit = new & intervals.touched(spans.start, spans.end, out.offset, out.offset + out.length)
+    every = intervals.merge(went.start, went.end)
+    hit = among & (out.offset >= 0)
+    hit &= intervals.touched(*every, out.offset, out.offset + out.length)
     if not hit.any():
         return
     kept = take(out, ~hit)
     for i in np.flatnonzero(hit).tolist():
         low, high = out.offset[i : i + 1], out.offset[i : i + 1] + out.length[i]
+        sent = int(out.invoked[i]), int(out.boot[i])
+        spans = passes.over(state, went, (int(low[0]), int(high[0])), sent)
         start, end = intervals.intersect(low, high, spans.start, spans.end)
         shift = int(out.seq[i] - out.offset[i])
         over = _pieces(out, i, start + shift, end + shift)
-        over.due = np.maximum(over.since, at.max(initial=-1)) + grace
+        over.due = np.maximum(over.since, at) + grace
         rest = intervals.subtract(low, high, start, end)
         kept = concat(concat(kept, over), _pieces(out, i, rest[0] + shift, rest[1] + shift))
     own.outstanding = kept
+
+
+def _compare_anew(own: Losses, spans: Spans) -> None:
+    """These offsets were given again: not all that went over them counts."""
+    out = own.outstanding
+    if len(spans) and len(out):
+        there = (out.due >= 0) & intervals.touched(spans.start, spans.end, out.offset, out.offset + out.length)
+        out.due[there] = UNCOMPARED
 
 
 def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, report: Report) -> None:
@@ -308,6 +328,7 @@ def fold(own: Losses, passage: Passage) -> None:
     passage.shown_places = places
     settle(own, chunks, (NONE, NONE, NONE))
     deliver(own, chunks, passage.uncommitted)
+    _compare_anew(own, passage.given_again)
     suspect(own, state, passage.proven, report.objectives.grace)
     judge(own, chunks, passage.gate, state, end, report)
     age_out(own, state, passage.gate, end, report)

@@ -5,7 +5,8 @@ highest one that its writer ever invoked was never sent. That is known once the 
 by its own host's clock: a poll of another host waits until that clock has passed it by the measured bound of the two
 (`rules.settling.clocks`), and by the grace. What no send is known of waits until then (at most `KEPT` runs). So does
 what is polled of a writer that the log does not know: its host's log may come an hour late (at most `STRANGERS_KEPT`
-runs, the newest). A writer of whose log something is missing for good concludes nothing.
+runs, the newest). Where something of a writer's log is missing for good, nothing is concluded from what was polled
+after that began.
 
 One small chunk for each writer that sent here, dropped with its last values below the log start
 (`rules.audit.digests`); a writer that sent nothing is known as long as its process is, and as it is among the newest.
@@ -25,7 +26,7 @@ from rules.arrays.intervals import Bools, Ints, distinct, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import NEVER, Places, Polls, State, concat, take
+from rules.kept.state import NEVER, Hole, Places, Polls, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 
 KEPT: Final = 10_000
@@ -142,7 +143,11 @@ def fold(own: Phantoms, passage: Passage) -> None:
     known = _known(own, passage, writers)
     limits, process = known.highest[inverse], known.process[inverse]
     grace, waiting = report.objectives.grace, []
+    missing = _missing(state)
     for i in np.flatnonzero(polled.seq + polled.length - 1 > limits).tolist():
+        hole = missing.get(int(process[i]))
+        if hole is not None and not _is_before(state, polled, i, hole, grace):
+            continue
         if not passage.finished and not _is_here(state, polled, i, int(process[i]), grace):
             waiting.append(i)
             continue
@@ -170,16 +175,32 @@ def _known(own: Phantoms, passage: Passage, writers: Ints) -> _Writers:
     strange = np.zeros(len(writers), bool)
     silent = {entry[0]: entry[1] for entry in own.silent}
     silent |= {one.writer: number for number, one in state.processes.items() if one.writer >= 0}
-    missing = {hole[0] for hole in state.holes}
+    missing = _missing(state)
     for i, writer in enumerate(writers.tolist()):
         known = record(chunks, writer)
         if known is None and writer not in silent:
             strange[i] = not passage.finished
             continue
         process[i] = known.process if known is not None and known.process >= 0 else silent.get(writer, -1)
-        if process[i] not in missing and writer not in own.lost and not (known is not None and known.lost):
+        lost = writer in own.lost or (known is not None and known.lost)
+        if not lost or int(process[i]) in missing:  # what is missing is remembered, and when: long enough
             highest[i] = known.highest if known is not None else -1
     return _Writers(highest, process, strange)
+
+
+def _missing(state: State) -> dict[int, Hole]:
+    """By process, the first of what is missing for good."""
+    first: dict[int, Hole] = {}
+    for hole in (Hole(*entry) for entry in state.holes):
+        if hole.process not in first or hole.start < first[hole.process].start:
+            first[hole.process] = hole
+    return first
+
+
+def _is_before(state: State, polled: Polls, i: int, hole: Hole, grace: int) -> bool:
+    """Was this polled before anything of its writer is missing, so that all it had sent by then is here?"""
+    bound = ahead(state, hole.boot, int(polled.boot[i]))
+    return bound < UNKNOWN and hole.start >= int(polled.at[i]) + max(bound, 0) + grace
 
 
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:

@@ -7,6 +7,9 @@ Inside one operation, of any outcome, consecutive records must follow each other
 `int-nonmonotonic-poll`), unless a rebalance fell into it.
 
 A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
+
+What a host tells of that has been away for long comes when the offsets are settled: a step over a hole waits for the
+log of everybody, up to when it was judged, and is a skip if that tells of a value there after all.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
+from rules.arrays.intervals import Ints
 from rules.kept.check import FOREVER, Check, News, Passage
+from rules.kept.chunks import values
 from rules.kept.report import Report
-from rules.kept.state import State, Transitions, concat, take
+from rules.kept.state import Places, State, Transitions, concat, take
+from rules.settling.frontier import spread
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
 from rules.settling.window import duplicate_in, indexed
@@ -31,20 +37,73 @@ SKIPPED_TOLD: Final = 10
 """Values that a skip's evidence lists; its message says how many there are."""
 AWAITED: Final = 3_600 * SECOND
 """For so long a step waits to be told where the log started."""
+BLANK_KEPT: Final = 512
+"""Steps over nothing known that wait for somebody's log; of more, the newest."""
 
 
 @dataclass(slots=True)
 class Steps:
     """`inside`: steps inside operations whose time has not come; `pending`: those whose offsets are not settled, or
-    that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well."""
+    that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
+    `blank`: those that went over nothing that was known when they were judged (`at`), while somebody's log had not come
+    so far; at most `BLANK_KEPT`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
+    blank: Transitions = field(default_factory=Transitions)
 
 
 def arrive(own: Steps, new: News) -> None:
-    """Note the steps inside new operations."""
+    """Note the steps inside new operations, and what now stands where others were judged to have gone over nothing."""
     own.inside = concat(own.inside, inside(new.columns, new.committed))
+    if len(own.blank) and not new.finished:
+        acknowledged, committed = (runs.take(runs.offset >= 0) for runs in (new.acknowledged, new.committed))
+        _fill(own, new, acknowledged, np.zeros(len(acknowledged), np.int64))
+        # A poll counts that all would have waited for, and none that was made later, as by an audit.
+        apart = new.report.objectives.grace - spread(new.state)
+        _fill(own, new, committed, new.columns.invoked[committed.row] + apart)
+
+
+def _fill(own: Steps, new: News, runs: Runs, since: Ints) -> None:
+    """These values are placed: tell the steps that went over one of them, and were judged at `since` or later."""
+    blank = own.blank
+    low, high = np.maximum(blank.previous + 1, blank.low), blank.first
+    over = intervals.touched(*intervals.merge(low, high), runs.offset, runs.offset + runs.length)
+    if not over.any():
+        return
+    runs, since = _only_here(new, runs.take(over), since[over])
+    told = np.zeros(len(blank), bool)
+    for i in range(len(runs)):
+        one = runs.take(slice(i, i + 1))
+        mine = (one.offset[0] < high) & (low < one.offset[0] + one.length[0]) & ~told
+        mine &= blank.at >= since[i]
+        for j in np.flatnonzero(mine).tolist():
+            known, some = _values_between(one, int(low[j]), int(high[j]))
+            what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
+            _report_step("poll-skip", blank, j, what, int(blank.at[j]), new.report, {"skipped": some})
+            if not blank.subscribed[j]:
+                new.report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
+        told |= mine
+    own.blank = take(blank, ~told)
+
+
+def _only_here(new: News, runs: Runs, since: Ints) -> tuple[Runs, Ints]:
+    """The parts of these, placed below the settled frontier, whose values stand nowhere else: the others have another
+    index."""
+    left = new.chunks.lacking("placed", values(runs.writer, runs.seq, runs.length))
+    places, parts, times = new.placed.places, [], []
+    for i in range(len(runs)):
+        mine = left[0] == runs.writer[i]
+        part = intervals.intersect(
+            runs.seq[i : i + 1], (runs.seq + runs.length)[i : i + 1], left[1][mine], left[2][mine]
+        )
+        other = (places.writer == runs.writer[i]) & (places.offset - places.seq != runs.offset[i] - runs.seq[i])
+        copies = intervals.merge(places.seq[other], (places.seq + places.length)[other])
+        start, end = intervals.subtract(*part, *copies)
+        each = runs.take(np.full(len(start), i))
+        parts.append(Runs(each.row, each.writer, start, each.offset + start - each.seq, end - start))
+        times.append(np.full(len(start), since[i]))
+    return Runs.concat(*parts), np.concatenate(times)
 
 
 def inside(columns: Columns, polled: Runs) -> Transitions:
@@ -75,13 +134,21 @@ def fold(own: Steps, passage: Passage) -> None:
     if len(new):
         pending = concat(own.pending, new)
         own.pending = take(pending, np.lexsort((pending.op, pending.process)))  # neighbours alike are written shorter
+    if len(own.blank):
+        own.blank = take(own.blank, own.blank.at > _told_by_all(passage))
     if not len(own.pending):
         return
     if passage.advance is None or passage.listings is None:
-        _judge(own, passage.state, FOREVER, lambda _: int(passage.at[-1]), passage.report)
+        _judge(own, passage, FOREVER, lambda _: int(passage.at[-1]))
     else:
         _note_log_start(own, passage.state, passage.listings, passage.end)
-        _judge(own, passage.state, passage.state.settled, passage.advance.settled_at, passage.report)
+        _judge(own, passage, passage.state.settled, passage.advance.settled_at)
+
+
+def _told_by_all(passage: Passage) -> int:
+    """What was settled by this log time is known from everybody's log: it had been written, at the latest, the grace
+    time before, by whichever clock."""
+    return passage.gate.known_through() + passage.report.objectives.grace - spread(passage.state)
 
 
 def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
@@ -116,11 +183,9 @@ def _note_log_start(own: Steps, state: State, listings: Listings, end: int) -> N
     waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
 
 
-def _judge(
-    own: Steps, state: State, frontier: int, decided_at: Callable[[int], int], report: Report
-) -> None:  # fmt: skip
+def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[int], int]) -> None:
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
-    pending = own.pending
+    pending, state, report = own.pending, passage.state, passage.report
     ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
     if not ripe.any():
         return
@@ -142,13 +207,23 @@ def _judge(
     for i in np.flatnonzero(over).tolist():
         at = decided_at(int(decided.first[i]))
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
-        known, some = _values_between(state, start, stop)
+        known, some = _values_between(state.log, start, stop)
         held = intervals.intersect(np.array([start]), np.array([stop]), index.start, index.end)
         known = max(known, int((held[1] - held[0]).sum()))  # the log may have forgotten what the index still knows
-        _report_step(
-            "poll-skip", decided, i, f"went from offset {previous[i]} to {first[i]} over {known} known values",
-            at, report, {"skipped": some},
-        )  # fmt: skip
+        what = f"went from offset {previous[i]} to {first[i]} over {known} known values"
+        _report_step("poll-skip", decided, i, what, at, report, {"skipped": some})
+    if passage.advance is not None:
+        _keep_blank(own, passage, take(decided, sure & ~below & ~over), decided_at)
+
+
+def _keep_blank(own: Steps, passage: Passage, steps: Transitions, decided_at: Callable[[int], int]) -> None:
+    """These went over nothing that is known. Keep those of which somebody's log may tell otherwise."""
+    here = _told_by_all(passage) if len(steps) else passage.end
+    if here >= passage.end:
+        return
+    steps.at = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)
+    wanted = (steps.at > here) & (np.maximum(steps.previous + 1, steps.low) < steps.first)
+    own.blank = take(concat(own.blank, take(steps, wanted)), slice(-BLANK_KEPT, None))
 
 
 def needed_from(own: Steps, state: State) -> int:
@@ -164,9 +239,8 @@ def give_up_below(own: Steps, offset: int) -> None:
     own.pending = take(own.pending, np.maximum(own.pending.first, own.pending.previous) >= offset)
 
 
-def _values_between(state: State, low: int, high: int) -> tuple[int, list[dict[str, int]]]:
+def _values_between(log: Places | Runs, low: int, high: int) -> tuple[int, list[dict[str, int]]]:
     """How many values the log has at the offsets [low, high), and the first few of them."""
-    log = state.log
     start, end = np.maximum(log.offset, low), np.minimum(log.offset + log.length, high)
     found: list[dict[str, int]] = []
     for i in np.flatnonzero(start < end).tolist():

@@ -22,8 +22,8 @@ from rules.engine.log_time import observe, place_shown
 from rules.kept.check import FOREVER, Passage
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.report import Report
-from rules.kept.state import Passed, Polls, Spans, State, Transitions, take
-from rules.settling import positions
+from rules.kept.state import Polls, Proven, Spans, State, Transitions, take
+from rules.settling import passes, positions
 from rules.settling.gate import Gate
 from rules.settling.moves import moves_of, sends_of, sent_to
 from rules.settling.positions import Passes
@@ -96,12 +96,12 @@ def finish(
     none = state.uncommitted
     passage = Passage(
         state, np.array([end]), FOREVER, moves, state.sends, polled, none, None, Gate(state, finished=True), chunks,
-        report, state.log_start, Passed(), Passes(), Transitions(), finished=True,
+        report, state.log_start, Proven(), Passes(), Transitions(), finished=True,
     )  # fmt: skip
     order.fold(passage)
     walked = positions.walk(state, moves, None)
     passage.passes, passage.steps = walked.passes, walked.steps
-    state.passed = _passed(state, columns, fresh, walked.passes)
+    state.passed = passes.timeless(_passed(state, columns, fresh, walked.passes))
     observe(state, moves)
     losses.poll(losing, chunks, polled)
     losses.drop_delivered(losing, delivered)

@@ -19,9 +19,9 @@ from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, State, concat, take
-from rules.settling import completeness, frontier, positions, retrying_writers, window
+from rules.settling import completeness, frontier, passes, positions, retrying_writers, window
 from rules.settling.gate import Gate
-from rules.settling.listings import Listings, keep_passes, prove_held, prove_passes
+from rules.settling.listings import Listings, prove_held, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
 
 FORGET_HOLES = 3_600 * SECOND
@@ -45,7 +45,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     if passage.shown_places is not None:
         passage.placed = place_shown(state, chunks, passage.shown_places, passage.end)
     order.fold_settled(passage)
-    keep_passes(state, passage.proven)
+    passes.remember(state, passage.proven)
     _judge_unverifiable(state, passage.gate, passage.end, report)
     needed = poll_order.needed_from(order.own(state, poll_order.CHECK), state)
     still = min([needed, *completeness.awaited_from(state)])
@@ -68,14 +68,15 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     advance = frontier.advance(state, at, moves, objectives)
     walked = positions.walk(state, moves, advance)
     listings = Listings.of(state, moves)
-    passes = walked.passes
-    proven = prove_passes(state, Passed(passes.start, passes.end, passes.at, passes.boot), listings)
+    went = walked.passes
+    proven = prove_passes(state, Passed(went.start, went.end, went.at, went.process, went.boot), listings)
     proven = concat(proven, prove_held(state, end, listings))
+    given_again = passes.note_given_again(state, proven, state.checks["lost-write"].outstanding, moves)
     observe(state, moves)
     lost_writers, state.lost_writers = state.lost_writers, []
     return Passage(
-        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, passes,
-        walked.steps, listings, lost_writers,
+        state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, went,
+        walked.steps, listings, lost_writers, given_again=given_again,
     )  # fmt: skip
 
 

@@ -18,11 +18,12 @@ import numpy as np
 
 from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import Bools, Ints
+from rules.kept.state import Spans
 
 if TYPE_CHECKING:
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
-    from rules.kept.state import Moves, Passed, Places, Polls, SendMoves, State, Transitions
+    from rules.kept.state import Moves, Places, Polls, Proven, SendMoves, State, Transitions
     from rules.settling.frontier import Advance
     from rules.settling.gate import Gate
     from rules.settling.listings import Listings
@@ -95,7 +96,7 @@ class Passage:
     report: Report
     log_start_before: int
     """The log start as it was known before these moves."""
-    proven: Passed
+    proven: Proven
     """What readers in assign mode went over, newly proven to have been above the log start."""
     passes: Passes
     """What they went over, proven or not."""
@@ -107,6 +108,8 @@ class Passage:
     finished: bool = False
     shown: set[tuple[int, int]] = field(default_factory=set)
     shown_places: Places | None = None
+    given_again: Spans = field(default_factory=Spans)
+    """Offsets that, as is known now, were given again after the log was cut (`rules.settling.passes`)."""
     placed: Placed | None = None
     """What those made of the window, once they are placed."""
     revealed: set[tuple[int, int]] = field(default_factory=set)

@@ -149,8 +149,8 @@ class Places(Table):
 class Outstanding(Table):
     """Acknowledged values that no ok operation has polled yet. `offset` is -1 where the acknowledgement gave none;
     `since` is when it came, `invoked` when it was sent, `readable` when the last stable offset had passed it (-1: not
-    yet). `due`: from when on it may be called lost, -1 while no reader has passed it. `boot`: by whose clock it was
-    sent."""
+    yet). `due`: from when on it may be called lost, negative while no reader has passed it. `boot`: by whose clock it
+    was sent."""
 
     offset: Ints = field(default_factory=lambda: EMPTY)
     writer: Ints = field(default_factory=lambda: EMPTY)
@@ -275,12 +275,37 @@ class Spans(Table):
 
 @dataclass(slots=True)
 class Passed(Table):
-    """Offsets [start, end) that a reader in assign mode went over in an ok operation, at time `at` of `boot`. Until the
-    log start is observed after it, it is not known whether retention had sent the reader forward."""
+    """Offsets [start, end) that `process`, in assign mode, went over in an ok operation, at time `at` of `boot`. Until
+    the log start is observed after it, it is not known whether retention had sent the reader forward."""
 
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Went(Table):
+    """Offsets [start, end) that readers went over, and when they did last: between `since` and `until` by the clock of
+    `boot`. Disjoint, in the order of offsets: see `rules.settling.passes`."""
+
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+    until: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Proven(Table):
+    """The same of passes that are proven now to have been above the log start; `at` is the tick by which they had."""
+
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
+    until: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
 
 
@@ -346,7 +371,8 @@ class State:
     log: Places = field(default_factory=Places)
     index: Spans = field(default_factory=Spans)  # offsets that hold a value, from `index_from` on
     index_from: int = 0
-    passed: Spans = field(default_factory=Spans)  # by readers in assign mode, while above the log start
+    passed: Went = field(default_factory=Went)  # by readers in assign mode, while above the log start
+    given_again: Spans = field(default_factory=Spans)  # offsets below an earlier log end, after the log was cut
     unclear: Spans = field(default_factory=Spans)
     moved: Moved = field(default_factory=Moved)
     moves: Moves = field(default_factory=Moves)

@@ -144,6 +144,16 @@ def _note_boot(host: Host, boot: int, at: int) -> None:
     host.boots = sorted(host.boots, key=lambda known: known[1])[-BOOTS_KEPT:]
 
 
+def boots_after(state: State, boot: int) -> set[int]:
+    """The later boots of the host of this one, as far as they are known: whatever was done in them was done later, also
+    where nobody knows how their clocks differ."""
+    for host in state.hosts.values():
+        numbers = [known[0] for known in host.boots]
+        if boot in numbers:
+            return set(numbers[numbers.index(boot) + 1 :])
+    return set()
+
+
 def _note_first_rows(state: State, columns: Columns) -> None:
     """Since when each process is known, by which clock, and whether it reads or writes."""
     numbers, firsts = np.unique(columns.process, return_index=True)

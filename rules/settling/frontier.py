@@ -82,7 +82,7 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     before = state.settled
     tracks = _positions(state, at, moves)
     settled = np.empty(len(at), np.int64)
-    reached, queue, wait = state.reached, state.reached_at, objectives.grace + _spread(state)
+    reached, queue, wait = state.reached, state.reached_at, objectives.grace + spread(state)
     held = {number: process.position for number, process in state.processes.items()}
     for t, time in enumerate(at.tolist()):
         lowest = FOREVER
@@ -106,7 +106,7 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     return Advance(at, settled, before)
 
 
-def _spread(state: State) -> int:
+def spread(state: State) -> int:
     """How far the clocks of those that live here are apart, as far as it is known, in whole ticks."""
     if len(state.boot_names) < 2:
         return 0

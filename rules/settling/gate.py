@@ -65,6 +65,11 @@ def only(number: int) -> Who:
     return Who(lambda other, process: other == number)
 
 
+def _is_all(process: Process, stop: int) -> bool:
+    """Is the process over, with nothing of its log at or above slice `stop`?"""
+    return process.lost_by < 0 <= process.closes_at <= stop
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The answers for one partition, as its state stands."""
@@ -104,8 +109,8 @@ class Gate:
                 here = until <= process.known_through
                 if process.over_by >= 0:
                     here |= process.over_by < start - self._apart(boot, process.over_boot)
-                for _, _, at, through in process.ahead:
-                    here |= (at < since) & (until <= through)
+                for _, stop, at, through in process.ahead:
+                    here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else through))
                 known &= here
         return known
 

@@ -16,12 +16,11 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, distinct
-from rules.kept.state import Listed, Moves, Passed, Spans, State, concat, take
+from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import TICK
 
 UNPROVEN_KEPT: Final = 4096
-PASSED_KEPT: Final = 4096
 LISTED_KEPT: Final = 64
 
 
@@ -79,46 +78,58 @@ def _thinned(every: Listed) -> Listed:
     return take(every, np.flatnonzero(last)[-LISTED_KEPT:])
 
 
-def prove_passes(state: State, fresh: Passed, listings: Listings) -> Passed:
+def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
     """Which of the offsets that readers went over (`fresh`, and those that waited) are proven to have been above the
-    log start then; `at` is the tick by which they had. The others wait, the newest `UNPROVEN_KEPT` of them."""
+    log start then. The others wait, the newest `UNPROVEN_KEPT` of them."""
     waiting = concat(state.unproven, fresh)
     if not len(waiting):
-        return waiting
+        return Proven()
     first = listings.after(state, waiting.at, waiting.boot)
     told = first >= 0
     state.unproven = take(waiting, np.flatnonzero(~told)[-UNPROVEN_KEPT:])
     if not told.any():
-        return take(waiting, slice(0, 0))
-    first = first[told]
-    start = np.maximum(waiting.start[told], listings.low[first])
-    end, keep = waiting.end[told], start < waiting.end[told]
+        return Proven()
+    went, first = take(waiting, told), first[told]
+    went.start = np.maximum(went.start, listings.low[first])
     # Both clocks say by when it had happened; a listing that is kept for late polls may be much newer than it need be.
-    at = -(-np.minimum(waiting.at[told], listings.at[first]) // TICK) * TICK
-    at, start, end = intervals.merge_grouped(at[keep], start[keep], end[keep])
-    return Passed(start, end, at, np.full(len(at), -1, np.int64))
+    at = _tick(np.minimum(went.at, listings.at[first]))
+    keep = went.start < went.end
+    return _merged(take(went, keep), at[keep])
 
 
-def prove_held(state: State, end: int, listings: Listings) -> Passed:
+def _tick(at: Ints) -> Ints:
+    return np.asarray(-(-at // TICK) * TICK)
+
+
+def _merged(went: Passed, at: Ints) -> Proven:
+    """Passes that had happened by the ticks `at`. What one reader went over within a second is one pass, and the last
+    of its times is its time, as long as it went straight on."""
+    order = np.lexsort((went.at, went.process, at))
+    went, at = take(went, order), at[order]
+    if not len(at):
+        return Proven()
+    second = went.at // TICK
+    new = (at[1:] != at[:-1]) | (went.process[1:] != went.process[:-1]) | (second[1:] != second[:-1])
+    first = np.flatnonzero(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
+    last = np.append(first[1:], len(at)) - 1
+    return Proven(went.start[first], went.end[last], at[first], went.at[last], went.at[last], went.boot[first])
+
+
+def prove_held(state: State, end: int, listings: Listings) -> Proven:
     """The same for what readers went over in polls that are not followed yet, because a row before them is missing.
     Each tells by itself from where to where it went."""
     held = state.moves
     polls = (held.at <= end) & (held.first >= 0) & (held.type == OK) & (held.subscribed == 0)
     held = take(held, polls & np.isin(held.f, (POLL, TXN)))
     start = np.where((held.before >= 0) & (held.before <= held.first), held.before, held.first)
-    went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.boot)
-    went = take(went, ~intervals.contained(state.passed.start, state.passed.end, went.start, went.end))
+    went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.process, held.boot)
+    if not len(went):
+        return Proven()
+    known = state.passed.since >= went.at.min()
+    spans = intervals.merge(state.passed.start[known], state.passed.end[known])
+    went = take(went, ~intervals.contained(*spans, went.start, went.end))
     first = listings.after(state, went.at, went.boot)
     went, first = take(went, first >= 0), first[first >= 0]
     went.start = np.maximum(went.start, listings.low[first])
-    went.at, went.boot = -(-went.at // TICK) * TICK, np.full(len(went), -1, np.int64)
-    return take(went, went.start < went.end)
-
-
-def keep_passes(state: State, proven: Passed) -> None:
-    """Remember what readers went over: a handful of intervals, since readers go on where they were. They are facts
-    whatever becomes of the log start; of more than `PASSED_KEPT` the lowest are forgotten."""
-    if len(proven):
-        start, end = np.append(state.passed.start, proven.start), np.append(state.passed.end, proven.end)
-        start, end = intervals.merge(start, end)
-        state.passed = Spans(start[-PASSED_KEPT:], end[-PASSED_KEPT:])
+    went = take(went, went.start < went.end)
+    return _merged(went, _tick(went.at))

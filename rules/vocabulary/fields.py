@@ -50,3 +50,39 @@ OF_TRANSACTION: Final = (
     *NEXT_TRANSACTION,
 )
 """What is known of the transaction that wrote the value."""
+
+STANDING_VALUE: Final = optional(
+    *VALUE,
+    Field("topic", "str", "", "its topic, if it was sent elsewhere"),
+    Field("partition", "int", "partition", "its partition, if it was sent elsewhere"),
+    Field("run", "str", "", "its run, if it was sent elsewhere"),
+    Field("hash", "int", "hash", "of its bytes, if it has another version of the tag, which names no value"),
+)
+"""One of several values at one offset."""
+
+READINGS: Final = (
+    WRITER,
+    SEQ,
+    OFFSET,
+    Field("process", "int", "process", "who polled it"),
+    Field("op", "int", "operation", "by which operation"),
+    Field("passed_process", "int", "process", "who passed the offset without it"),
+    Field("passed_op", "int", "operation", "by which operation"),
+    Field("apart_s", "float", "s", "between the completions of both"),
+)
+"""Two operations that read one offset differently."""
+
+REGISTER_OPERATION: Final = (
+    PROCESS,
+    OP,
+    Field("action", "str", "", "read, write or cas"),
+    Field("type", "str", "", "ok, fail or info"),
+    Field("id", "int", "id", "the id that it writes", nullable=True),
+    Field("expected", "int", "id", "the id that a cas replaces", nullable=True),
+    Field("observed", "int", "id", "the id that it was shown", nullable=True),
+    Field("invoked", "str", "time", "when it was invoked"),
+    Field("completed", "str", "time", "when it completed"),
+    Field("boot", "str", "", "the boot whose clock times it"),
+    Field("mono_invoked", "int", "ns", "the same by the boot's clock"),
+    Field("mono_completed", "int", "ns", "the same by the boot's clock, null while unknown", nullable=True),
+)

@@ -16,7 +16,10 @@ from rules.vocabulary.fields import (
     OPERATION,
     PLACED_VALUE,
     PROCESS,
+    READINGS,
+    REGISTER_OPERATION,
     SEQ,
+    STANDING_VALUE,
     TRANSACTIONAL_ID,
     TXN,
     VALUE,
@@ -47,30 +50,6 @@ _MANY: Final = (
 )
 _HASH: Final = Field("hash", "int", "hash", "of the record's bytes")
 _KNOWN: Final = Field("known", "int", "offset", "the offset above 0 that was known before")
-_READINGS: Final = (
-    WRITER,
-    SEQ,
-    OFFSET,
-    Field("process", "int", "process", "who polled it"),
-    Field("op", "int", "operation", "by which operation"),
-    Field("passed_process", "int", "process", "who passed the offset without it"),
-    Field("passed_op", "int", "operation", "by which operation"),
-    Field("apart_s", "float", "s", "between the completions of both"),
-)
-_REGISTER_OPERATION: Final = (
-    PROCESS,
-    OP,
-    Field("action", "str", "", "read, write or cas"),
-    Field("type", "str", "", "ok, fail or info"),
-    Field("id", "int", "id", "the id that it writes", nullable=True),
-    Field("expected", "int", "id", "the id that a cas replaces", nullable=True),
-    Field("observed", "int", "id", "the id that it was shown", nullable=True),
-    Field("invoked", "str", "time", "when it was invoked"),
-    Field("completed", "str", "time", "when it completed"),
-    Field("boot", "str", "", "the boot whose clock times it"),
-    Field("mono_invoked", "int", "ns", "the same by the boot's clock"),
-    Field("mono_completed", "int", "ns", "the same by the boot's clock, null while unknown", nullable=True),
-)
 _CYCLE: Final = (
     Form(
         ("process", "op", "..."),
@@ -120,13 +99,7 @@ VIOLATIONS: Final = (
         (
             Form(
                 ("offset",),
-                (OFFSET, Field("values", "list of object", "", "the values that stand there", fields=VALUE)),
-                "all are values of this partition",
-            ),
-            Form(
-                ("offset",),
-                (OFFSET, Field("values", "list of str", "", "the values, in words, with their places or runs")),
-                "some were sent elsewhere, or by another run",
+                (OFFSET, Field("values", "list of object", "", "the values that stand there", fields=STANDING_VALUE)),
             ),
         ),
     ),
@@ -294,13 +267,13 @@ VIOLATIONS: Final = (
         "vanished-record", "violation", "on resolution",
         "A value that was polled at an offset is missing from a later read that passed that offset.",
         "the offset, the value, who polled it, who passed it, how long after",
-        (Form(("offset", "writer", "seq"), _READINGS),),
+        (Form(("offset", "writer", "seq"), READINGS),),
     ),
     Anomaly(
         "late-record", "violation", "on resolution",
         "A value appears at an offset that an earlier read had passed as a hole.",
         "the offset, the value, who passed it, who polled it, how long after",
-        (Form(("offset", "writer", "seq"), _READINGS),),
+        (Form(("offset", "writer", "seq"), READINGS),),
     ),
     Anomaly(
         "phantom-read", "violation", "on settlement",
@@ -481,7 +454,7 @@ VIOLATIONS: Final = (
                     Field("reason", "str", "", "what they contradict"),
                     Field(
                         "operations", "list of object", "", "the one that showed it, and those it contradicts",
-                        fields=_REGISTER_OPERATION,
+                        fields=REGISTER_OPERATION,
                     ),
                 ),
             ),

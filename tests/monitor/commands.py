@@ -32,8 +32,9 @@ def offsetwatch(*arguments: str, cwd: Path, **changed: str) -> subprocess.Comple
 
 
 def started(*arguments: str, cwd: Path, **changed: str) -> subprocess.Popen[str]:
-    """The command, running; its output goes to files in `cwd`, so that nothing blocks."""
+    """The command, running in a process group of its own; its output goes to files in `cwd`, so that nothing blocks."""
     with (cwd / "out.txt").open("w") as out, (cwd / "err.txt").open("w") as err:
         return subprocess.Popen(
-            [*COMMAND, *arguments], cwd=cwd, env=environment(changed), stdout=out, stderr=err, text=True
-        )
+            [*COMMAND, *arguments], cwd=cwd, env=environment(changed), stdout=out, stderr=err, text=True,
+            start_new_session=True,
+        )  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local_kafka import LocalKafka
-from tests.monitor.commands import started
+from tests.monitor.commands import PROJECT, offsetwatch, started
 
 pytestmark = pytest.mark.kafka
 
@@ -59,8 +61,8 @@ def until(holds: Callable[[], object], child: subprocess.Popen[str], folder: Pat
 
 
 def terminated(child: subprocess.Popen[str], folder: Path, seconds: float) -> str:
-    """Send SIGTERM; what it said on stderr, once it has ended with exit code 0."""
-    child.send_signal(signal.SIGTERM)
+    """Send SIGTERM to its process group, as systemd and `timeout` do; what it said, once it has ended with code 0."""
+    os.killpg(child.pid, signal.SIGTERM)
     assert child.wait(timeout=seconds) == 0, (folder / "err.txt").read_text()
     said = (folder / "err.txt").read_text()
     assert "Traceback" not in said
@@ -87,6 +89,24 @@ def check_that_the_log_is_whole(folder: Path) -> None:
         assert (journal / "over").exists(), journal
 
 
+def check_that_the_checks_outlive_their_jvm(
+    child: subprocess.Popen[str], folder: Path, scraped: Callable[[], dict[str, float]]
+) -> None:
+    """Its JVM is killed, as for want of memory: that is said once, and the checks go on in another."""
+    before = scraped()["offsetwatch_batches_total"]
+    listed = subprocess.run(["pgrep", "-P", str(child.pid), "java"], capture_output=True, text=True, check=True)
+    os.kill(int(listed.stdout), signal.SIGKILL)
+    until(lambda: "the checks go on, after " in (folder / "err.txt").read_text(), child, folder, 150)
+    until(lambda: scraped()["offsetwatch_batches_total"] > before + 1, child, folder, 60)
+    said = (folder / "err.txt").read_text()
+    assert "Traceback" not in said
+    assert said.count("offsetwatch: the checks have stopped and begin again until they go on: ") == 1
+    assert "Spark's Java process has gone\n" in said
+    rows = DeltaTable(str(folder / "data" / "tables" / "findings")).to_pyarrow_table(columns=["anomaly", "event"])
+    told = [row["event"] for row in rows.to_pylist() if row["anomaly"] == "checks-stalled"]
+    assert sorted(told) == ["closed", "opened"]
+
+
 def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     with running("probe", "run", folder=tmp_path, kafka=kafka) as child:
         until(lambda: "probes of run" in (tmp_path / "err.txt").read_text(), child, tmp_path, 60)
@@ -98,6 +118,34 @@ def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     assert 0 < acknowledged <= sent and polled > 0
     assert "0 bytes of journals not yet" in said
     check_that_the_log_is_whole(tmp_path)
+
+
+def test_a_stop_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    """What hangs is left behind, in the time that was given and with one line, and a child ends with it."""
+    program = (
+        "import multiprocessing, time\n"
+        "from monitor.signals import stop_on_signal\n"
+        "with stop_on_signal(within=0.5) as stop:\n"
+        "    child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,))\n"
+        "    child.start()\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT
+    ) as hung:
+        assert hung.stdout is not None and hung.stderr is not None
+        child = int(hung.stdout.readline())
+        hung.send_signal(signal.SIGTERM)
+        assert hung.wait(timeout=60) == 0
+        said = hung.stderr.read()
+    assert said == (
+        "offsetwatch: not stopped after 0.5 s: what still runs is given up, and the next start goes on with it\n"
+    )
+    with pytest.raises(ProcessLookupError):
+        while True:
+            os.kill(child, 0)
+            time.sleep(0.05)
 
 
 @pytest.mark.spark
@@ -121,9 +169,14 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
         assert seen["offsetwatch_probe_records_acknowledged_total"] > 0
         assert seen["offsetwatch_partition_log_end_offset"] > 0
         assert 0 <= seen["offsetwatch_evidence_age_seconds"] < 120
+        second = offsetwatch("monitor", cwd=tmp_path, OFFSETWATCH_DATA=str(tmp_path / "data"))
+        assert second.returncode == 2
+        taken = f"offsetwatch: another monitor (process {child.pid}) is at work on {tmp_path / 'data' / 'checkpoints'}/"
+        assert second.stderr.startswith(taken) and second.stderr.count("\n") == 1
+        check_that_the_checks_outlive_their_jvm(child, tmp_path, scraped)
         terminated(child, tmp_path, 60)
     check_that_the_log_is_whole(tmp_path)
-    (checkpoint,) = (tmp_path / "data" / "checkpoints").iterdir()
+    (checkpoint,) = (one for one in (tmp_path / "data" / "checkpoints").iterdir() if one.is_dir())
     begun, committed = (
         sorted(int(file.name) for file in (checkpoint / kind).iterdir() if file.name.isdigit())
         for kind in ("offsets", "commits")

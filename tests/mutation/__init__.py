@@ -9,5 +9,6 @@ do not say what the code says: a finding is not compared whole, or an innocent h
 missing. A few mutants change nothing that anybody can see; `equivalent.toml` lists them with the reason.
 
 Verdicts are kept in a folder of their own (`--results`), by the source of the changed function: what was killed is not
-tried again until that function changes, so that a run can be broken off and goes on where it was. `--again` forgets it.
+tried again until that function changes, and what survived only with other tests than before, so that a run can be
+broken off and goes on where it was, and a larger `--budget` goes on where a smaller one ended. `--again` forgets it.
 """

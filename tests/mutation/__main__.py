@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,13 +24,16 @@ TESTS: Final = ROOT / "tests" / "rules"
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 SLOW: Final = ("test_model.py", "test_reference.py", "test_cycles_random.py")
 """Random histories: they notice much, late. What only they notice, a case should."""
+WAYS: Final = re.compile(r"\b(row.by.row|at.once|shuffled(_otherwise)?|in.(random.)?pieces|interleaved|finished)\b")
+"""The words in the names of tests that tell how a history is fed, and not which."""
 PYTEST: Final = (
     sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly",
 )  # fmt: skip
 
 
 class Task(NamedTuple):
-    """A mutant to try. `key`: what a verdict is kept by; `name`: what it is called among the module's, once."""
+    """A mutant to try. `key`: what a verdict is kept by; `name`: what it is called among the module's, once; `tests`:
+    those to try now, `<hash of the file>:<pytest's id>`; `passed`: how many others did not notice it before."""
 
     key: str
     name: str
@@ -37,6 +41,7 @@ class Task(NamedTuple):
     mutant: Mutant
     tests: list[str]
     seconds: float
+    passed: int
 
 
 def main() -> int:
@@ -46,18 +51,21 @@ def main() -> int:
     files = _files(chosen.check)
     reach = _learned(folder, chosen.jobs, chosen.tests)
     equivalent = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
-    verdicts = {} if chosen.again else _verdicts(folder)
+    verdicts, passed = ({}, {}) if chosen.again else (_verdicts(folder), _passed(folder))
+    tasks = {file: list(_tasks(file, reach, chosen.budget, passed)) for file in files}
+    if chosen.list:
+        for file, mine in tasks.items():
+            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in mine), sep="\n")
+        return 0
+    open_ = [
+        task for file in files for task in tasks[file]
+        if not verdicts.get(task.key) and task.name not in equivalent.get(file, {})
+    ]  # fmt: skip
+    if not chosen.told:
+        verdicts |= _tried(folder, open_, chosen.jobs)
     totals: Counter[str] = Counter()
     for file in files:
-        tasks = list(_tasks(file, reach, chosen.budget))
-        if chosen.list:
-            print(*(f"{file}:{task.mutant.line}: {task.mutant.change}" for task in tasks), sep="\n")
-            continue
-        reasons = equivalent.get(file, {})
-        open_ = [t for t in tasks if not verdicts.get(t.key) and t.name not in reasons]
-        new = _tried(folder, open_, chosen.jobs)
-        counted = _told(file, tasks, {**verdicts, **new}, reasons)
-        totals += counted
+        totals += _told(file, tasks[file], verdicts, equivalent.get(file, {}))
     print(_sum("all", totals))
     return 1 if totals["survived"] else 0
 
@@ -71,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=ROOT / ".offsetwatch" / "mutation")
     parser.add_argument("--again", action="store_true", help="try what was killed before, too")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
+    parser.add_argument("--told", action="store_true", help="try nothing, tell what is known")
     return parser.parse_args()
 
 
@@ -126,17 +135,39 @@ def _lines(stored: Path) -> dict[str, dict[str, Any]]:
     same = {
         file for file, source in head["sources"].items() if (ROOT / file).is_file() and _hash(ROOT / file) == source
     }
+    written = stored.stem.rsplit("-", 1)[1]
     return {
-        one["test"]: {**one, "lines": {file: set(lines) for file, lines in one["lines"].items() if file in same}}
+        one["test"]: {
+            **one,
+            "as": f"{written}:{one['test']}",
+            "lines": {file: set(lines) for file, lines in one["lines"].items() if file in same},
+        }
         for one in told
     }
 
 
 def _reaches(one: dict[str, Any], file: str, mutant: Mutant) -> bool:
+    if not mutant.function:  # a constant of the module
+        return file in one["functions"]
     if file in one["lines"]:
         first, last = mutant.lines
         return any(first <= line <= last for line in one["lines"][file])
     return mutant.function in one["functions"].get(file, ())
+
+
+def _likeliest_first(reach: dict[str, dict[str, Any]], file: str) -> list[dict[str, Any]]:
+    """The tests that reach the module: of each case the quickest way in which it is fed first, then the others; of
+    these, first those that reach much of it in little time."""
+    kinds: Counter[str] = Counter()
+    scored = []
+    for one in sorted(reach.values(), key=lambda one: one["seconds"]):
+        reached = len(one["lines"].get(file, one["functions"].get(file, ())))
+        if not reached:
+            continue
+        kind = WAYS.sub("", one["test"])
+        kinds[kind] += 1
+        scored.append((kinds[kind], -reached / (one["seconds"] + 0.02), one))
+    return [one for *_, one in sorted(scored, key=lambda score: score[:2])]
 
 
 def _hash(path: Path) -> str:
@@ -146,9 +177,10 @@ def _hash(path: Path) -> str:
 # Mutants
 
 
-def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterable[Task]:
+def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float, passed: dict[str, set[str]]) -> Iterable[Task]:
     source = (ROOT / file).read_text(encoding="utf-8")
     functions: dict[str, str] = {}
+    likeliest = _likeliest_first(reach, file)
     repeated: Counter[tuple[str, str]] = Counter()
     for mutant in mutants(source):
         if mutant.function not in functions:
@@ -157,15 +189,16 @@ def _tasks(file: str, reach: dict[str, dict[str, Any]], budget: float) -> Iterab
         repeated[name] += 1
         told = f"{file}|{functions[mutant.function]}|{mutant.change}|{repeated[name]}"
         key = hashlib.blake2b(told.encode(), digest_size=10).hexdigest()
-        reaching = [one for one in reach.values() if _reaches(one, file, mutant)]
-        tests, seconds = [], 0.0
-        for one in sorted(reaching, key=lambda one: one["seconds"]):
+        tests, seconds, known = [], 0.0, passed.get(key, set[str]())
+        for one in likeliest:
+            if not _reaches(one, file, mutant) or (tests and seconds + one["seconds"] > budget):
+                continue
+            if one["as"] in known:
+                continue
             seconds += one["seconds"]
-            if tests and seconds > budget:
-                break
-            tests.append(one["test"])
+            tests.append(one["as"])
         number = f" ({repeated[name]})" if repeated[name] > 1 else ""
-        yield Task(key, f"{mutant.function}: {mutant.change}{number}", file, mutant, tests, seconds)
+        yield Task(key, f"{mutant.function}: {mutant.change}{number}", file, mutant, tests, seconds, len(known))
 
 
 def _verdicts(folder: Path) -> dict[str, str]:
@@ -174,6 +207,16 @@ def _verdicts(folder: Path) -> dict[str, str]:
         for line in path.read_bytes().splitlines():
             told = orjson.loads(line)
             found[told["key"]] = told["verdict"] or found.get(told["key"], "")
+    return found
+
+
+def _passed(folder: Path) -> dict[str, set[str]]:
+    """By key, the tests, as they are written now, that did not notice: only others are tried again."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(folder.glob("verdicts-*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            told = orjson.loads(line)
+            found.setdefault(told["key"], set()).update(told.get("passed", ()))
     return found
 
 
@@ -191,7 +234,7 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
             } for t in mine
         ]  # fmt: skip
         plan.write_bytes(orjson.dumps({"tasks": told, "verdicts": str(verdicts)}))
-        files = sorted({test.split("::")[0] for task in mine for test in task.tests})
+        files = sorted({test.split(":")[1] for task in mine for test in task.tests})
         command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
         running.append(_run(command, OFFSETWATCH_TRIAL=str(plan)))
     for process in running:
@@ -222,7 +265,8 @@ def _told(file: str, tasks: list[Task], verdicts: dict[str, str], reasons: dict[
             said = f"killed by {killer}"
         else:
             counted["survived"] += 1
-            said = f"SURVIVED {len(task.tests)} tests" if task.tests else "SURVIVED: no test reaches it"
+            tried = task.passed + len(task.tests)
+            said = f"SURVIVED {tried} tests" if tried else "SURVIVED: no test reaches it"
         print(f"{file}:{mutant.line}: {task.name}: {said}")
     open_ = {task.name for task in tasks if not verdicts.get(task.key)}
     for change in sorted(reasons.keys() - open_):

@@ -1,8 +1,9 @@
 """Tries mutants: a pytest plugin that collects the tests once, and forks for each mutant.
 
-The child puts the mutated functions in the place of the real ones, runs the tests that reach the mutant, the quickest
-first, and ends with the first that fails. So a mutant costs no imports, no collecting and no copy of the tree, and the
-parent stays as it was. `OFFSETWATCH_TRIAL` names a file with the mutants to try (`Task`s) and where verdicts go.
+The child puts the mutated functions in the place of the real ones, runs the tests that reach the mutant, those that
+killed its neighbours before all others and then the quickest, and ends with the first that fails. So a mutant costs no
+imports, no collecting and no copy of the tree, and the parent stays as it was. `OFFSETWATCH_TRIAL` names a file with
+the mutants to try (`Task`s) and where verdicts go.
 """
 
 from __future__ import annotations
@@ -38,11 +39,23 @@ class Trial:
         setattr(builtins, corrupt.NAME, corrupt.corrupt)
         items = {item.nodeid: item for item in session.items}
         with Path(self._told["verdicts"]).open("ab", buffering=0) as out:
+            killers: dict[str, list[str]] = {}  # by file, the last first
             for task in self._told["tasks"]:
-                chosen = [items[test] for test in task["tests"] if test in items]
+                likely = killers.setdefault(task["file"], [])
+                tests = {one.split(":", 1)[1]: one for one in task["tests"]}
+                chosen = [items[test] for test in _ordered(list(tests), likely) if test in items]
                 verdict = _try(task, chosen)
-                out.write(orjson.dumps({"key": task["key"], "verdict": verdict, "tests": len(chosen)}) + b"\n")
+                if verdict in items:
+                    likely[:] = [verdict, *(test for test in likely if test != verdict)]
+                passed = [] if verdict else [tests[item.nodeid] for item in chosen]
+                out.write(orjson.dumps({"key": task["key"], "verdict": verdict, "passed": passed}) + b"\n")
         return True
+
+
+def _ordered(tests: list[str], likely: list[str]) -> list[str]:
+    reaching = set(tests)
+    first = [test for test in likely if test in reaching]
+    return [*first, *(test for test in tests if test not in set(first))]
 
 
 def _try(task: dict[str, Any], items: list[pytest.Item]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from rules.kept.state import Hole
 from rules.settling.gate import EVERYBODY, Gate, Who
-from rules.vocabulary.slices import micros
+from rules.vocabulary.slices import Mark, Slice, micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import Told, in_any_way, live, whole
@@ -165,8 +165,17 @@ BEGAN = {"a": 0, "b": 1000}
 
 def met(h: History) -> None:
     """Two hosts see what the other one sends within 10 ms."""
-    for boot in BEGAN:
-        h.row("committer", "mark", **clock(h, boot, 0, 0))
+    of_all = h.mark
+
+    def mark(after: float = 0.0) -> Slice:
+        told = of_all(after)
+        for boot in BEGAN:
+            h.row(f"{boot}'s committer", "mark", **clock(h, boot, 0, 0))
+            h.processes.remove(f"{boot}'s committer")
+        return told
+
+    mark()
+    h.mark = mark  # type: ignore[method-assign, assignment]
     for n in range(8):
         for one, other in (("a", "b"), ("b", "a")):
             where = 2 * n + (one == "b")
@@ -620,6 +629,87 @@ def test_a_group_of_which_no_member_is_known_is_waited_for(members: list[int], f
         h.mark(1.0)
     store.feed(h.rows)
     assert len(whole(store, VERDICTS)) == found
+
+
+@pytest.mark.parametrize(("dropped_at", "soon"), [(100, True), (65, True), (55, False)])
+def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped_at: int, soon: bool) -> None:
+    """Its host went down at 20 with its journal, and came back at 30. What it had asked for until then has landed half
+    a minute later, or never will."""
+    h = History()
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    def mark(boot: str, *processes: str) -> None:
+        marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
+        h.row("its committer", "mark", marks=marks, **now(boot))
+
+    h.row("m", "start", settings={"group.id": "g"}, **now("first"))
+    commit(h, 1, by="m", **now("first"))
+    for second in range(1, 140):
+        h.time = second
+        if second < 20:
+            mark("first", "m")
+        if second >= 30:
+            commit(h, 1000 + second, **now("second"))
+            read(h, 1000 + second - (second == dropped_at), **now("second"))
+            h.row("observer", "offsets", log_start=0, log_end=5000, last_stable=5000, **now("second"))
+            mark("second", "r", "observer")
+    said = whole(row_by_row(h), VERDICTS)
+    committed = 1000 + dropped_at
+    assert [(one.anomaly, one.subject) for one in said] == (
+        [("lost-commit", ("g", committed, committed - 1))] if soon else []
+    )
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_next_boot_of_a_host_delays_and_excuses_nothing(at_once: bool) -> None:
+    """Nobody knows how the clocks of two boots of one host differ, and yet which of them came first."""
+    h = History()
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    for boot, member, begins in (("first", "r", 1), ("second", "q", 60)):
+        for second in range(begins, begins + 40):
+            h.time = second
+            commit(h, 1000 + second, by=member, **now(boot))
+            read(h, 1000 + second - (second == 25), by=member, **now(boot))
+            h.row(f"{boot} o", "offsets", log_start=0, log_end=5000, last_stable=5000, **now(boot))
+            told = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in (member, f"{boot} o")]
+            h.row("its committer", "mark", marks=told, **now(boot))
+    store = row_by_row(h) if not at_once else Store()
+    if at_once:
+        store.feed(h.rows)
+    assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == [("lost-commit", ("g", 1025, 1024))]
+
+
+def test_how_far_others_are_behind_decides_nothing() -> None:
+    """All commits after 1049 are dropped. Half of what is told of them waits for another host, and is here."""
+    h = History()
+    h.start("s")
+    slow: list[Slice] = []
+    for second in range(1, 100):
+        h.time = second + 0.8
+        commit(h, 1000 + second)
+        h.time = second + 1.2
+        read(h, 1000 + min(second, 49))
+        h.observe(end=5000)
+        h.processes = ["r", "observer"]
+        h.mark()
+        told = [Mark(number("s"), 1, h.at(h.time))]
+        slow.append(h.row("slow", "mark", marks=told, invoked=h.at(h.time), completed=h.at(h.time)))
+    behind = Store()
+    behind.feed([row for row in h.rows if row not in slow[75:]])
+    behind.feed(slow[75:])
+    expected = [("lost-commit", ("g", 1000 + second, 1049)) for second in range(50, 100)]
+    for store in (row_by_row(h), behind):
+        said = [(one.anomaly, one.subject) for one in whole(store, VERDICTS)]
+        assert said == expected[: len(said)] and len(said) > 35
 
 
 def test_nobody_went_back_while_a_log_is_missing() -> None:

@@ -44,7 +44,7 @@ def test_what_the_catalogue_says_conforms() -> None:
         (replace(GOOD, event="opened"), "opened"),
         (replace(GOOD, message=""), "message"),
         (replace(GOOD, anomaly="nonsense"), "nonsense"),
-        (found("inconsistent-offsets", 3, offset=3, values=[{"writer": 1}]), "seq"),
+        (found("inconsistent-offsets", 3, offset=3, values=[{"writer": "1"}]), "writer"),
         (found("inconsistent-offsets", 3, offset=3, values=[1]), "values[0]"),
         (found("suspected", event="closed", values=0, first=[]), "lasted_s"),
         (found("G1c", 1, register=2), "subject"),

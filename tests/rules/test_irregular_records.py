@@ -38,6 +38,11 @@ def record(status: Any, offset: int, *, index: int = 0, run: str | None = "anoth
     return Irregular(index, offset, status, 1000 + offset, V, offset, "topic", where, run)
 
 
+def sent_elsewhere(seq: int, *, partition: int = 0, run: str) -> dict[str, Any]:
+    """V's value, as evidence names it."""
+    return {"writer": V, "seq": seq, "topic": "topic", "partition": partition, "run": run}
+
+
 def flood(h: History, status: Any, offsets: range, *, reader: str = "r", size: int = 30) -> None:
     """A reader polls irregular records at these offsets, `size` in a poll."""
     listed = list(offsets)
@@ -175,8 +180,14 @@ def test_more_runs_than_are_remembered_are_told_once_a_stretch(parts: int) -> No
     store = checked(h, parts=parts)
     told = [f.subject for f in store.findings]
     assert told == [*((f"run-{i}",) for i in range(RUNS)), ("others", 0), ("others", STRETCH)]
-    other = store.findings[RUNS]
-    assert other.evidence["offset"] == RUNS and other.evidence["run"] == f"run-{RUNS}"
+    other, row = store.findings[RUNS], h.rows[RUNS + 1]
+    assert other.message == (
+        f"the record at offset {RUNS} belongs to run run-{RUNS}, one of more than {RUNS} that this log does not know"
+    )
+    assert other.evidence == {
+        "offset": RUNS, "hash": 1000 + RUNS, "process": number("r"), "op": row.op, "run": f"run-{RUNS}",
+    }  # fmt: skip
+    assert other.at == other.decidable == micros(row.completed)
     assert len(known(store).runs) == RUNS
 
 
@@ -259,10 +270,15 @@ def test_a_flood_over_our_own_records(over_own: bool, acknowledged: str) -> None
         return
     begins = 400 - KEPT if acknowledged == "after" else 0
     assert [f.subject for f in told] == [(offset,) for offset in range(begins, begins + most)]
-    assert told[0].evidence == {
-        "offset": begins, "values": sorted([f"{W}/{begins}", f"{V}/{begins} of topic/3 of run another"])
-    }  # fmt: skip
-    assert told[0].message == f"offset {begins} holds 2 values: {' and '.join(told[0].evidence['values'])}"
+    values = sorted(
+        [
+            (f"{W}/{begins}", {"writer": W, "seq": begins}),
+            (f"{V}/{begins} of topic/3 of run another", sent_elsewhere(begins, partition=3, run="another")),
+        ],
+        key=lambda told: told[0],
+    )
+    assert told[0].evidence == {"offset": begins, "values": [value for _, value in values]}
+    assert told[0].message == f"offset {begins} holds 2 values: {' and '.join(words for words, _ in values)}"
     assert told[-1].evidence["more_of_the_same"] == 400 - begins - most
 
 
@@ -273,8 +289,20 @@ def test_two_records_at_one_offset_are_told_when_the_second_is_seen() -> None:
     h.irregular("q", Irregular(0, 5, "foreign", 2, V, 1, "topic", 0, "one"))
     for parts in (1, 3):
         (finding,) = of(checked(h, parts=parts), "inconsistent-offsets")
-        assert finding.evidence == {"offset": 5, "values": [f"{V}/{i} of topic/0 of run one" for i in (0, 1)]}
+        assert finding.evidence == {"offset": 5, "values": [sent_elsewhere(i, run="one") for i in (0, 1)]}
+        words = [f"{V}/{i} of topic/0 of run one" for i in (0, 1)]
+        assert finding.message == f"offset 5 holds 2 values: {' and '.join(words)}"
         assert finding.at == micros(h.rows[1].completed)
+
+
+def test_two_records_of_another_version_of_the_tag_at_one_offset() -> None:
+    h = History()
+    h.irregular("r", Irregular(0, 5, "foreign", 1))
+    h.irregular("s", Irregular(0, 5, "foreign", 2))
+    (finding,) = of(checked(h, parts=2), "inconsistent-offsets")
+    assert finding.evidence == {"offset": 5, "values": [{"hash": 1}, {"hash": 2}]}
+    words = [f"a record of another version of the tag ({i})" for i in (1, 2)]
+    assert finding.message == f"offset 5 holds 2 values: {' and '.join(words)}"
 
 
 def test_readers_go_over_irregular_records_in_their_order() -> None:
@@ -297,3 +325,34 @@ def test_a_stretch_survives_its_bytes() -> None:
     stretch.listed = [(0, 5, 2**32 - 1), (2, STRETCH - 1, -1)]
     stretch.others = True
     assert Stretch.load(stretch.dump()) == stretch
+
+
+def test_records_that_stand_beside_others_are_told_once() -> None:
+    """Two readers see the same ones, in steps of their own; one has no run, and others stand elsewhere."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    seen = [Irregular(0, 3, "relocated", 1, V, 0, "topic", 3), Irregular(0, 30, "corrupted", 3)]
+    h.irregular("r", *seen)
+    h.irregular("q", Irregular(0, 5, "relocated", 2, V, 1, "topic", 3, "another"))
+    h.irregular("s", *seen)
+    h.irregular("s", Irregular(0, 20, "foreign", 4, V, 9, "topic", 0, "another"))
+    store = checked(h, parts=len(h.rows) + 1)
+    assert [f.subject for f in of(store, "corrupted-record")] == [(30, 3)]
+    assert [f.subject[3:] for f in of(store, "relocated-write")] == [(0, 3), (1, 5)]
+    three, five = of(store, "inconsistent-offsets")
+    assert (three.subject, three.at, five.subject, five.at) == (
+        (3,), micros(h.rows[1].completed), (5,), micros(h.rows[2].completed)
+    )  # fmt: skip
+    values = sorted([(f"{V}/0 of topic/3", {"writer": V, "seq": 0, "topic": "topic", "partition": 3}),
+                     (f"{W}/3", {"writer": W, "seq": 3})], key=lambda told: told[0])  # fmt: skip
+    assert three.evidence == {"offset": 3, "values": [value for _, value in values]}
+    assert three.message == f"offset 3 holds 2 values: {' and '.join(words for words, _ in values)}"
+
+
+def test_examples_are_of_their_own_status() -> None:
+    h = History()
+    h.assign("r")
+    for i in range(SINGLY + 1):
+        h.irregular("r", record("corrupted", 2 * i), record("relocated", 2 * i + 1, index=1))
+    (told,) = (f for f in of(checked(h), "corrupted-record") if f.subject[0] == "many")
+    assert told.evidence["examples"] == list(range(0, 20, 2))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from rules.checks.phantom_reads import Record, record_name
+from rules.vocabulary.slices import Mark, Place
 from tests.rules.histories import History, Store, found, number
 
 W = number("w")
@@ -45,3 +49,52 @@ def test_a_writer_that_sent_nothing_here_is_known_also_when_it_is_over(polled: b
         h.mark(1.0)
     store.feed(h.rows)
     assert found(store.findings) == ({("phantom-read", (W, 0))} if polled else set())
+
+
+@pytest.mark.parametrize(("polled_at", "phantom"), [(20, True), (38, False)])
+def test_what_a_writer_s_host_took_with_it_concerns_what_was_polled_later(polled_at: int, phantom: bool) -> None:
+    """Its journal tells all until second 40, and nothing of what it did from then until its host went down at 60. No
+    log time passes meanwhile: another host is away."""
+    h, store = History(), Store()
+    h.start("w", writer=str(W))
+    h.send("w", 0, at=0)
+    h.assign("other")
+    h.row("another committer", "mark", marks=[Mark(number("other"), 1, h.at(h.time))])
+    h.processes = ["w"]
+    for second in range(1, 40):
+        if second == polled_at:
+            h.poll("r", [("w", 0, 1, 0), ("w", 7, 1, 1)])
+        h.mark(1.0)
+    h.processes.remove("w")
+    told, ended = h.at(h.time), h.at(60)
+    h.time = 60
+    h.row("committer", "mark", marks=[Mark(W, h._slices[W, 0], told, ended, True)])
+    for _ in range(40):
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert found(store.findings) == ({("phantom-read", (W, 7))} if phantom else set())
+
+
+def test_sends_that_come_in_another_order() -> None:
+    h, store = History(), Store()
+    h.assign("r")
+    h.send("w", 0, 3, at=0)
+    newest = h.send("w", 3, 3, at=3)
+    h.poll("r", [("w", 0, 6, 0)])
+    for _ in range(15):
+        h.mark(1.0)
+    store.feed([newest])
+    h.rows.remove(newest)
+    store.feed(h.rows)
+    assert found(store.findings) == set()
+
+
+def test_what_is_known_of_a_writer_is_kept_as_long_as_its_highest_value_stands() -> None:
+    h, store = History(), Store()
+    h.send("w", 0, 5, at=100)
+    h.poll("r", [("w", 3, 2, 103)])
+    h.poll("r", [("w", 0, 2, 100)], type="info")
+    for row in h.rows:
+        store.feed([row])
+    (chunk,) = (data for name, data in store.stored[Place("c", "t", 0)].chunks.items() if name == record_name(W))
+    assert Record(*struct.unpack("<qqqb", chunk)) == Record(4, W, 104, 0)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rules.across.recreated_topics import recreated
-from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
@@ -112,23 +111,6 @@ def test_duplicates_of_two_batches() -> None:
         )
         for writer, first, second, at in ((W, 0, 5, 0.004), (V, 1, 6, 0.006))
     ]  # fmt: skip
-
-
-def test_an_overflowing_window() -> None:
-    h = History()
-    for i in range(120):
-        h.send("w", i, at=i * 2)
-        h.mark(0.1)
-    store = Store(Objectives(window_runs=50))
-    for row in h.rows:
-        store.feed([row])
-    told = [f for f in store.findings if f.anomaly == "window-overflow"]
-    assert told
-    for one in told:
-        runs, below = one.evidence["runs"], one.evidence["settled_below"]
-        assert runs > 50
-        assert below % 2 == 0
-        assert one.message == f"the open window held {runs} runs; its older half was settled before its time"
 
 
 PLAIN = {"replicas": "1", "unclean_leader_election": "true", "cleanup_policy": "compact", "created_by": "auto"}

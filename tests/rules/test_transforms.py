@@ -149,6 +149,14 @@ def left_out(p: Pair) -> None:
     p.transform(1, 6, 4, 6)
 
 
+def reflected_out_of_order(p: Pair) -> None:
+    p.feed(0, 13)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 10, 2, 6)
+    p.transform(2, 4, 2, 12)
+    p.transform(3, 12, 1, 18)
+
+
 def tail_not_done(p: Pair) -> None:
     p.feed(0, 10)
     p.transform(0, 0, 4, 0)
@@ -279,6 +287,7 @@ CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
     (aborted_and_done_again, []),
     (twice, [reflected_twice(0.046, 11)]),
     (left_out, missing(11.0, 4, 5)),
+    (reflected_out_of_order, missing(11.0, 6, 7, 8, 9, reflected=11)),
     (tail_not_done, []),
     (begun_late, []),
     (done_later_than_the_next, []),

@@ -192,6 +192,23 @@ def test_the_only_reader_goes_on_telling_what_it_passes_while_a_row_of_it_is_mis
     assert lost(store) == [(W, 50)]
 
 
+def test_who_is_over_polled_nothing_later_also_where_a_row_of_it_is_missing() -> None:
+    """Its committer mentions it no more; the row may come within the ten minutes, and concerns what was sent before."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    hidden = h.poll("q", [])
+    h.poll("q", [])
+    h.row("q", "close")
+    q = number("q")
+    h.row("committer", "mark", marks=[Mark(q, h._slices[q, 0], h.at(h.time), h.at(h.time))])
+    h.processes.remove("q")
+    going_on(h, 60, first=0, lose=[20])
+    store = fed([row for row in h.rows if row is not hidden])
+    (found,) = [f for f in store.findings if f.anomaly == "lost-write"]
+    assert found.subject == (W, 20) and second(found) <= 20 + 15
+
+
 def rebooted(h: History, *, down: float, up: float) -> Any:
     """Marks of two hosts. That of q goes down and comes up without anything that its journal held."""
 
@@ -327,6 +344,51 @@ def test_a_slow_writer_s_values_are_no_phantoms_once_the_log_start_has_passed_th
         h.mark(1.0)
     found = {(f.anomaly, f.subject) for f in fed(h.rows, 4).findings if f.anomaly in ("phantom-read", "duplicate")}
     assert found == {("duplicate", (number("slow"), 1))}
+
+
+@pytest.mark.parametrize("late", ["acknowledgement", "poll", "poll of a copy", "later poll", "nothing"])
+def test_a_step_over_what_a_late_host_alone_tells_of_is_judged_when_that_comes(late: str) -> None:
+    """All others saw offset 30 as a hole, and the log around it is settled long before the host is heard of again."""
+    h = History()
+    h.assign("r")
+    h.start("v")
+    h.assign("q")
+    going_on(h, 30, first=0)
+    came: list[Slice] = []
+    if late == "acknowledgement":
+        came = [h.send("v", 0, 3, at=30)]  # and 32 too, which all others saw
+    elif late.startswith("poll"):
+        came = [h.poll("q", [("v", 0, 1, 30), *([("v", 0, 1, 340)] if late == "poll of a copy" else [])])]
+    away = h.rows[-len(came) :] if came else []
+    h.processes = [p for p in h.processes if p not in ("v", "q")]
+    skip = h.poll("r", [("v", 2, 1, 32)])
+    if late != "acknowledgement":
+        h.send("v", 2, at=32)
+    going_on(h, 300, first=33)
+    store = fed([row for row in h.rows if row not in away])
+    assert [f for f in store.findings if f.anomaly == "poll-skip"] == []
+    h.rows = []
+    if late == "later poll":
+        h.poll("audit", [("v", 0, 1, 30)])
+    h.processes += ["v", "q"]
+    h.mark(1.0)
+    store.feed([*came, *h.rows])
+    told = [f for f in store.findings if f.anomaly == "poll-skip"]
+    if late in ("nothing", "later poll", "poll of a copy"):
+        assert told == []  # a value that stands at two offsets counts at the last of them
+        return
+    (found,) = told
+    r = number("r")
+    values = 2 if late == "acknowledgement" else 1
+    assert (found.subject, found.message) == (
+        (r, skip.op), f"process {r} went from offset 29 to 32 over {values} known values"
+    )  # fmt: skip
+    assert 40 <= second(found) <= 45
+    assert found.evidence == {
+        "process": r, "op": skip.op, "previous_op": skip.op - 1, "previous_offset": 29, "offset": 32,
+        "skipped": [{"offset": 30 + i, "writer": number("v"), "seq": i} for i in range(values)],
+    }  # fmt: skip
+    assert found.context == {"mode": "assign"}
 
 
 def test_a_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_the_others_were() -> None:

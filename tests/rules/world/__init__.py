@@ -11,7 +11,8 @@ How a world runs, file by file:
 - `probes.py`, `transactions.py`, `groups.py`: what runs on the hosts. `life.py`: a process and its journal.
 - `host.py`: boots, crashes, and the committer that turns journals into appends with marks. `world.py`: all together.
 - `delivery.py`: how the appends are cut into steps, and disordered.
-- `truth.py`: what clients really saw; `oracle.py`: what must be found, by when, and what may be said.
+- `truth.py`: what clients really saw; `oracle.py`: what must be found, by when, and what may be said; `must.py`: one
+  thing that must be; `committed.py`: what must be of committed offsets.
 - `explains.py`: which violation follows from which fault; `skews.py`: which clocks can be compared at all.
 - `judge.py`: one world, several deliveries, the differences. `random_worlds.py`: worlds from a seed; `cases.py`:
   situations of operation, one by one; `rejects.py`: rows that never reach the table.

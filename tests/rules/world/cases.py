@@ -234,6 +234,37 @@ def audited(events: Sequence[Event]) -> Plan:
     return _plan(events, 250, HostPlan("h0", probes))
 
 
+def writer_away(events: Sequence[Event]) -> Plan:
+    """A writer's host tells nothing for longer than log time waits: its acknowledgements come when all around them is
+    settled."""
+    second = HostPlan("h1", others(1), away=[Away(s(100), s(170))])
+    return _plan(events, 300, HostPlan("h0", {**usual(1), "g1": Habits("group", group="g")}), second)
+
+
+def member_lost(events: Sequence[Event]) -> Plan:
+    """A member of the group goes down with its disk; another one, and who writes and reads there, come back."""
+    first = {**usual(1), "g1": Habits("group", group="g")}
+    second = {**others(1), "g2": Habits("group", group="g")}
+    boot = [Reboot(s(60), s(20), disk_lost=True)]
+    return _plan(events, 300, HostPlan("h0", first), HostPlan("h1", second, reboots=boot))
+
+
+def writer_down(events: Sequence[Event]) -> Plan:
+    """A writer's host goes down soon after its value was polled, while another host is away."""
+    first = HostPlan("h0", usual(1), reboots=[Reboot(s(120), s(12))])
+    second = HostPlan("h1", others(1), away=[Away(s(98), s(138))])
+    return _plan(events, 250, first, second)
+
+
+def observer_row_missing(events: Sequence[Event]) -> Plan:
+    """Whatever rests on the order of what was told waits ten minutes for the row, and no longer."""
+    probes = {**usual(5), "g1": Habits("group", period=s(5), group="g")}
+    probes["observer"].period = s(5)
+    plan = _plan(events, 900, HostPlan("h0", probes))
+    plan.rejects = reject_row("observer", s(60))
+    return plan
+
+
 CASES: Sequence[Case] = (
     Case("one of two hosts away for 25 min", lambda e: two_hosts_one_away(e, 1500), lose(60, 110, 700, 1610, 1750),
          only=(700, "r2"), every=20),
@@ -290,6 +321,13 @@ CASES: Sequence[Case] = (
     Case("a transaction visible 30 s after a crash", healthy_transactions, [faults.zombie(s(60), s(30))]),
     Case("a transaction visible 400 s after a crash", healthy_transactions, [faults.zombie(s(60), s(400))], every=20),
     Case("the topic recreated", healthy_group, [*lose(60), faults.recreate(s(120)), *lose(180)]),
+    Case("a record is lost while its writer's host is away", writer_away, [*lose(60), *lose(120, of="w2")]),
+    Case("commits dropped after a member was lost with its disk", member_lost,
+         [faults.drop_commits(s(150), "g", s(30)), *lose(220)]),
+    Case("a phantom before its writer's host goes down", writer_down, [faults.phantom(s(100)), *lose(200)],
+         tempting=True),
+    Case("committed offsets told too high while a row of the observer is missing", observer_row_missing,
+         [faults.tell_commits(s(120), "g", s(60), 15), *lose(300)], every=20),
     Case("commits dropped", healthy_group, [faults.drop_commits(s(100), "g", s(20))]),
     Case("committed offsets told too low", healthy_group, [faults.tell_commits(s(100), "g", s(20), -3)]),
     Case("committed offsets told too high", healthy_group, [faults.tell_commits(s(100), "g", s(20), 15)]),

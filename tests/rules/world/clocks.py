@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rules.vocabulary.slices import EPOCH
+from rules.vocabulary.slices import EPOCH, micros
 
 START = EPOCH + timedelta(days=20_000)
 """The wall clock of a host without skew at true time 0."""
+
+
+def true_time(us: int) -> int:
+    """What a host without skew calls so many microseconds after the epoch."""
+    return us - micros(START)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from tests.rules.world.host import Append
 from tests.rules.world.kernel import SECOND
 
 HEARD = 10 * SECOND
-"""By when every host has been heard of, in every delivery."""
+"""By when every host has been heard of in a topic that it probes, in every delivery."""
+QUIET = 60 * SECOND
+"""What arrived in the last of a world comes in its order: what came late before it waits for log time to go on."""
 
 
 @dataclass(slots=True)
@@ -43,11 +45,19 @@ def by_time(appends: list[Append], every: int, shuffle: random.Random | None = N
 
 def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
     """Steps of any size; appends change places with others that came up to 20 s apart, whole hosts by minutes, once
-    they have been heard of: nobody can wait for a host that the table has never mentioned."""
+    they have been heard of: nobody can wait for a host that the table has never mentioned. A topic that was created
+    again is a new log, and what is known of the old one's probes tells nothing of its own. At the end all is well."""
+    quiet = max((a.arrived for a in appends), default=0) - QUIET
+    yield from _shuffled([a for a in appends if a.arrived < quiet], seed)
+    yield from by_time([a for a in appends if a.arrived >= quiet], 5 * SECOND)
+
+
+def _shuffled(appends: list[Append], seed: int) -> Iterator[Step]:
     rng = random.Random(f"{seed}/disordered")
     lags = {host: rng.choice([0, 0, 60, 300]) for host in sorted({a.host for a in appends})}
+    first = _first_heard(appends)
     late = sorted(
-        (a.arrived + ((lags[a.host] if a.arrived > HEARD else 0) + rng.choice([0, 0, 0, 2, 20])) * SECOND, i)
+        (a.arrived + ((lags[a.host] if _known(a, first) else 0) + rng.choice([0, 0, 0, 2, 20])) * SECOND, i)
         for i, a in enumerate(appends)
     )
     i = 0
@@ -58,6 +68,21 @@ def disordered(appends: list[Append], seed: int) -> Iterator[Step]:
         rng.shuffle(rows)
         yield Step(rows, part[-1][0])
         i += n
+
+
+def _first_heard(appends: list[Append]) -> dict[tuple[str, str], int]:
+    """When each host told of each topic id for the first time; of the first one it is heard from the beginning."""
+    first: dict[tuple[str, str], int] = {}
+    for a in sorted(appends, key=lambda a: a.arrived):
+        for topic_id in {row.topic_id for row in a.rows}:
+            first.setdefault((a.host, topic_id), 0 if topic_id == "t1" else a.arrived)
+    return first
+
+
+def _known(append: Append, first: dict[tuple[str, str], int]) -> bool:
+    """Has its host been heard of in all the topics that it tells of?"""
+    topics = {row.topic_id for row in append.rows}
+    return append.arrived > HEARD + max((first[append.host, topic_id] for topic_id in topics), default=0)
 
 
 def handed_over(appends: list[Append], at: int, every: int) -> Iterator[Step]:

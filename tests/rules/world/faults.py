@@ -58,7 +58,7 @@ def duplicate(at: int, partition: int = 0, of: str | None = None) -> Event:
     """The next plain record (of probe `of`) is stored twice, the second time a little later."""
 
     def arm(world: World) -> None:
-        hit = Planted("duplicate", world.kernel.now, partition, [])
+        hit, cluster = Planted("duplicate", world.kernel.now, partition, []), world.cluster
 
         def strike(p: Partition, record: Record) -> bool:
             if p.number == partition and not hit.values and _plain(world, record, of):
@@ -66,7 +66,7 @@ def duplicate(at: int, partition: int = 0, of: str | None = None) -> Event:
                 hit.offsets.append(record.offset)
                 world.kernel.at(
                     world.kernel.now + 300_000,
-                    lambda: hit.offsets.append(world.cluster.append(p.number, record.writer, record.seq)),
+                    lambda: hit.offsets.append(cluster.append(p.number, record.writer, record.seq)),
                 )
             return False
 
@@ -80,22 +80,22 @@ def expose(at: int) -> Event:
     """The records of the next transaction that aborts are given to read_committed readers."""
 
     def arm(world: World) -> None:
-        done: list[Txn] = []
+        cluster, done = world.cluster, list[Txn]()
 
         def strike(txn: Txn, commit: bool) -> bool:
             if commit or done or not txn.first:
                 return False
             done.append(txn)
-            for p in world.cluster.partitions:
+            for p in cluster.partitions:
                 hit = [r for r in p.records if r.txn == txn.id]
                 for r in hit:
                     r.exposed = True
                 if hit:
-                    values = [(p.number, r.writer, r.seq) for r in hit]
-                    world.plant(Planted("exposed", world.kernel.now, p.number, values, [r.offset for r in hit], txn.id))
+                    values, offsets = [(p.number, r.writer, r.seq) for r in hit], [r.offset for r in hit]
+                    world.plant(Planted("exposed", world.kernel.now, p.number, values, offsets, txn.id), cluster)
             return True
 
-        world.cluster.on_end.append(strike)
+        cluster.on_end.append(strike)
 
     return at, f"expose@{at // 1_000_000}", arm
 
@@ -104,16 +104,16 @@ def store_refused(at: int) -> Event:
     """The records of the next send that is refused are stored all the same."""
 
     def arm(world: World) -> None:
-        done: list[int] = []
+        cluster, done = world.cluster, list[int]()
 
         def strike(partition: int, run: Run) -> None:
             if not done:
                 done.append(run.seq)
-                offsets = [world.cluster.append(partition, run.writer, run.seq + i) for i in range(run.length)]
+                offsets = [cluster.append(partition, run.writer, run.seq + i) for i in range(run.length)]
                 values = [(partition, run.writer, run.seq + i) for i in range(run.length)]
-                world.plant(Planted("exposed", world.kernel.now, partition, values, offsets))
+                world.plant(Planted("exposed", world.kernel.now, partition, values, offsets), cluster)
 
-        world.cluster.on_refusal.append(strike)
+        cluster.on_refusal.append(strike)
 
     return at, f"store_refused@{at // 1_000_000}", arm
 
@@ -122,20 +122,20 @@ def tear(at: int, partition: int = 0) -> Event:
     """Of the next transaction that commits over several partitions, `partition` loses its records."""
 
     def arm(world: World) -> None:
-        done: list[Txn] = []
+        cluster, done = world.cluster, list[Txn]()
 
         def strike(txn: Txn, commit: bool) -> bool:
             if not commit or done or partition not in txn.first or len(txn.first) < 2:
                 return False
             done.append(txn)
-            hit = [r for r in world.cluster.partitions[partition].records if r.txn == txn.id]
+            hit = [r for r in cluster.partitions[partition].records if r.txn == txn.id]
             for r in hit:
-                world.cluster.remove(partition, r.offset)
-            values = [(partition, r.writer, r.seq) for r in hit]
-            world.plant(Planted("torn", world.kernel.now, partition, values, [r.offset for r in hit], txn.id))
+                cluster.remove(partition, r.offset)
+            values, offsets = [(partition, r.writer, r.seq) for r in hit], [r.offset for r in hit]
+            world.plant(Planted("torn", world.kernel.now, partition, values, offsets, txn.id), cluster)
             return True
 
-        world.cluster.on_end.append(strike)
+        cluster.on_end.append(strike)
 
     return at, f"tear@{at // 1_000_000}", arm
 
@@ -218,14 +218,14 @@ def appear(at: int, after: int, partition: int = 0) -> Event:
     """The next plain record is acknowledged, and stored only `after` microseconds later, at its offset."""
 
     def arm(world: World) -> None:
-        hit = Planted("late", world.kernel.now, partition, [])
+        hit, cluster = Planted("late", world.kernel.now, partition, []), world.cluster
 
         def strike(p: Partition, record: Record) -> bool:
             if p.number != partition or hit.values or not _plain(world, record, None):
                 return False
             hit.values.append((p.number, record.writer, record.seq))
             hit.offsets.append(record.offset)
-            world.kernel.at(world.kernel.now + after, lambda: world.cluster.insert(partition, record))
+            world.kernel.at(world.kernel.now + after, lambda: cluster.insert(partition, record))
             return True
 
         world.cluster.on_append.append(strike)
@@ -238,12 +238,12 @@ def phantom(at: int, writer: str = "w1", partition: int = 0) -> Event:
     """The log holds a record that the writer never sent."""
 
     def strike(world: World) -> None:
-        life = world.probes[writer].life
+        life, cluster = world.probes[writer].life, world.probes[writer].cluster
         if life is not None:
             seq = life.next_seq[partition] + 10_000
-            offset = world.cluster.append(partition, life.process, seq)
+            offset = cluster.append(partition, life.process, seq)
             hit = [(partition, life.process, seq)]
-            world.plant(Planted("phantom", world.kernel.now, partition, hit, [offset]))
+            world.plant(Planted("phantom", world.kernel.now, partition, hit, [offset]), cluster)
 
     return at, f"phantom@{at // 1_000_000}", strike
 
@@ -270,27 +270,25 @@ def zombie(at: int, after: int, probe: str = "t1") -> Event:
     nobody committed becomes visible."""
 
     def strike(world: World) -> None:
-        opened = [t for t in world.cluster.txns.values() if t.transactional_id == probe and t.state == "open"]
+        cluster = world.probes[probe].cluster
         life = world.probes[probe].life
-        under_way = [] if life is None else list(life.in_flight.values())
-        if not opened or not opened[0].first or not under_way:
-            world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
-            return
-        txn = opened[0]
-        if "end_invoked" in under_way[0].more:
+        calls = [] if life is None else [op.more for op in life.in_flight.values() if op.f == "txn"]
+        open_ = [cluster.txns[more["txn"]] for more in calls if "end_invoked" not in more]
+        txn = next((t for t in open_ if t.state == "open" and t.first), None)
+        if txn is None:
             world.kernel.at(world.kernel.now + 1_000, lambda: strike(world))
             return
         txn.zombie = True
         world.probes[probe].kill()
-        for p in world.cluster.partitions:
+        for p in cluster.partitions:
             hit = [r for r in p.records if r.txn == txn.id]
             if hit:
                 values = [(p.number, r.writer, r.seq) for r in hit]
                 offsets = [r.offset for r in hit]
-                world.plant(Planted("zombie", world.kernel.now, p.number, values, offsets, txn.id))
+                world.plant(Planted("zombie", world.kernel.now, p.number, values, offsets, txn.id), cluster)
 
         def commit() -> None:
-            world.cluster.end(txn.id, commit=True)
+            cluster.end(txn.id, commit=True)
 
         world.kernel.at(world.kernel.now + after, commit)
 

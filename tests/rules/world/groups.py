@@ -23,8 +23,8 @@ class GroupReader(Probe):
 
     def leave(self) -> None:
         if self.life is not None:
-            process = self.life.process
-            self.world.kernel.at(self.now + SESSION, lambda: self.group.leave(process))
+            process, group = self.life.process, self.group
+            self.world.kernel.at(self.now + SESSION, lambda: group.leave(process))
         super().leave()
 
     def close(self, life: Life) -> Sleep:

@@ -2,74 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
 
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.objectives import Objectives
+from tests.rules.world.clocks import true_time
 from tests.rules.world.cluster import Value
-from tests.rules.world.engine import Checker, values_of
+from tests.rules.world.committed import CommittedOffsets
+from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, NAMED, ORDER
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
-from tests.rules.world.life import Entry
+from tests.rules.world.must import GRACE, Must
 from tests.rules.world.skews import Skews
 from tests.rules.world.truth import READERS, Truth
 from tests.rules.world.world import World
 
-GRACE = Objectives().grace
 SLACK = 5 * SECOND
 BLOCK = 1024
 """Offsets of an audit block."""
-
-
-@dataclass(slots=True)
-class Must:
-    """A violation (or one of several, `a|b`) that has to be raised by the true time `by`.
-
-    An `optional` one may be raised: whether it is may depend on what evidence was lost."""
-
-    anomaly: str
-    partition: int
-    value: Value | None
-    by: int | None
-    optional: bool
-    why: str
-    txn: int | None = None
-    reader: int | None = None
-    offset: int | None = None
-    any_of: frozenset[Value] = frozenset()
-    topic_id: str = "t1"
-    prompt: bool = False
-    """Needs what is forgotten below the settled frontier: not asked for where rows come minutes late."""
-
-    def __str__(self) -> str:
-        what = self.value if self.value is not None else self.txn if self.txn is not None else self.offset
-        return f"{self.anomaly} p{self.partition} {what} by {(self.by or 0) // SECOND}s ({self.why})"
-
-    def rechecked(self, checker: Checker) -> list[int]:
-        """The steps that asked for a comparison of what readers saw there: what it then says is not the engine's."""
-        if self.offset is None:
-            return []
-        return [
-            step
-            for step, topic_id, p, start, end in checker.rechecks
-            if (topic_id, p) == (self.topic_id, self.partition) and start <= self.offset < end
-        ]
-
-    def met_by(self, f: Finding) -> bool:
-        if f.topic_id not in (self.topic_id, "") or f.anomaly not in self.anomaly.split("|"):
-            return False
-        if f.partition != self.partition and self.txn is None:
-            return False
-        if self.reader is not None and self.reader not in f.subject:
-            return False
-        if f.anomaly == "inconsistent-offsets":
-            return self.offset in f.subject
-        if self.any_of:
-            return bool(self.any_of & values_of(f))
-        if self.txn is not None:
-            return self.txn in f.subject or self.txn in f.evidence.values()
-        return self.value is None or self.value in values_of(f)
+SILENT = 30 * SECOND
+"""So long log time waits for a host that says nothing, and the settled frontier for a reader that stands still."""
+AT_ONCE = frozenset({"duplicate", "G1a", "inconsistent-offsets"})
+"""What is proven by what was seen, whatever log time it is."""
 
 
 class Oracle:
@@ -77,7 +31,7 @@ class Oracle:
         self.world = world
         self.slack = SLACK + patience
         self.spread = self._spread()
-        self.skews = Skews(world.plan)
+        self.skews = Skews(world)
         self.truths = {cluster.topic_id: Truth(world, cluster.topic_id) for cluster in world.clusters}
         self.truth = self.truths["t1"]
         """Of the topic's life that is looked at."""
@@ -112,9 +66,25 @@ class Oracle:
         musts = [m for planted in self.world.planted if planted.topic_id == topic_id for m in self._of(planted)]
         for must in musts:
             must.topic_id = topic_id
+            if must.by is not None and must.anomaly not in AT_ONCE:
+                must.by = self._once_log_time_goes_on(must.by)
+                must.optional |= must.by > self.world.plan.length
         return musts
 
+    def _once_log_time_goes_on(self, by: int) -> int:
+        """Later, where a host says nothing then: log time stands still until it does, or is not waited for."""
+        while (later := max((self._spoke(host.name, by) for host in self.world.hosts), default=by)) > by:
+            by = later
+        return by
+
+    def _spoke(self, host: str, by: int) -> int:
+        came = [0, *(a.arrived for a in self.world.appends if a.host == host), self.world.plan.length]
+        pauses = [(a, b) for a, b in itertools.pairwise(sorted(came)) if a < by and b - a > 3 * SECOND]
+        over = max((min(b, a + SILENT) for a, b in pauses), default=0)
+        return over + self.slack if over + self.slack > by else by
+
     def _of(self, planted: Planted) -> list[Must]:
+        committed = CommittedOffsets(self)
         if planted.kind == "lost":
             lost = [self._lost(v, o) for v, o in zip(planted.values, planted.offsets, strict=True)]
             return lost + [skip for m, o in zip(lost, planted.offsets, strict=True) for skip in self._skips(m, o)]
@@ -127,11 +97,11 @@ class Oracle:
         if planted.kind == "exposed":
             return [self._exposed(v) for v in planted.values]
         if planted.kind == "dropped-commit":
-            return [self._told(planted, "lost-commit")]
+            return [committed.told(planted, "lost-commit")]
         if planted.kind == "told-low":
-            return [self._told(planted, "lost-commit"), self._told(planted, "offset-regression")]
+            return [committed.told(planted, "lost-commit"), committed.told(planted, "offset-regression")]
         if planted.kind == "told-high":
-            return [self._told(planted, "foreign-commit")]
+            return [committed.told(planted, "foreign-commit")]
         if planted.kind == "cut":
             return [*self._inconsistent(planted), *self._truncated(planted)]
         if planted.kind in ("vanished", "late"):
@@ -191,12 +161,25 @@ class Oracle:
             if p.life.kind != "reader" or p.entry.completed > self.truth.sends[lost.value].entry.completed + GRACE:
                 continue
             mine = self.truth.polled_by(p.life, lost.partition)
-            if any(o < offset for o in mine) and any(o > offset for o in mine):
-                by = max(lost.by or 0, (p.entry.arrived or 0) + GRACE + self.slack)
+            first = min((o for o in mine if o > offset), default=None)
+            if first is not None and any(o < offset for o in mine):
+                reached = max(p.entry.arrived or 0, self._reached(lost.partition, first, p.entry.completed))
+                by = max(lost.by or 0, reached + GRACE + self.slack + 2 * self.spread)
                 skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
-                skip.reader, skip.why, skip.prompt = p.life.process, f"by {p.life.name}", True
+                skip.reader, skip.over, skip.why, skip.prompt = p.life.process, offset, f"by {p.life.name}", True
                 out.append(skip)
         return out
+
+    def _reached(self, partition: int, offset: int, at: int) -> int:
+        """When all that read at the time had gone past an offset, or stood still for too long to be waited for."""
+        ends = {
+            life.process: min((t for t in (life.died, life.crashed, life.closed) if t is not None), default=at + SILENT)
+            for life in self.world.lives
+            if life.kind in READERS and life.began <= at
+        }
+        reading = [process for process, end in ends.items() if end > at]
+        past = [min(self.truth.past(process, partition, offset), ends[process], at + SILENT) for process in reading]
+        return max(past, default=at)
 
     def _changed(self, planted: Planted) -> Must:
         """Polled by one reader; another, at the same isolation level, passed its offset as a hole. The digests of a
@@ -245,7 +228,10 @@ class Oracle:
                 continue
             acks = self.truth.acknowledged(planted.partition, end, e)
             if acks and (again := self.truth.given_again(planted.partition, end, max(acks), e)) is not None:
-                must.by = max(arrived, again) + 2 * GRACE + self.slack + 2 * self.spread
+                given_up = CommittedOffsets(self).given_up(
+                    planted.partition, e.completed, {life.kind for life in self.world.lives}
+                )
+                must.by = max(arrived, again, given_up) + 2 * GRACE + self.slack + 2 * self.spread
                 must.optional = must.by > self.world.plan.length
         return [must]
 
@@ -333,75 +319,6 @@ class Oracle:
             must.optional = must.by > self.world.plan.length
         return must
 
-    def _told(self, planted: Planted, anomaly: str) -> Must:
-        """A read of a committed offset that no commit explains, once the logs of the group's members are there."""
-        must = Must(anomaly, planted.partition, None, None, True, planted.kind)
-        reads = self.truth.committed_reads(planted.partition, planted.at)
-        if planted.kind != "dropped-commit":
-            reads = [e for e in reads if e.row.committed == planted.offsets[0]]
-        if anomaly == "lost-commit":
-            reads = [e for e in reads if self._had_to_be_told(planted.partition, e)]
-        else:
-            before = self.truth.committed_reads(planted.partition, 0)
-            same = [(h, e) for h in before for e in reads if h.row.boot == e.row.boot and h.invoked < e.invoked]
-            reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
-        if not reads or not self._held(planted.at - GRACE, reads[0].completed):
-            return must
-        members = {life.host.name for life in self.world.lives if life.kind == "group"}
-        observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
-        if not all(self.skews.known(a, b) for a in members for b in observing):
-            return must
-        came = [reads[0].arrived]
-        since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
-        for life in self.world.lives:
-            if life.kind == "group":
-                came.append(self.truth.known(life, planted.partition, since, reads[0].completed + GRACE))
-        if all(c is not None for c in came):
-            must.by = max(c for c in came if c is not None) + self.slack + GRACE + 2 * self.spread
-            must.optional = must.by > self.world.plan.length
-        return must
-
-    def _held(self, since: int, until: int) -> bool:
-        """Whether members that the log knows have held the group all the while: others may have committed else."""
-        lives = [life for life in self.world.lives if life.kind == "group"]
-        ends = {
-            life.process: min((t for t in (life.died, life.crashed, life.closed) if t), default=until + 1)
-            for life in lives
-        }
-        changes = [t for life in lives for t in (life.began, ends[life.process]) if since <= t <= until]
-        return not changes and any(life.began < since and ends[life.process] > until for life in lives)
-
-    def _had_to_be_told(self, partition: int, read: Entry) -> bool:
-        """Whether a read tells less than a commit that had been acknowledged, by a clock of the same boot.
-
-        A coordinator that was deposed, and does not know it yet, tells what had been committed before: that is no fault
-        (no drill that cuts a broker off may find one). So it must be told to who had made that commit, or had been told
-        as much; unless nobody ever committed what it tells, which no coordinator can know."""
-        told = _committed(read)
-        entries = [e for e in self.truth.commits[partition] if e.invoked <= read.completed]
-        ever = {e.row.committed for e in entries if e.row.f == "commit"}
-        for commit in entries:
-            if commit.row.f != "commit" or commit.row.type != "ok" or commit.arrived is None or commit.rejected:
-                continue
-            if commit.completed >= read.invoked or _committed(commit) <= told or commit.row.boot != read.row.boot:
-                continue
-            if any(
-                e.row.f == "commit" and _committed(e) < _committed(commit) and commit.invoked <= e.completed
-                for e in entries
-                if e is not commit
-            ):
-                continue
-            heard = (e for e in self.truth.committed_reads(partition, 0) if e.row.process == read.row.process)
-            if (
-                told not in ever
-                or commit.row.process == read.row.process
-                or any(
-                    _committed(e) >= _committed(commit) and commit.invoked <= e.completed < read.invoked for e in heard
-                )
-            ):
-                return True
-        return False
-
     # What may be.
 
     def lasting(self, f: Finding) -> bool:
@@ -411,15 +328,20 @@ class Oracle:
         audit, since it may be told by an index that is settled and forgotten."""
         if f.anomaly in ALWAYS:
             return False
-        here = {p.kind for p in self.world.planted if (p.topic_id, p.partition) == (f.topic_id, f.partition)}
+        across = f.partition < 0
+        here = {p.kind for p in self.world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)}
         if f.anomaly in ORDER | LOST:
             audits = {life.process for life in self.world.lives if life.kind == "audit"}
             return "late" not in here and "cut" not in here and f.subject[0] not in audits
         return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
 
-    def _unpolled(self, named: set[Value]) -> bool:
-        """After a cut a reader may go on above what took the place of what it had read: lost to the letter."""
-        return any(v in self.truth.sends and not any(True for _ in self.truth.polled_ok(v)) for v in named)
+    def _unpolled(self, named: set[Value], at: int) -> bool:
+        """After a cut a reader may go on above what took the place of what it had read: lost to the letter, until
+        an audit reads it."""
+        until = at + self.spread
+        return any(
+            v in self.truth.sends and all(s.entry.completed > until for s in self.truth.polled_ok(v)) for v in named
+        )
 
     def _polled(self, planted: Planted) -> bool:
         """Whether anybody polled what was planted, in an operation that returned."""
@@ -437,13 +359,8 @@ class Oracle:
                 continue
             named = values_of(f)
             if f.anomaly in NAMED:
-                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named)):
+                if named & set(planted.values) or (planted.kind == "cut" and self._unpolled(named, true_time(f.at))):
                     return True
             elif f.anomaly == "torn-transaction" or f.partition == planted.partition:
                 return True
         return False
-
-
-def _committed(entry: Entry) -> int:
-    assert entry.row.committed is not None
-    return entry.row.committed

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rules.vocabulary.slices import Run
-from tests.rules.world.cluster import Fetched, runs_of
+from tests.rules.world.cluster import Cluster, Fetched, runs_of
 from tests.rules.world.kernel import SECOND, Sleep, Task
 from tests.rules.world.life import Life, Op
 
@@ -205,8 +205,9 @@ class Writer(Probe):
         """The offset of the first of them."""
         return min(self.cluster.append(partition, run.writer, run.seq + i) for i in range(run.length))
 
-    def _late(self, partition: int, run: Run) -> None:
-        self._store(partition, run)
+    def _late(self, cluster: Cluster, partition: int, run: Run) -> None:
+        for i in range(run.length):
+            cluster.append(partition, run.writer, run.seq + i)
 
     def _unknown(self, life: Life, op: Op, partition: int, run: Run) -> Sleep:
         stored = self.random.choice(["at once", "later", "never"])
@@ -214,7 +215,8 @@ class Writer(Probe):
             self._store(partition, run)
         yield 2 * SECOND
         if stored == "later":
-            self.world.kernel.at(self.now + self.random.randrange(20) * SECOND, partial(self._late, partition, run))
+            late = partial(self._late, self.cluster, partition, run)
+            self.world.kernel.at(self.now + self.random.randrange(20) * SECOND, late)
         life.complete(op, "info", {partition: {"sent": [run]}}, error="_MSG_TIMED_OUT")
         self.restarting = True
         yield MILLISECOND

@@ -20,7 +20,7 @@ def reject_row(probe: str, at: int) -> Callable[[World, random.Random, Append], 
         mine = {life.process for life in world.probes[probe].lives}
         only = {v for planted in world.planted if planted.kind == "only" for v in planted.values}
         for e in append.entries:
-            if not done and e.row.process in mine and (e.row.polled or e.row.sent):
+            if not done and e.row.process in mine and (e.row.polled or e.row.sent or e.row.log_end is not None):
                 done = bool(_polled(e.row) & only) if only else e.completed >= at
                 e.rejected = done
 

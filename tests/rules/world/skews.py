@@ -3,20 +3,21 @@
 A record that A sent and B polled was polled after it was sent; one that A sent and B listed, by an end above its
 offset, was listed after it was sent. Either bounds by how much B's clock is ahead of A's, and that alone: the other
 side needs records of B that A saw. Two bounds in a row make a third. Where a bound is missing, what it would take
-cannot be concluded across the two hosts.
+cannot be concluded across the two hosts. A boot is a clock of its own: who writes or sees must have lived in each.
 """
 
 from __future__ import annotations
 
-from tests.rules.world.world import HostPlan, Plan
+from tests.rules.world.host import Host
+from tests.rules.world.world import World
 
 _WRITES = frozenset({"writer", "transactions"})
 _SEES = frozenset({"reader", "group", "audit", "observer"})
 
 
 class Skews:
-    def __init__(self, plan: Plan) -> None:
-        self._hosts = {host.name: host for host in plan.hosts}
+    def __init__(self, world: World) -> None:
+        self._hosts = {host.name: host for host in world.hosts}
 
     def bounded(self, ahead: str, of: str) -> bool:
         """Whether it can be known by how much one host's clock is ahead of another's, at most."""
@@ -32,5 +33,6 @@ class Skews:
         return sends == sees or (_has(self._hosts[sends], _WRITES) and _has(self._hosts[sees], _SEES))
 
 
-def _has(host: HostPlan, kinds: frozenset[str]) -> bool:
-    return any(probe.kind in kinds for probe in host.probes.values())
+def _has(host: Host, kinds: frozenset[str]) -> bool:
+    boots = {life.boot.id for life in host.lives if life.kind in kinds}
+    return len(boots) == len(host.boots)

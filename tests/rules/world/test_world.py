@@ -10,7 +10,8 @@ from tests.rules.world.not_yet import CASES_NOT_YET, SEEDS_NOT_YET
 from tests.rules.world.random_worlds import random_plan
 from tests.rules.world.world import World
 
-SEEDS = range(1, 6)
+SEEDS = (*range(1, 6), 5128, 9064)
+"""Some, and some that once were judged wrong: logs that were cut, with clocks that nobody can compare."""
 
 not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
 

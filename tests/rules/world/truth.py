@@ -11,6 +11,7 @@ from tests.rules.world.life import Entry, Life
 from tests.rules.world.world import World
 
 READERS = ("reader", "group", "audit")
+NEVER = 1 << 60
 
 
 @dataclass(slots=True)
@@ -43,6 +44,8 @@ class Truth:
         self.listings: dict[int, list[Entry]] = defaultdict(list)
         self.values: dict[tuple[int, int], dict[Value, int]] = defaultdict(dict)
         """(partition, offset) -> the values that rows of the table tell there, with when the first of them came."""
+        self.positions: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        """(process, partition) -> (when an ok poll completed, where it left the reader)."""
         self.commits: dict[int, list[Entry]] = defaultdict(list)
         """Writes (`commit`) and reads (`offsets`) of committed offsets."""
         for life in world.lives:
@@ -60,7 +63,8 @@ class Truth:
                 if known is None or known.entry.row.type != "ok":
                     self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
         if entry.arrived is not None and not entry.rejected:
-            for run in [*row.sent, *row.polled]:
+            # What was written counts where that is visible: of other outcomes a poll has to tell it.
+            for run in [*(row.sent if row.type == "ok" else ()), *row.polled]:
                 for i in range(run.length if run.offset is not None else 0):
                     told = self.values[p, (run.offset or 0) + i]
                     value = p, run.writer, run.seq + i
@@ -72,6 +76,8 @@ class Truth:
         if row.f == "poll" and row.type == "ok" and row.mode == "assign" and row.isolation == "read_committed":
             assert row.position_before is not None and row.position_after is not None
             self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
+        if row.f == "poll" and row.type == "ok" and row.position_after is not None:
+            self.positions[life.process, p].append((entry.completed, row.position_after))
         if row.committed is not None:
             self.commits[p].append(entry)
         if row.f == "offsets" and row.log_end is not None:
@@ -90,6 +96,10 @@ class Truth:
             if run.offset is not None
             for i in (0, run.length - 1)
         ]
+
+    def past(self, process: int, partition: int, offset: int) -> int:
+        """When a reader had gone past an offset for the first time; `NEVER` where it has not."""
+        return min((at for at, position in self.positions[process, partition] if position > offset), default=NEVER)
 
     def read_whole(self, life: Life, partition: int, start: int, end: int) -> int | None:
         """When the table knew that a life's ok polls in assign mode, without a hole, had covered [start, end)."""
@@ -126,7 +136,8 @@ class Truth:
         ]
 
     def given_again(self, partition: int, start: int, end: int, listing: Entry) -> int | None:
-        """When the table knew that a write invoked after the listing was given an offset in [start, end]."""
+        """When the table knew that a write that was invoked on the listing's own boot after it got an offset in
+        [start, end]: by another clock nobody knows whether it came after."""
         came = [
             s.entry.arrived
             for (p, _, _), s in self.sends.items()
@@ -136,6 +147,7 @@ class Truth:
             and s.entry.row.type == "ok"
             and s.entry.arrived is not None
             and not s.entry.rejected
+            and s.entry.row.boot == listing.row.boot
             and s.entry.invoked > listing.completed
         ]
         return min(came, default=None)

@@ -107,8 +107,9 @@ class World:
         self._txns += 1
         return self._txns
 
-    def plant(self, fault: Planted) -> Planted:
-        fault.topic_id = self.cluster.topic_id
+    def plant(self, fault: Planted, cluster: Cluster | None = None) -> Planted:
+        """Write a fault down that struck `cluster`, or the newest: a topic's old life goes on for a little while."""
+        fault.topic_id = (cluster or self.cluster).topic_id
         self.planted.append(fault)
         return fault
 

@@ -1,0 +1,173 @@
+"""What readers in assign mode went over, and when they did last.
+
+A value that is not polled may be called lost once a reader has gone over its place. Offsets are given once, so that
+whoever went over one did so after it was given; but after a log was cut its offsets are given again, and who went over
+them before has said nothing of what stands there now. So a pass tells its time, and one that was certainly over before
+a value was sent does not count for that value. It also proves the cut, as does a listed log end below what had been
+passed: from there on a pass counts only where it certainly came after. Everywhere else one counts unless the opposite
+is proven, since clocks of two hosts tell no more than their measured bound (`rules.settling.clocks`), and old passes
+are remembered with coarse times.
+
+State: the stretches of `State.passed`. Readers go on where they were, so they touch; beyond `EXACT` of them the older
+half is joined by pairs, each saying between which times its parts were passed. And the offsets that were given again,
+until the log start has passed them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from rules.arrays import intervals
+from rules.arrays.intervals import Bools, Ints, distinct
+from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
+from rules.settling.clocks import UNKNOWN, ahead
+
+EXACT: Final = 48
+KEPT: Final = 4096
+SEVERAL: Final = -2
+"""No boot's clock: a stretch whose parts were passed by several."""
+
+
+class Timed(Protocol):
+    """Stretches of offsets and when they were passed: `Went`, or `Proven`."""
+
+    start: Ints
+    end: Ints
+    since: Ints
+    until: Ints
+    boot: Ints
+
+
+def remember(state: State, proven: Proven) -> None:
+    """Keep what readers went over now. These are facts whatever becomes of the log start; of more than `KEPT` stretches
+    the lowest are forgotten."""
+    went = Went(proven.start, proven.end, proven.since, proven.until, proven.boot)
+    for i in np.argsort(went.until, kind="stable").tolist():
+        state.passed = _laid(state.passed, take(went, slice(i, i + 1)))
+    if len(state.passed) > EXACT:
+        state.passed = take(_joined(state.passed), slice(-KEPT, None))
+
+
+def _laid(known: Went, one: Went) -> Went:
+    """`known` with one more pass: of each offset the last counts, as each reader's own clock tells it."""
+    start, end = int(one.start[0]), int(one.end[0])
+    if not len(known) or start >= int(known.end[-1]):
+        return concat(known, one)
+    newer = known.until > one.until[0]
+    left = intervals.subtract(one.start, one.end, *intervals.merge(known.start[newer], known.end[newer]))
+    fresh = take(one, np.zeros(len(left[0]), np.int64))
+    fresh.start, fresh.end = left
+    kept, older = take(known, newer), take(known, ~newer)
+    below, above = take(older, older.start < start), take(older, older.end > end)
+    below.end, above.start = np.minimum(below.end, start), np.maximum(above.start, end)
+    whole = concat(concat(kept, fresh), concat(below, above))
+    return take(whole, np.argsort(whole.start, kind="stable"))
+
+
+def _joined(known: Went) -> Went:
+    """Neighbours of the older half by pairs, where they touch."""
+    old = known.until <= np.partition(known.until, len(known) // 2)[len(known) // 2]
+    pair = (known.end[:-1] == known.start[1:]) & old[:-1] & old[1:]
+    run = np.arange(len(pair)) - np.maximum.accumulate(np.where(pair, -1, np.arange(len(pair))))
+    first = np.flatnonzero(pair & (run % 2 == 1))
+    second = first + 1
+    made = take(known, first)
+    made.end = known.end[second]
+    made.since, made.until = np.minimum(made.since, known.since[second]), np.maximum(made.until, known.until[second])
+    made.boot = np.where(made.boot == known.boot[second], made.boot, SEVERAL)
+    rest = np.ones(len(known), bool)
+    rest[first] = rest[second] = False
+    whole = concat(take(known, rest), made)
+    return take(whole, np.argsort(whole.start, kind="stable"))
+
+
+def timeless(spans: Spans) -> Went:
+    """What was passed in a finished history: who went over an offset did so after it was given."""
+    size = len(spans)
+    late = np.full(size, NEVER, np.int64)
+    return Went(spans.start, spans.end, late, late, np.full(size, SEVERAL, np.int64))
+
+
+def before(state: State, passes: Timed, sent: int, boot: int) -> Bools:
+    """Which passes were certainly over before `sent`, by the clock of `boot`."""
+    return _bound(state, passes, boot, to=True) < sent - passes.until
+
+
+def after(state: State, passes: Timed, sent: int, boot: int) -> Bools:
+    """Which certainly came after it."""
+    return _bound(state, passes, boot, to=False) <= passes.since - sent
+
+
+def _bound(state: State, passes: Timed, boot: int, *, to: bool) -> Ints:
+    """By how much the clock of `boot` is ahead of that of each pass at most, or (not `to`) the other way round."""
+    found = np.empty(len(passes.boot), np.int64)
+    for other in distinct(passes.boot).tolist():
+        found[passes.boot == other] = ahead(state, boot, other) if to else ahead(state, other, boot)
+    found[found >= UNKNOWN] = NEVER
+    return found
+
+
+def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, int]) -> Spans:
+    """What of the offsets `place`, [low, high), was passed after `sent`, (time, boot)."""
+    own = (passes.start < place[1]) & (passes.end > place[0])
+    if (state.given_again.start < place[1]).any() and (state.given_again.end > place[0]).any():
+        counts = own & after(state, passes, *sent)
+    else:
+        counts = own & ~before(state, passes, *sent)
+    return Spans(*intervals.merge(passes.start[counts], passes.end[counts]))
+
+
+def note_given_again(state: State, proven: Proven, sent: Outstanding, moves: Moves) -> Spans:
+    """Notice that the log was cut: what was `sent`, or listed as the log's end, lies where readers had certainly passed
+    before. Returns the offsets that are, or will be, given again."""
+    found = [
+        spans
+        for went in (state.passed, proven)
+        if len(went)
+        for spans in (_sent_again(state, went, sent), _listed_below(state, went, moves))
+        if spans is not None
+    ]
+    if not found:
+        return Spans()
+    new = intervals.merge(*np.array(sorted(found), np.int64).T)
+    known = state.given_again
+    start, end = intervals.merge(np.append(known.start, new[0]), np.append(known.end, new[1]))
+    kept = end > state.log_start
+    state.given_again = Spans(start[kept][-KEPT:], end[kept][-KEPT:])
+    return Spans(*new)
+
+
+def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int] | None:
+    """Was something sent, by its clock, after its place had been passed?"""
+    top = int(went.end.max())
+    asked = take(sent, (sent.offset >= 0) & (sent.offset < top))
+    lowest = []
+    for boot in distinct(asked.boot).tolist():
+        own = take(asked, asked.boot == boot)
+        own = take(own, np.argsort(own.offset, kind="stable"))
+        over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
+        low, high = np.searchsorted(own.offset, went.start), np.searchsorted(own.offset, went.end)
+        for i in np.flatnonzero(low < high).tolist():
+            again = own.invoked[low[i] : high[i]] > over[i]
+            lowest += [int(own.offset[low[i] + again.argmax()])] if again.any() else []
+    return (min(lowest), top) if lowest else None
+
+
+def _listed_below(state: State, went: Timed, moves: Moves) -> tuple[int, int] | None:
+    """Did a listing tell a log end, by its clock, below what had been passed before it was asked for?"""
+    top = int(went.end.max())
+    rows = np.flatnonzero((moves.end >= 0) & (moves.end < top))
+    if not len(rows):
+        return None
+    lowest = []
+    for boot in distinct(moves.boot[rows]).tolist():
+        own = rows[moves.boot[rows] == boot]
+        over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
+        order = np.argsort(over, kind="stable")
+        highest = np.maximum.accumulate(went.end[order])
+        known = np.searchsorted(over[order], moves.invoked[own], side="left") - 1
+        below = (known >= 0) & (highest[np.maximum(known, 0)] > moves.end[own])
+        lowest += moves.end[own][below].tolist()
+    return (min(lowest), top) if lowest else None

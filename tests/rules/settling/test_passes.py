@@ -1,0 +1,131 @@
+"""What readers went over counts for what was sent before: offsets are given again when a log is cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rules.kept.state import Proven, State
+from rules.settling import passes
+from rules.settling.passes import EXACT, SEVERAL
+from tests.rules.histories import History, Store, found, number
+from tests.rules.liveness_of import row_by_row
+
+W, V = number("w"), number("v")
+
+
+def cut(h: History, *, early_listing: bool) -> None:
+    """A reader has come to 100. The log is cut to 80, three records are written there that it does not read, since it
+    is sent to the log's end at 83, and it goes on."""
+    h.assign("r")
+    for i in range(10):
+        h.send("w", i * 10, 10, at=i * 10)
+        h.poll("r", [("w", i * 10, 10, i * 10)])
+        h.observe(end=i * 10 + 10)
+        h.mark(1.0)
+    if early_listing:
+        h.observe(end=80)
+    h.send("v", 0, 3, at=80)
+    h.poll("r", [], position_before=100, position_after=83)
+    for i in range(3, 20):
+        h.send("v", i, 1, at=80 + i)
+        h.poll("r", [("v", i, 1, 80 + i)], position_before=80 + i)
+        h.observe(end=81 + i)
+        h.mark(1.0)
+
+
+def read_again(h: History, *, polled: bool) -> None:
+    """An audit reader reads it all from the start."""
+    h.assign("audit")
+    h.poll("audit", [("w", 0, 80, 0), *([("v", 0, 3, 80)] if polled else []), ("v", 3, 17, 83)])
+    for _ in range(15):
+        h.observe(end=100)
+        h.mark(1.0)
+
+
+def lost(store: Store) -> set[tuple[int | str, ...]]:
+    return {subject for name, subject in found(store.findings) if name == "lost-write"}
+
+
+@pytest.mark.parametrize("early_listing", [True, False])
+@pytest.mark.parametrize("late", [0, 3, 12])
+def test_what_was_passed_before_it_was_sent_is_not_lost(late: int, early_listing: bool) -> None:
+    """Also where the row that tells of the sending comes as many seconds late."""
+    h = History()
+    cut(h, early_listing=early_listing)
+    (told,) = [row for row in h.rows if row.sent and row.sent[0].writer == V and row.sent[0].seq == 0]
+    h.rows.remove(told)
+    at = h.rows.index(next(row for row in h.rows if row.f == "mark" and row.completed > told.completed))
+    marks = [i for i, row in enumerate(h.rows) if row.f == "mark" and i >= at]
+    h.rows.insert(marks[late], told)
+    assert lost(row_by_row(h)) == set()
+
+
+@pytest.mark.parametrize("early_listing", [True, False])
+def test_what_is_passed_again_without_being_polled_is_lost(early_listing: bool) -> None:
+    h = History()
+    cut(h, early_listing=early_listing)
+    read_again(h, polled=False)
+    assert lost(row_by_row(h)) == {(V, 0), (V, 1), (V, 2)}
+
+
+def test_what_is_polled_by_the_one_who_reads_again_is_not() -> None:
+    h = History()
+    cut(h, early_listing=True)
+    read_again(h, polled=True)
+    assert lost(row_by_row(h)) == set()
+
+
+def test_what_was_lost_before_the_cut_stays_lost() -> None:
+    """Passed by a reader after it was acknowledged, and within grace of the cut."""
+    h = History()
+    h.assign("r")
+    for i in range(10):
+        h.send("w", i * 10, 10, at=i * 10)
+        h.poll("r", [("w", i * 10, 10 if i != 8 else 7, i * 10)])
+        h.observe(end=i * 10 + 10)
+        h.mark(1.0)
+    h.observe(end=90)
+    h.send("v", 0, 3, at=90)
+    for i in range(3, 20):
+        h.poll("r", [("v", i - 3, 1, 87 + i)], position_before=87 + i)
+        h.send("v", i, 1, at=90 + i)
+        h.observe(end=91 + i)
+        h.mark(1.0)
+    assert lost(row_by_row(h)) == {(W, 87), (W, 88), (W, 89)}
+
+
+def went(start: int, end: int, at: int, boot: int = 0) -> Proven:
+    return Proven(*(np.array([n], np.int64) for n in (start, end, at, at, at, boot)))
+
+
+def kept(state: State) -> list[tuple[int, int, int, int, int]]:
+    columns = (state.passed.start, state.passed.end, state.passed.since, state.passed.until, state.passed.boot)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_the_last_pass_of_each_offset_is_remembered() -> None:
+    state = State()
+    for one in (went(0, 10, 1), went(10, 20, 2), went(5, 12, 3), went(4, 30, 1)):
+        passes.remember(state, one)
+    assert kept(state) == [(0, 4, 1, 1, 0), (4, 5, 1, 1, 0), (5, 12, 3, 3, 0), (12, 20, 2, 2, 0), (20, 30, 1, 1, 0)]
+
+
+def test_old_passes_are_joined_and_say_between_which_times_they_were() -> None:
+    state = State()
+    for i in range(1000):
+        passes.remember(state, went(i * 10, i * 10 + 10, i, boot=i % 400 // 200))
+    known = kept(state)
+    assert len(known) <= EXACT
+    assert [start for start, *_ in known] == [0, *(end for _, end, *_ in known[:-1])] and known[-1][1] == 10_000
+    for start, end, since, until, boot in known:
+        assert (since, until) == (start // 10, end // 10 - 1)
+        assert boot == (since % 400 // 200 if since % 400 // 200 == until % 400 // 200 else SEVERAL) or boot == SEVERAL
+    assert all(since == until for *_, since, until, _ in known[-EXACT // 4 :])
+
+
+def test_stretches_with_gaps_between_them_are_bounded() -> None:
+    state = State()
+    for i in range(passes.KEPT + 50):
+        passes.remember(state, went(i * 10, i * 10 + 5, i))
+    assert len(state.passed) == passes.KEPT and int(state.passed.start[0]) == 500

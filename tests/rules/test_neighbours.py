@@ -1,0 +1,173 @@
+"""A finding tells of its own value, writer, operation and offset: beside each stand others that differ in one respect,
+and come first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.told_of_cases import of_value
+from tests.rules.whole import Told, finished, whole
+
+P, Q, R, T, V, W = (number(name) for name in "pqrtvw")
+Fed = Callable[[History], Store]
+in_each_way = pytest.mark.parametrize("fed", [row_by_row, at_once, finished])
+
+
+@in_each_way
+def test_a_duplicate_and_an_inconsistent_offset_among_others(fed: Fed) -> None:
+    h = History()
+    h.poll("r", [("v", 0, 3, 0), ("w", 0, 1, 8), ("w", 1, 3, 10), ("w", 5, 2, 20)])
+    h.poll("q", [("w", 2, 1, 30)])
+    h.poll("p", [("v", 7, 1, 11)])
+    twice = of_value("duplicate", W, 2, "stands at offsets 11 and 30", 0.004, offsets=[11, 30])
+    both = sorted([(V, 7), (W, 2)])
+    assert whole(fed(h), ["duplicate", "inconsistent-offsets"]) == [
+        twice._replace(context={"idempotent": "true"}),
+        Told(
+            "inconsistent-offsets", (11,), f"offset 11 holds 2 values: {' and '.join(f'{w}/{s}' for w, s in both)}",
+            {"offset": 11, "values": [{"writer": w, "seq": s} for w, s in both]}, 0.006,
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_a_duplicate_of_what_is_settled(fed: Fed) -> None:
+    """Where the other one stands is not kept."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 5, at=0)
+    h.poll("r", [("w", 0, 5, 0)])
+    for _ in range(20):
+        h.observe(end=5)
+        h.mark(1.0)
+    store = fed(h)
+    h.rows.clear()
+    h.poll("s", [("w", 3, 1, 50)])
+    store.feed(h.rows)
+    told = of_value("duplicate", W, 3, "stands at offset 50 and below the settled frontier", 20.088, offsets=[50])
+    assert whole(store, ["duplicate"]) == [told._replace(context={"idempotent": "true"})]
+
+
+NOT_YET = pytest.mark.xfail(
+    strict=True,
+    reason="a step that lets more than one tick pass has moved the frontier over the acknowledged places before they"
+    " are placed (`rules.engine.log_time.place_shown`), and what lies below it is not compared",
+)
+
+
+@pytest.mark.parametrize("fed", [row_by_row, finished, pytest.param(at_once, marks=NOT_YET)])
+def test_a_duplicate_of_what_turned_out_to_be_acknowledged(fed: Fed) -> None:
+    """The acknowledgement of an indefinite send counts once a value of it was polled."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 2, at=5, type="info")
+    h.poll("r", [("w", 0, 1, 5)])
+    h.poll("r", [("w", 1, 1, 9)])
+    for _ in range(20):
+        h.observe(end=10)
+        h.mark(1.0)
+    (told,) = whole(fed(h), ["duplicate"])
+    assert (told.subject, told.evidence["offsets"]) == ((W, 1), [6, 9])
+
+
+@pytest.mark.parametrize("fed", [at_once, finished])
+def test_an_aborted_read_among_others(fed: Fed) -> None:
+    h = History()
+    h.poll("q", [("v", 0, 5, 20), ("w", 0, 1, 29), ("w", 5, 3, 30)])
+    h.txn("p", sends=[("v", 8, 3, None), ("w", 8, 3, None)], type="fail", txn=3)
+    h.txn("t", sends=[("w", 1, 2, None)], type="fail", txn=1)
+    h.poll("r", [("w", 1, 1, 1)])
+    words = "was polled, and its write failed or its transaction aborted; its transaction 1 was told to be aborted"
+    told = of_value(
+        "G1a", W, 1, words, 0.008, offset=1, process=R, op=0, failed_process=T, failed_op=0, txn=1, told="aborted"
+    )
+    assert whole(fed(h), ["G1a"]) == [told._replace(context={"isolation": "read_committed"})]
+
+
+def test_aborted_reads_of_polls_that_wait_among_others() -> None:
+    """The polls came in an earlier step, and their time has not."""
+    h, store = History(), Store()
+    h.poll("q", [("v", 0, 5, 20), ("w", 0, 1, 29), ("w", 5, 3, 30)])
+    h.poll("r", [("w", 1, 2, 40)])
+    h.txn("t", sends=[("w", 2, 1, None)], type="fail", txn=1)
+    store.feed(h.rows[:2])
+    store.feed(h.rows[2:])
+    words = "was polled, and its write failed or its transaction aborted; its transaction 1 was told to be aborted"
+    told = of_value(
+        "G1a", W, 2, words, 0.006, offset=41, process=R, op=0, failed_process=T, failed_op=0, txn=1, told="aborted"
+    )
+    assert whole(store, ["G1a"]) == [told._replace(context={"isolation": "read_committed"})]
+
+
+def test_an_own_value_polled_among_others() -> None:
+    """Of two operations, and of two writers in one of them."""
+    h = History()
+    h.txn("p", sends=[("w", 3, 2, 50)], polls=[("v", 0, 9, 60)])
+    h.txn("t", sends=[("w", 0, 2, 5), ("v", 0, 1, 60)], polls=[("v", 1, 4, 61), ("w", 1, 4, 6)], type="info")
+    assert whole(finished(h), ["precommitted-read"]) == [
+        Told(
+            "precommitted-read", (W, 1, T, 0), f"operation 0 of process {T} polled its own value {W}/1",
+            {"writer": W, "seq": 1, "offset": 6, "process": T, "op": 0}, 0.004,
+            context={"isolation": "read_committed"},
+        )
+    ]  # fmt: skip
+
+
+def cut(txn: int, reader: int, writer: int, seq: int, at: float, op: int = 0) -> Told:
+    said = f"operation {op} of process {reader} polled a part of transaction {txn}, cut at value {writer}/{seq}"
+    return Told(
+        "G1b", (txn, reader, op), said, {"txn": txn, "process": reader, "op": op, "writer": writer, "seq": seq}, at
+    )
+
+
+def by_two_processes(h: History) -> list[Told]:
+    h.poll("q", [("w", 4, 2, 4)])
+    h.poll("r", [("w", 6, 2, 6)])
+    return [cut(1, Q, W, 6, 0.006), cut(1, R, W, 6, 0.008)]
+
+
+def of_two_writers(h: History) -> list[Told]:
+    h.poll("r", [("w", 4, 2, 4), ("v", 6, 2, 22)])
+    return [cut(1, R, W, 6, 0.006), cut(2, R, V, 6, 0.006)]
+
+
+def with_a_gap(h: History) -> list[Told]:
+    h.poll("r", [("w", 4, 1, 4), ("w", 6, 2, 6)])
+    return [cut(1, R, W, 6, 0.006)]
+
+
+def whole_and_what_stands_around(h: History) -> list[Told]:
+    h.poll("r", [("w", 0, 3, 0), ("w", 4, 2, 4), ("w", 6, 2, 6), ("w", 9, 1, 9)])
+    return []
+
+
+@pytest.mark.parametrize("build", [by_two_processes, of_two_writers, with_a_gap, whole_and_what_stands_around])
+def test_a_part_of_a_transaction_among_others(build: Callable[[History], list[Told]]) -> None:
+    """Transactions 1 and 2 are values 4 to 7 of two writers."""
+    h = History()
+    h.txn("t", sends=[("w", 4, 4, 4)], txn=1)
+    h.txn("p", sends=[("v", 4, 4, 20)], txn=2)
+    expected = build(h)
+    assert whole(finished(h), ["G1b"]) == sorted(expected, key=lambda one: (one.at, str(one.subject)))
+
+
+def test_a_late_record() -> None:
+    """One reader had gone over its offset before another one was given it; a third one's poll there failed."""
+    h = History()
+    h.poll("s", [("w", 0, 1, 0), ("w", 2, 1, 2)])
+    h.poll("p", [("w", 0, 1, 0), ("w", 2, 1, 2)], type="fail")
+    h.poll("r", [("w", 0, 3, 0)])
+    words = (
+        f"value {W}/1 was polled at offset 1 by process {R}, and process {number('s')} had passed that offset before"
+    )
+    evidence = {
+        "writer": W, "seq": 1, "offset": 1, "process": R, "op": 0, "passed_process": number("s"), "passed_op": 0,
+        "apart_s": 0.004,
+    }  # fmt: skip
+    assert whole(finished(h), ["late-record", "vanished-record"]) == [
+        Told("late-record", (1, W, 1), f"{words}, when nothing was there", evidence, 0.006)
+    ]

@@ -1,0 +1,108 @@
+"""What must be found of the offsets that groups have committed, from the definitions alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.rules.world.faults import Planted
+from tests.rules.world.kernel import SECOND
+from tests.rules.world.life import Entry
+from tests.rules.world.must import GIVEN_UP, GRACE, Must
+
+if TYPE_CHECKING:
+    from tests.rules.world.oracle import Oracle
+
+
+class CommittedOffsets:
+    """The part of the oracle that knows them, for the topic id that it looks at."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self._world, self._truth, self._skews = oracle.world, oracle.truth, oracle.skews
+        self._slack, self._spread = oracle.slack, oracle.spread
+
+    def told(self, planted: Planted, anomaly: str) -> Must:
+        """A read of a committed offset that no commit explains, once the logs of the group's members are there."""
+        must = Must(anomaly, planted.partition, None, None, True, planted.kind)
+        reads = self._truth.committed_reads(planted.partition, planted.at)
+        if planted.kind != "dropped-commit":
+            reads = [e for e in reads if e.row.committed == planted.offsets[0]]
+        if anomaly == "lost-commit":
+            reads = [e for e in reads if self._had_to_be_told(planted.partition, e)]
+        else:
+            before = self._truth.committed_reads(planted.partition, 0)
+            same = [(h, e) for h in before for e in reads if h.row.boot == e.row.boot and h.invoked < e.invoked]
+            reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
+        if not reads or not self._held(planted.at - GRACE, reads[0].completed):
+            return must
+        members = {life.host.name for life in self._world.lives if life.kind == "group"}
+        observing = {life.host.name for life in self._world.lives if life.kind == "observer"}
+        if not all(self._skews.known(a, b) for a in members for b in observing):
+            return must
+        came = [reads[0].arrived]
+        since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
+        for life in self._world.lives:
+            if life.kind == "group":
+                came.append(self._truth.known(life, planted.partition, since, reads[0].completed + GRACE))
+        if all(c is not None for c in came):
+            came.append(self.given_up(planted.partition, reads[0].completed, {"group", "observer"}))
+            must.by = max(c for c in came if c is not None) + self._slack + GRACE + 2 * self._spread
+            must.optional = must.by > self._world.plan.length
+        return must
+
+    def given_up(self, partition: int, until: int, kinds: set[str]) -> int:
+        """By when nobody waits any more for rows up to a time that never come: what was told, in which order, and what
+        was known by one clock, rests on all of them."""
+        gone = [
+            e.arrived
+            for life in self._world.lives
+            if life.kind in kinds
+            for e in life.entries
+            if e.rejected and e.row.partition == partition and e.invoked <= until and e.arrived is not None
+        ]
+        return max(gone) + GIVEN_UP if gone else 0
+
+    def _held(self, since: int, until: int) -> bool:
+        """Whether members that the log knows have held the group all the while: others may have committed else."""
+        lives = [life for life in self._world.lives if life.kind == "group"]
+        ends = {
+            life.process: min((t for t in (life.died, life.crashed, life.closed) if t), default=until + 1)
+            for life in lives
+        }
+        changes = [t for life in lives for t in (life.began, ends[life.process]) if since <= t <= until]
+        return not changes and any(life.began < since and ends[life.process] > until for life in lives)
+
+    def _had_to_be_told(self, partition: int, read: Entry) -> bool:
+        """Whether a read tells less than a commit that had been acknowledged, by a clock of the same boot.
+
+        A coordinator that was deposed, and does not know it yet, tells what had been committed before: that is no fault
+        (no drill that cuts a broker off may find one). So it must be told to who had made that commit, or had been told
+        as much; unless nobody ever committed what it tells, which no coordinator can know."""
+        told = _committed(read)
+        entries = [e for e in self._truth.commits[partition] if e.invoked <= read.completed]
+        ever = {e.row.committed for e in entries if e.row.f == "commit"}
+        for commit in entries:
+            if commit.row.f != "commit" or commit.row.type != "ok" or commit.arrived is None or commit.rejected:
+                continue
+            if commit.completed >= read.invoked or _committed(commit) <= told or commit.row.boot != read.row.boot:
+                continue
+            if any(
+                e.row.f == "commit" and _committed(e) < _committed(commit) and commit.invoked <= e.completed
+                for e in entries
+                if e is not commit
+            ):
+                continue
+            heard = (e for e in self._truth.committed_reads(partition, 0) if e.row.process == read.row.process)
+            if (
+                told not in ever
+                or commit.row.process == read.row.process
+                or any(
+                    _committed(e) >= _committed(commit) and commit.invoked <= e.completed < read.invoked for e in heard
+                )
+            ):
+                return True
+        return False
+
+
+def _committed(entry: Entry) -> int:
+    assert entry.row.committed is not None
+    return entry.row.committed
