@@ -76,6 +76,21 @@ def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves():
     assert planned(view(4, *WHOLE)).changes == (Grow("t", 5, ((4, 1, 2),)),)
 
 
+def test_a_cluster_that_moves_its_leaders_about_is_not_given_partitions_again_and_again():
+    """As franz-go's kfake does, which lists the present leader as the first replica."""
+    for remembers, most in ((True, 6), (False, 7)):
+        replicas, led = list(WHOLE), {"t": set[int]()}
+        for turn in range(40):
+            leader = turn // 4 % 3 + 1
+            turned = tuple((leader, *(b for b in (1, 2, 3) if b != leader)) for _ in replicas)
+            for change in plan(view(3, *turned), ["t"], CONFIG, led if remembers else None).changes:
+                assert isinstance(change, Grow)
+                replicas += change.assignment
+                led["t"] |= {given[0] for given in change.assignment}
+            led["t"].add(leader)
+        assert len(replicas) <= most
+
+
 def test_missing_partitions_are_added_without_leaving_a_broker_out():
     assert planned(view(3, (1, 2, 3))).changes == (Grow("t", 4, ((2, 3, 1), (3, 1, 2), (1, 2, 3))),)
 
