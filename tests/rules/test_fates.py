@@ -224,7 +224,7 @@ def test_zombies(build: Callable[[History], None], expected: Findings, seed: int
 
 def of_several_successors(h: History) -> Findings:
     """The first one after it had begun had fenced it."""
-    for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7)):
+    for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7), ("first", 8)):
         life(h, process, at)
     transaction(h, "first", 6)
     return ZOMBIE
@@ -234,6 +234,11 @@ def aborted_after_its_successor_began(h: History) -> Findings:
     life(h, "first", 1)
     life(h, "second", 5)
     transaction(h, "first", 6, "fail")
+    return set()
+
+
+def of_which_nobody_knows_when_it_began(h: History) -> Findings:
+    transaction(h, "first", None, "info")
     return set()
 
 
