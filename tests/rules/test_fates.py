@@ -249,7 +249,13 @@ def of_a_host_without_a_clock(h: History) -> Findings:
     return set()
 
 
-@pytest.mark.parametrize("build", [of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock])
+@pytest.mark.parametrize(
+    "build",
+    [
+        of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock,
+        of_which_nobody_knows_when_it_began,
+    ],
+)  # fmt: skip
 def test_zombies_among_others(build: Callable[[History], Findings]) -> None:
     h, store = History(), Store()
     expected = build(h)
