@@ -224,7 +224,7 @@ def test_zombies(build: Callable[[History], None], expected: Findings, seed: int
 
 def of_several_successors(h: History) -> Findings:
     """The first one after it had begun had fenced it."""
-    for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7)):
+    for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7), ("first", 8)):
         life(h, process, at)
     transaction(h, "first", 6)
     return ZOMBIE
@@ -237,6 +237,11 @@ def aborted_after_its_successor_began(h: History) -> Findings:
     return set()
 
 
+def of_which_nobody_knows_when_it_began(h: History) -> Findings:
+    transaction(h, "first", None, "info")
+    return set()
+
+
 def of_a_host_without_a_clock(h: History) -> Findings:
     life(h, "first", 1)
     life(h, "second", 5)
@@ -244,7 +249,13 @@ def of_a_host_without_a_clock(h: History) -> Findings:
     return set()
 
 
-@pytest.mark.parametrize("build", [of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock])
+@pytest.mark.parametrize(
+    "build",
+    [
+        of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock,
+        of_which_nobody_knows_when_it_began,
+    ],
+)  # fmt: skip
 def test_zombies_among_others(build: Callable[[History], Findings]) -> None:
     h, store = History(), Store()
     expected = build(h)
