@@ -164,3 +164,20 @@ def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: Lo
     admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
     created(admin, NewTopic(topics.names[0], 1, 1))
     assert [topic.partitions for topic in topics.ensure().topics] == [1]
+
+
+@pytest.mark.kafka
+def test_the_ids_that_topics_have_now(kafka: LocalKafka):
+    topics = probe_topics(kafka, [], partitions=1)
+    layout = topics.ensure()
+    name, other = topics.names[0], "nobody-made-it"
+    assert topics.ids([name, other]) == {name: layout.topic_id(name), other: None}
+    admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
+    admin.delete_topics([name])[name].result(20)
+    for _ in range(100):
+        if topics.ids([name]) == {name: None}:
+            break
+        time.sleep(0.1)
+    assert created(admin, NewTopic(name, 1, 1)) == topics.ids([name])[name] != layout.topic_id(name)  # type: ignore[index]
+    silent = ProbeTopics(open_admin(admin_settings(Connection("127.0.0.1:1"), client="t")), TopicsConfig(prefix="t"))
+    assert silent.ids([name], within=0.5) is None
