@@ -1,7 +1,7 @@
 """Evidence in words: what the catalogue says of each field makes numbers readable.
 
 `words` is for people: times as times, spans with their unit. `units` is for programs, which are given the evidence as
-it is: of every field that is a time or a span, what it counts.
+it is (`exact`): of every field that is a time or a span, what it counts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ MEASURED: Final[tuple[Unit, ...]] = ("micros", "time", "s", "min", "ns")
 def words(anomaly: str, evidence: Mapping[str, Any]) -> str:
     """The evidence on one line: key=value, lists in brackets."""
     return "  ".join(f"{name}={_value(_unit(anomaly, name), value)}" for name, value in evidence.items())
+
+
+def exact(value: Any) -> Any:
+    """As JSON that keeps its meaning wherever it is read: whole numbers beyond 2^53, as ids of processes and writers
+    are, become strings. JavaScript, jq and Grafana round them, and an id that was rounded finds nothing."""
+    if isinstance(value, Mapping):
+        return {str(name): exact(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [exact(one) for one in value]
+    return str(value) if type(value) is int and abs(value) > 2**53 else value
 
 
 def units(anomaly: str, evidence: Mapping[str, Any]) -> dict[str, str]:

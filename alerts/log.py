@@ -10,7 +10,7 @@ The fields are stable; a new one may be added, none changes its meaning or goes 
 | `id`, `event` | the finding's identity; `raised`, `opened` or `closed` |
 | `anomaly`, `severity` | names of the catalogue and of the policy |
 | `cluster`, `topic`, `topic_id`, `partition` | where |
-| `message`, `evidence` | one sentence; what a person needs to believe it, an object |
+| `message`, `evidence` | one sentence; what a person needs to believe it, an object; ids beyond 2^53 are strings |
 | `units` | of the fields of `evidence` that are times or spans, what they count, by name |
 | `at`, `decidable` | log time: when the rule spoke, when the evidence was first enough |
 | `detection_latency_seconds` | from `decidable` to `time` |
@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from alerts.event import FindingEvent
-from alerts.evidence import units
+from alerts.evidence import exact, units
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
 
@@ -51,7 +51,7 @@ def line(event: FindingEvent) -> str:
             "topic_id": event.topic_id,
             "partition": event.partition,
             "message": event.message,
-            "evidence": dict(event.evidence),
+            "evidence": exact(event.evidence),
             "units": units(event.anomaly, event.evidence),
             "at": _time(event.at),
             "decidable": _time(event.decidable),

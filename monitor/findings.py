@@ -17,7 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from alerts.evidence import words
+from alerts.evidence import exact, words
 from monitor.errors import UserError
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.findings import current_findings
@@ -67,7 +67,7 @@ def json_line(row: Mapping[str, Any]) -> str:
     """One finding as a JSON object."""
     shown = {name: _plain(value) for name, value in row.items()}
     for name in ("evidence", "context"):
-        shown[name] = json.loads(row[name])
+        shown[name] = exact(json.loads(row[name]))
     return json.dumps(shown, ensure_ascii=False)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from alerts.evidence import units, words
+from alerts.evidence import exact, units, words
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,17 @@ def test_units_are_told_of_times_and_spans() -> None:
         "retention_minutes": "min",
     }
     assert units("unheard-of", {"since": 3}) == {}
+
+
+def test_ids_that_other_programs_would_round_are_strings() -> None:
+    evidence = {
+        "process": 2**53 + 1,
+        "offset": 2**53,
+        "values": [{"writer": -(2**60), "seq": 3}],
+        "held": True,
+        "s": 1.5,
+    }
+    assert exact(evidence) == {
+        "process": "9007199254740993", "offset": 2**53, "values": [{"writer": "-1152921504606846976", "seq": 3}],
+        "held": True, "s": 1.5,
+    }  # fmt: skip
