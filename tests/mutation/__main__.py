@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -45,6 +46,7 @@ class Task(NamedTuple):
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen = _arguments()
     folder: Path = chosen.results
     folder.mkdir(parents=True, exist_ok=True)
@@ -237,8 +239,12 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
         files = sorted({test.split(":")[1] for task in mine for test in task.tests})
         command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
         running.append(_run(command, OFFSETWATCH_TRIAL=str(plan)))
-    for process in running:
-        process.wait()
+    try:
+        for process in running:
+            process.wait()
+    finally:  # broken off: what was found is kept
+        for process in running:
+            process.terminate()
     kept = _verdicts(folder)
     return {task.key: kept.get(task.key, "") if task.tests else "" for task in tasks}
 

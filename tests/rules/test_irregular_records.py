@@ -327,17 +327,21 @@ def test_a_stretch_survives_its_bytes() -> None:
     assert Stretch.load(stretch.dump()) == stretch
 
 
-def test_records_that_stand_beside_others_are_told_once() -> None:
+@pytest.mark.parametrize("parts", [1, 6])
+def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
     """Two readers see the same ones, in steps of their own; one has no run, and others stand elsewhere."""
     h = History()
     h.send("w", 0, 10, at=0)
-    seen = [Irregular(0, 3, "relocated", 1, V, 0, "topic", 3), Irregular(0, 30, "corrupted", 3)]
+    seen = [Irregular(0, 3, "relocated", 1, V, 0, "topic", 3), Irregular(1, 30, "corrupted", 3),
+            Irregular(2, 31, "corrupted", 3)]  # fmt: skip
     h.irregular("r", *seen)
     h.irregular("q", Irregular(0, 5, "relocated", 2, V, 1, "topic", 3, "another"))
     h.irregular("s", *seen)
     h.irregular("s", Irregular(0, 20, "foreign", 4, V, 9, "topic", 0, "another"))
-    store = checked(h, parts=len(h.rows) + 1)
-    assert [f.subject for f in of(store, "corrupted-record")] == [(30, 3)]
+    store = Store()
+    for rows in [h.rows] if parts == 1 else [[row] for row in h.rows]:
+        store.feed(rows)
+    assert [f.subject for f in of(store, "corrupted-record")] == [(30, 3), (31, 3)]
     assert [f.subject[3:] for f in of(store, "relocated-write")] == [(0, 3), (1, 5)]
     three, five = of(store, "inconsistent-offsets")
     assert (three.subject, three.at, five.subject, five.at) == (

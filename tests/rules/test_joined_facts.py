@@ -8,8 +8,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from rules.across.lookups import Question, answer
+from rules.across.lookups import Question, answer, values_of
 from rules.across.resolution import FORMAT, Resolved, resolve
+from rules.across.shared_conditions import FORGOTTEN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
 from tests.rules.histories import History, number
@@ -107,6 +108,26 @@ def test_a_transaction_that_shows_nothing_and_one_of_another_cluster() -> None:
     assert stage.take().changes == {}
 
 
+def test_an_aborted_transaction_of_which_something_shows_later() -> None:
+    """What was absent before comes before what is absent now."""
+    stage, of = Stage(), {"outcome": "fail"}
+    assert stage.take(fact("absent", 1, 0, 30, **of)).findings == []
+    told = stage.take(fact("absent", 2, 0, 35, **of), fact("visible", 0, 4, 40, **of))
+    assert told.findings == [torn("fail", value(0, 4), value(1, 0), 40)]
+
+
+def test_what_nobody_sees_any_more_is_closed_by_whatever_comes() -> None:
+    about = {
+        "anomaly": "evidence-late", "subject": ["process", 5], "message": "late", "decidable": 9, "waits": False,
+        "evidence": {"process": 5, "host": 9, "hold": "rows", "since": 1, "behind_s": 3.0},
+    }  # fmt: skip
+    stage = Stage()
+    assert stage.take().changes == {}
+    (opened,) = stage.take(fact("holds", 1, 0, 10, txn=None, about=orjson.dumps(about).decode())).findings
+    (closed,) = stage.take(fact("absent", 1, 0, 11 + FORGOTTEN)).findings
+    assert (opened.event, closed.event, closed.at) == ("opened", "closed", 11 + FORGOTTEN)
+
+
 @pytest.mark.parametrize("outcome", ["ok", "fail"])
 def test_a_finished_history_has_all_facts(outcome: str) -> None:
     of = {"outcome": outcome}
@@ -129,3 +150,20 @@ def test_a_poll_of_another_place_answers_nothing() -> None:
     question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
     wrote = {("topic", 0): [(number("w"), 0, 4)], ("other", 1): [(number("w"), 0, 4)]}
     assert answer(question, wrote, h.table()) is None
+
+
+def test_what_a_transaction_wrote_is_told_by_its_rows() -> None:
+    """Not by those of another one, or where it only polled."""
+    h = History()
+    h.txn("t", sends=[("w", 0, 3, 5)], txn=7, op=1)
+    h.row("t", "txn", partition=1, txn=7, op=1)
+    h.txn("t", sends=[("w", 3, 3, 9)], txn=8)
+    h.send("v", 0, at=20)
+    w = number("w")
+    question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
+    assert values_of(question, h.table()) == {("topic", 0): [(w, 0, 3)]}
+    table = h.table()
+    empty = table.set_column(
+        table.column_names.index("sent"), table.schema.field("sent"), pa.nulls(4, table["sent"].type)
+    )
+    assert values_of(question, empty) == {}

@@ -103,7 +103,7 @@ def truncated_below_an_indefinite_poll(h: History) -> None:
 
 
 def truncated_below_a_poll_in_no_time(h: History) -> None:
-    h.time += 0.002
+    h.row("z", "position", type="info", invoked=h.at(0), completed=h.at(0.001))
     now = h.at(h.time)
     h.poll("r", [("w", 0, 10, 0)], invoked=now, completed=now)
     h.time += 0.998

@@ -24,18 +24,19 @@ def ended(partition: int) -> dict[str, Any]:
 
 
 def fact(
-    kind: str, partition: int, at: int, *, anomaly: str = LATE, cluster: str = "c", waits: bool = True
+    kind: str, partition: int, at: float, *, anomaly: str = LATE, cluster: str = "c", waits: bool = True
 ) -> dict[str, Any]:
     about = {
         "anomaly": anomaly, "subject": ["process", 5], "message": f"seen in {partition}",
-        "evidence": opened(partition) if kind == "holds" else ended(partition), "decidable": at - 7, "waits": waits,
+        "evidence": opened(partition) if kind == "holds" else ended(partition), "decidable": int(at) - 7,
+        "waits": waits,
     }  # fmt: skip
     if anomaly == UNREACHABLE:
         reach = {"brokers": [1], "known_brokers": [1], "whole_cluster": True, "since": 3, "error": None}
         about |= {"subject": [], "evidence": reach}
     return {
         "cluster": cluster, "topic_id": "t", "topic": "topic", "partition": partition, "kind": kind,
-        "at": at * SECOND, "about": orjson.dumps(about).decode(),
+        "at": round(at * SECOND), "about": orjson.dumps(about).decode(),
     }  # fmt: skip
 
 
@@ -45,10 +46,11 @@ def joined(known: dict[str, Any], *facts: dict[str, Any], now: int) -> list[Find
     return findings
 
 
-def event(name: str, message: str, evidence: dict[str, Any], at: int, **more: Any) -> Finding:
+def event(name: str, message: str, evidence: dict[str, Any], at: float, **more: Any) -> Finding:
     told: dict[str, Any] = {
         "anomaly": LATE, "cluster": "c", "topic_id": "", "topic": "", "partition": -1, "subject": ("process", 5),
-        "event": name, "message": message, "evidence": evidence, "at": at * SECOND, "decidable": at * SECOND,
+        "event": name, "message": message, "evidence": evidence, "at": round(at * SECOND),
+        "decidable": round(at * SECOND),
     }  # fmt: skip
     return Finding(**told | more)
 
@@ -60,9 +62,9 @@ def test_it_is_open_as_long_as_one_partition_sees_it() -> None:
     assert joined(known, fact("ended", 1, 12), fact("ended", 3, 12), now=12) == []
     assert joined(known, fact("ended", 5, 12, cluster="another"), now=12) == []
     assert joined(known, fact("holds", 4, 14), now=14) == []
-    last = joined(known, fact("ended", 2, 15), fact("ended", 4, 16), fact("ended", 4, 17), now=17)
-    told = {**ended(4), "partitions": 2, "lasted_s": 6.0}
-    assert last == [event("closed", "evidence-late ended after 6.0 s", told, 16)]
+    last = joined(known, fact("ended", 2, 15), fact("ended", 4, 16.0015), fact("ended", 4, 17), now=17)
+    told = {**ended(4), "partitions": 2, "lasted_s": 6.002}
+    assert last == [event("closed", "evidence-late ended after 6.0 s", told, 16.0015)]
     assert known == {}
 
 
@@ -87,6 +89,6 @@ def test_what_waits_on_a_cluster_that_does_not_answer_is_explained_by_it() -> No
     assert (waits.cluster, waits.implied_by) == ("c", unreachable_id("c"))
     assert (other.cluster, other.implied_by) == ("d", None)
     (last,) = joined(known, fact("ended", 1, 11), now=11)
-    assert last.implied_by == unreachable_id("c")
+    assert (last.implied_by, last.evidence["partitions"]) == (unreachable_id("c"), 1)
     (alone,) = joined(known, fact("holds", 1, 12, waits=False), now=12)
     assert alone.implied_by is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rules.vocabulary.slices import micros
 from tests.rules.histories import Store, number
 from tests.rules.test_transactions import TORN, Log, is_torn
 from tests.rules.whole import Told, whole
@@ -43,3 +44,5 @@ def test_the_part_that_shows_comes_last(kind: str) -> None:
     message = told.message.replace(f"{W}/0", f"{W}/4")
     expected = Told(told.anomaly, (7,), message, {**told.evidence, "seen": seen, "absent": absent}, told.at)
     assert whole(store, TORN) == [expected]
+    (finding,) = (one for one in store.findings if one.anomaly in TORN)
+    assert finding.at == micros(h.rows[later].completed)
