@@ -157,7 +157,10 @@ class Observer(Probe):
         for question in self._pending.values():
             if not question.opened:
                 question.opened = True
-                self.log.opened(question.op, self._rows(question, invoked))
+                rows = self._rows(question, invoked)
+                for row in rows:
+                    row.error = None  # nobody has refused or timed out yet
+                self.log.opened(question.op, rows)
         self.log.idle()
 
     def pause_even_when_stopping(self, seconds: float) -> None:

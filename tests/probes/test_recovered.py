@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import Future
 
 import pyarrow as pa
 import pytest
 
 from probes.course import outline
 from probes.log.recovery import DIED, recover
+from probes.observer import FIELDS, Observer, Question
+from probes.record import Instant
 from probes.transactions import Transactions
 from rules.cycles.search import search
 from rules.vocabulary.slices import Slice, to_table
@@ -54,3 +57,23 @@ def table(rows: list[Slice]) -> pa.Table:
     for number, row in enumerate(rows):
         row.slice = number
     return to_table(rows)
+
+
+@pytest.mark.kafka
+def test_what_an_observer_had_asked_when_it_was_killed_has_not_timed_out(stage, monkeypatch):
+    one = stage()
+    observer = one.put(Observer, "observer")
+
+    def asked(leader: int | None, invoked: Instant) -> Question:
+        question = observer._pending[leader] = Question(observer.log.next_op(), invoked, observer._all)
+        question.futures = {(where, name): Future() for where in observer._all for name in FIELDS}
+        return question
+
+    monkeypatch.setattr(observer, "_ask_leader", asked)
+    observer.observe()
+    observer.log._journal.release()
+    observer.log.ended = True
+    observer.close()
+    recover(one.folder, one.clock)
+    rows = [row for row in one.read_journal(observer) if row.f == "offsets"]
+    assert {(row.type, row.error) for row in rows} == {("info", DIED)}
