@@ -98,3 +98,18 @@ def test_what_is_known_of_a_writer_is_kept_as_long_as_its_highest_value_stands()
         store.feed([row])
     (chunk,) = (data for name, data in store.stored[Place("c", "t", 0)].chunks.items() if name == record_name(W))
     assert Record(*struct.unpack("<qqqb", chunk)) == Record(4, W, 104, 0)
+
+
+@pytest.mark.parametrize(("seq", "phantom"), [(9, True), (2, False)])
+def test_what_nobody_sent_is_a_phantom_to_who_reads_uncommitted_too(seq: int, phantom: bool) -> None:
+    h = History()
+    h.start("w", writer=str(W))
+    h.send("w", 0, 2, at=0)
+    h.send("w", 2, 1, at=None, type="info")
+    h.assign("u")
+    h.poll("u", [("w", 0, 2, 0), ("w", seq, 1, 2)], isolation="read_uncommitted")
+    for _ in range(15):
+        h.mark(1.0)
+    store = Store()
+    store.feed(h.rows)
+    assert found(store.findings) == ({("phantom-read", (W, seq))} if phantom else set())

@@ -172,13 +172,13 @@ class Oracle:
 
     def _reached(self, partition: int, offset: int, at: int) -> int:
         """When all that read at the time had gone past an offset, or stood still for too long to be waited for."""
-        ends = {
-            life.process: min((t for t in (life.died, life.crashed, life.closed) if t is not None), default=at + SILENT)
+        ended = {
+            life.process: min((t for t in (life.died, life.closed) if t is not None), default=at + SILENT)
             for life in self.world.lives
-            if life.kind in READERS and life.began <= at
+            if life.kind in READERS and life.began <= at < (life.crashed or at) + SILENT
         }
-        reading = [process for process, end in ends.items() if end > at]
-        past = [min(self.truth.past(process, partition, offset), ends[process], at + SILENT) for process in reading]
+        reading = [process for process, end in ended.items() if end > at]
+        past = [min(self.truth.past(process, partition, offset), ended[process], at + SILENT) for process in reading]
         return max(past, default=at)
 
     def _changed(self, planted: Planted) -> Must:
@@ -257,7 +257,11 @@ class Oracle:
         must = Must("zombie-write", planted.partition, None, None, True, "zombie", any_of=frozenset(planted.values))
         value = planted.values[0]
         sent = self.truth.sends.get(value)
-        polls = [s.entry.arrived for s in self.truth.polled_ok(value) if s.entry.arrived and not s.entry.rejected]
+        polls = [
+            s.entry.arrived
+            for s in self.truth.polled_ok(value)
+            if s.entry.arrived and not s.entry.rejected and s.entry.row.isolation == "read_committed"
+        ]
         if sent is None or sent.entry.arrived is None or sent.entry.rejected or not polls:
             return must
         if sent.entry.row.txn is None:
