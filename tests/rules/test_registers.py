@@ -20,7 +20,7 @@ from rules.registers.form import pack, unpack
 from rules.registers.linearizability import Register
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Mark, RegisterOp, Slice
+from rules.vocabulary.slices import Mark, RegisterOp, Slice, micros
 from tests.rules.histories import START, Store
 from tests.rules.linearizations import Steady, history, linearizable, op
 
@@ -267,6 +267,45 @@ def test_the_evidence_is_told_in_words() -> None:
         " 00:00:00.000000 until 00:00:01.000000)"
     )
     assert [one["op"] for one in finding.evidence["operations"]] == [1, 0, 0]  # type: ignore[index]
+
+
+def told(one: Op) -> dict[str, object]:
+    """An operation as evidence tells it."""
+    at, done = ((START + timedelta(seconds=seconds)).isoformat() for seconds in (one.at, one.done))
+    return {
+        "process": one.process, "op": one.op, "action": one.action, "type": one.type, "id": one.id,
+        "expected": one.expected, "observed": one.observed, "invoked": at, "completed": done,
+        "boot": one.boot, "mono_invoked": one.start, "mono_completed": None if one.type == "info" else one.done,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "words"),
+    [
+        (
+            "an unknown write takes effect late", 20,
+            "process 1 replaced id 0 by id 5 (operation 0, from 00:00:00.000000 with unknown outcome)",
+        ),
+        (
+            "a failed write", 13,
+            "process 2 wrote id 5 (operation 0, from 00:00:00.000000 until 00:00:01.000000)",
+        ),
+        (
+            "refused by what it expected", 1,
+            "process 1 was refused to replace id 0 by id 5, and found id 0 (operation 0, from 00:00:00.000000 until"
+            " 00:00:01.000000)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_finding_tells_each_operation(name: str, at: int, words: str) -> None:
+    guilty, _, (reason, ops) = CASES[name]
+    store = Store()
+    store.feed(rows(guilty))
+    (finding,) = [f for f in store.findings if f.anomaly == "nonlinearizable-register"]
+    assert words in finding.message
+    by_name = {(one.process, one.op): one for one in guilty}
+    assert finding.evidence == {"register": 3, "reason": reason, "operations": [told(by_name[one]) for one in ops]}
+    assert finding.at == finding.decidable == micros(START + timedelta(seconds=at))
 
 
 # How the log came
