@@ -23,8 +23,12 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/offsetwatch demo
 
+# The rules' tests on every core; those with brokers, Spark and processes of their own one after the other.
 test: $(READY)
-	$(BIN)/python -m pytest
+	@failed=0; \
+	$(BIN)/python -m pytest tests/rules -n auto --dist worksteal || failed=1; \
+	$(BIN)/python -m pytest --ignore=tests/rules || failed=1; \
+	exit $$failed
 
 # Random worlds of hosts, for hours; WORLDS and SEED may be set. A seed that fails becomes a test.
 WORLDS ?= 10000

@@ -128,6 +128,7 @@ class Metrics:
     ) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
         self._clock = clock
+        self._began = clock()
         self._open: dict[str, str] = {}
         self._newest: float | None = None
 
@@ -186,15 +187,23 @@ class Metrics:
         )
         gauge(
             "offsetwatch_evidence_age_seconds",
-            "Age of the newest row of the probe log that was checked; NaN before the first.",
+            "Age of the newest row of the probe log that was checked, also by an earlier process; while none is known, "
+            "the age of this process.",
         ).set_function(self._evidence_age)
         self._partitions = _Partitions()
         self.registry.register(self._partitions)
 
     def begin(
-        self, counts: Iterable[Count], conditions: Iterable[Open], last: Mapping[str, float] | None = None
+        self,
+        counts: Iterable[Count],
+        conditions: Iterable[Open],
+        last: Mapping[str, float] | None = None,
+        newest: datetime | None = None,
     ) -> None:
-        """Take over what was found before this process: counts, open conditions, and the last time by severity."""
+        """Take over what was known before this process: findings counted, open conditions, the last time by severity,
+        and the newest row that was checked."""
+        if newest is not None:
+            self.checked(slices=0, records=0, newest=newest)
         for count in counts:
             self._findings.labels(count.anomaly, count.severity).inc(count.findings)
         for condition in conditions:
@@ -250,4 +259,4 @@ class Metrics:
         self._failures.labels(channel).inc()
 
     def _evidence_age(self) -> float:
-        return float("nan") if self._newest is None else max(0.0, self._clock() - self._newest)
+        return max(0.0, self._clock() - (self._began if self._newest is None else self._newest))

@@ -180,6 +180,23 @@ def probe_drain(
     raise typer.Exit(drain(loaded, limit=limit))
 
 
+@probe_app.command("gone")
+def probe_gone(
+    committer: Annotated[int, typer.Argument(help="Its committer: the host that the condition evidence-late names.")],
+    since: Annotated[datetime | None, typer.Option(help="It was down by this time, UTC; else by now.")] = None,
+    config: ConfigFile = None,
+    data: Data = None,
+    debug: Debug = False,
+) -> None:
+    """Declare that a host does not come back: what waits for its journals is judged without them."""
+    from monitor.probing import gone
+    from monitor.program_log import configure
+
+    loaded = _load(config, data)
+    configure(debug=_Asked.debug)
+    gone(loaded, committer, since.replace(tzinfo=UTC) if since else None)
+
+
 @app.command()
 def findings(
     config: ConfigFile = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 
 from monitor.config import Config
 from monitor.errors import VIOLATION
@@ -44,6 +45,15 @@ def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_s
     finally:
         fleet.stop()
     say(f"stopped: {summary(fleet.status())}")
+
+
+def gone(config: Config, committer: int, since: datetime | None, say: Callable[[str], None] = to_stderr) -> None:
+    """Declare that the host of this committer does not come back. Raises the probe log's errors."""
+    from probes.log.gone import declare_gone
+    from probes.log.history import History
+
+    processes = declare_gone(History(str(config.job.history_path)), committer, SystemClock().now(), since)
+    say(f"the log of {processes} processes of committer {committer} ends here: nothing more of them is waited for")
 
 
 def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stderr) -> int:

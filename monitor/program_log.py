@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,9 @@ OURS: Final = ("offsetwatch", "monitor", "probes", "streaming_jobs", "alerts", "
 CHATTER: Final = "offsetwatch.client"
 _FORM: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FILE_BYTES: Final = 16 << 20
+SAID_AGAIN_AFTER: Final = 600.0
+"""Seconds."""
+_of_the_root: Final[list[logging.Handler]] = []
 
 
 def say(line: str) -> None:
@@ -37,21 +41,56 @@ def configure(*, debug: bool = False, file: Path | None = None, quiet: bool = Fa
     handlers: list[logging.Handler] = [stderr]
     if file is not None:
         handlers.append(_to_file(file))
+    # py4j tells the root logger of each call into a JVM that has gone, with a stack trace.
+    root = logging.getLogger()
+    for handler in _of_the_root:
+        root.removeHandler(handler)
+    _of_the_root[:] = handlers if debug else handlers[1:] or [logging.NullHandler()]
+    for handler in _of_the_root:
+        root.addHandler(handler)
+    for handler in handlers:
+        handler.addFilter(_Once())
     for name in OURS:
         logger = logging.getLogger(name)
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):
+                handler.close()
         for handler in handlers:
             logger.addHandler(handler)
         logger.setLevel(logging.DEBUG if debug else logging.INFO)
         logger.propagate = False
 
 
+class _Once(logging.Filter):
+    """What many say again and again (`extra={"said_once": what}`), as of a full disk, is told once in a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        what = getattr(record, "said_once", None)
+        if what is None:
+            return True
+        due = record.created - self._told.get(what, 0.0) >= SAID_AGAIN_AFTER
+        if due:
+            self._told[what] = record.created
+        return due
+
+
+class _File(RotatingFileHandler):
+    """A disk that is full must not fill the terminal with what could not be written to it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def _to_file(file: Path) -> logging.Handler:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(file, maxBytes=_FILE_BYTES, backupCount=3, encoding="utf-8")
+        handler = _File(file, maxBytes=_FILE_BYTES, backupCount=3, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
     handler.setFormatter(logging.Formatter(_FORM))

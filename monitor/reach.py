@@ -10,6 +10,7 @@ from monitor.config import Config
 from monitor.errors import ConfigError
 from probes.client import Connection, admin_settings, open_admin
 from probes.errors import ClientError, ProbeError, translate
+from probes.topics import NO_CONTROLLER, answers
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -44,6 +45,11 @@ def reach(config: Config) -> Reached:
         found = admin.describe_cluster(request_timeout=limit).result(timeout=limit + 1.0)
     except Exception as error:
         admin.poll(0.0)  # errors of the connection are told to whoever polls
+        if brokers := answers(admin, limit):
+            raise ConfigError(
+                f"{config.named('cluster.bootstrap')}: {len(brokers)} broker(s) answer at {config.cluster.bootstrap}, "
+                f"and {NO_CONTROLLER}"
+            ) from error
         raise ConfigError(
             f"{config.named('cluster.bootstrap')}: no broker answers at {config.cluster.bootstrap} "
             f"within {limit:g} s: {_reason(complaints, translate(error))}"

@@ -14,8 +14,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from datetime import datetime
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -28,20 +28,21 @@ from alerts.exposition import Exposition
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.probe_metrics import ProbeMetrics
+from monitor.checking import Checks, Told
 from monitor.config import Config
 from monitor.errors import ConfigError, UserError
 from monitor.versions import versions
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.policy import severity
 from streaming_jobs.claim import claimed
-from streaming_jobs.errors import HistoryMissing
 from streaming_jobs.findings import current
 from streaming_jobs.tables import read_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from probes.fleet import Fleet
-    from streaming_jobs.cycles import CycleJob, Searched
-    from streaming_jobs.job import Batch, IntegrityJob, Progress
+    from streaming_jobs.cycles import Searched
+    from streaming_jobs.job import Batch, Progress
 
 Say = Callable[[str], None]
 
@@ -72,8 +73,7 @@ class Watch:
         self._stopping = threading.Event()
         self._fleet_lock = threading.Lock()
         self._fleet_stopped = False
-        self._job: IntegrityJob | None = None
-        self._cycles: CycleJob | None = None
+        self._checks: Checks | None = None
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
         self.metrics = Metrics(build=versions())
@@ -90,33 +90,31 @@ class Watch:
             self.url = exposition.url
             self._say(f"metrics are served at {exposition.url}")
         recorded = read_table(self._config.job.tables_path, "findings")
-        begin(self.metrics, recorded)
+        begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
         channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
             self._start_probes(self._fleet)
         if not self._stopping.is_set():
-            self._start_job(self._session())
+            self._checks = Checks(self._config, self._told())
+            self._checks.start()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the job has ended by itself, after at most `seconds`. Raises the `JobError` by which it did."""
-        return self._job.wait(seconds) if self._job is not None else self._stopping.wait(seconds)
+        """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did."""
+        return self._checks.wait(seconds) if self._checks is not None else self._stopping.wait(seconds)
 
     def ask_to_stop(self) -> None:
         """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
         self._stopping.set()
-        job = self._job
-        if job is not None:
-            threading.Thread(target=job.stop, name="stop-job", daemon=True).start()
+        if self._checks is not None:
+            self._checks.ask_to_stop()
 
     def stop(self) -> None:
         """End everything in order. May be called twice."""
         self._stopping.set()
         self.stop_probes()
-        if self._job is not None:
-            self._job.stop()
-        if self._cycles is not None:
-            self._cycles.stop()
+        if self._checks is not None:
+            self._checks.stop()
         self._ending.close()
 
     def stop_probes(self) -> None:
@@ -134,58 +132,22 @@ class Watch:
         collector = ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer)
         self.metrics.registry.register(collector)
 
-    def _session(self) -> SparkSession:
-        self._say("starting Spark")
-        # Imported here: a stop, a help text and a check of a file must not wait for them.
-        from deploy.jars import graphframes_jars, spark_jars
-        from deploy.java import java_home
-        from streaming_jobs.job import session_settings
-        from streaming_jobs.session import start
-
-        jars = spark_jars(self._say)
-        if self._config.job.cycles.engine == "graphframes" and self._config.job.cycles.enabled:
-            jars = [*jars, *graphframes_jars(self._say)]
-        settings = session_settings(self._config.job, jars, java_home=java_home(self._say))
-        session = start(settings)
-        self._ending.callback(_end, session)
-        return session
-
-    def _start_job(self, session: SparkSession) -> None:
-        from streaming_jobs.job import IntegrityJob, Listeners
-
-        job = self._config.job
-        listeners = Listeners(
-            on_batch=[self._on_batch],
+    def _told(self) -> Told:
+        return Told(
+            say=self._say,
+            on_batch=self._on_batch,
             on_progress=[self._on_batch_done, *self._on_progress],
-            on_rebuild=[self._say],
+            on_cycles=self._on_cycles,
+            on_condition=self._on_condition,
         )
-        self._job = IntegrityJob(job, session, listeners)
-        if self._stopping.is_set():
-            return
-        self._say(f"checking the probe log in {job.history_path}")
-        try:
-            self._job.start()
-        except HistoryMissing:
-            if not self._stopping.is_set():
-                raise
-            return
-        if job.cycles.enabled:
-            self._cycles = self._cycle_job(session)
-            self._cycles.start()
 
-    def _cycle_job(self, session: SparkSession) -> CycleJob:
-        from streaming_jobs.cycles import CycleJob
-
-        job, listeners = self._config.job, [self._on_cycles]
-        if job.cycles.engine == "graphframes":
-            from streaming_jobs.graph_frames import components, unavailable
-
-            reason = unavailable(session)
-            if reason is None:
-                divided = components(session, self._config.data / "spark" / "graphframes")
-                return CycleJob(job, listeners, components=divided, engine="graphframes")
-            self._say(f"cycles are searched in memory: {reason}")
-        return CycleJob(job, listeners)
+    def _on_condition(self, finding: Finding) -> None:
+        """A condition of the checks themselves, which the findings table does not hold yet."""
+        with self._telling:
+            assert self._dispatcher is not None
+            now = datetime.now(UTC)
+            rows = findings_table([(finding, severity(finding.anomaly, finding.context))]).to_pylist()
+            self._dispatcher.dispatch(events(rows, now, self._config.job.objectives.grace))
 
     def _on_cycles(self, searched: Searched) -> None:
         with self._telling:
@@ -227,14 +189,9 @@ class Watch:
         return stream
 
 
-def _end(session: SparkSession) -> None:
-    # The JVM may have gone already, with a Ctrl-C or because it failed; what it had is on disk.
-    with suppress(Exception):
-        session.stop()
-
-
-def begin(metrics: Metrics, recorded: pa.Table) -> None:
-    """Give the metrics what the findings table held before: counts, open conditions, the last times."""
+def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
+    """Give the metrics what the tables held before: of findings counts, open conditions and the last times, of the
+    partitions the newest row that was checked."""
     counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
     # An event that two processes wrote counts once.
     once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
@@ -244,7 +201,8 @@ def begin(metrics: Metrics, recorded: pa.Table) -> None:
         last[row["severity"]] = max(last.get(row["severity"], 0.0), row["recorded"].timestamp())
     now = current(recorded)
     opened = now.filter(pc.equal(now["state"], "open")).select(["id", "anomaly"]).to_pylist()
-    metrics.begin([Count(*key, findings) for key, findings in counts.items()], [Open(**row) for row in opened], last)
+    found = [Count(*key, findings) for key, findings in counts.items()]
+    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
 
 
 def recorded_identities(recorded: pa.Table) -> list[tuple[str, Any, datetime]]:

@@ -23,25 +23,25 @@ this probe for a reader. What it sends is logged as by all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.beginnings import beginnings
 from probes.client import open_consumer, producer_settings
-from probes.course import Course, count_outcome, unsent
-from probes.delivery import POLL, Batch, collect, fates, hand_over
-from probes.errors import ClientError, ClientStuck, Crash, transaction_outcome
+from probes.course import Course
+from probes.delivery import Batch
+from probes.errors import ClientError, ClientStuck, Crash
 from probes.layout import Partition
 from probes.membership import Membership
 from probes.pace import Pace
-from probes.polls import Polled, positions, sort_out
+from probes.polls import Polled, Positions, positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
-from probes.transactor import GRACE, Transactor
-from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice, micros
+from probes.transaction_run import TransactionRun
+from probes.transactor import Transactor
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
 
 POLL_WAIT: Final = 1.0
 COME_BACK_WITHIN: Final = 15.0
@@ -70,8 +70,9 @@ class Aborts(Probe):
         self._consumer: Consumer | None = None
         self._membership: Membership | None = None
         self.position: dict[Partition, int] = {}
-        self._gone: set[Partition] = set()
-        self._open: Course | None = None
+        self._positions = Positions()
+        self.gone: set[Partition] = set()
+        self._open: TransactionRun | None = None
         """The transaction whose offsets are sent, and whose end is not invoked."""
         self._unusable = False
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
@@ -151,25 +152,19 @@ class Aborts(Probe):
         if not polled:
             self.log.idle()
             return False
-        course = self._outline(intent, polled)
-        self._gone = set()
+        run = self._outline(intent, polled)
+        self.gone = set()
         try:
-            self._run(course, rebalance)
+            self._run(run, rebalance)
         except (ClientError, ClientStuck) as error:
-            course.error = error
-            if not isinstance(error, ClientStuck) and not error.fatal and not course.commit_invoked:
-                with suppress(ClientError, ClientStuck):
-                    self._abort(course)
-        outcome = transaction_outcome(
-            commit_invoked=course.commit_invoked, committed=course.committed, aborted=course.aborted
-        )
-        self._log_outcome(course, outcome)
+            run.rescue(error)
+        course, outcome = run.course, run.finish()
         if outcome == "info":
             self._unusable = True
             raise course.error or ClientError("_STATE", "the transaction's outcome is not known")
         if outcome == "fail":
             self._log_positions(course)
-            self._go_back(course)
+            self.go_back(course)
         return True
 
     # Reading
@@ -177,14 +172,14 @@ class Aborts(Probe):
     def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
         if self._open is not None:
             # The coordinator does not tell the committed offsets while our own transaction holds some of them.
-            self._abort(self._open)
+            self._open.abort()
         admin = self.open_admin()
         begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, in_callback=True)
         self.position = dict(begin)
         return begin
 
     def _revoked(self) -> None:
-        self._gone |= self.membership.assigned
+        self.gone |= self.membership.assigned
         self.position = {}
 
     def _poll(self, records: int, wait: float) -> dict[Partition, Polled]:
@@ -207,7 +202,7 @@ class Aborts(Probe):
 
     # One transaction
 
-    def _outline(self, intent: Literal["commit", "abort"], polled: Mapping[Partition, Polled]) -> Course:
+    def _outline(self, intent: Literal["commit", "abort"], polled: Mapping[Partition, Polled]) -> TransactionRun:
         assert self.writer is not None
         target = self.rng.choice(self._targets)
         first = self._next_seq[target]
@@ -218,39 +213,35 @@ class Aborts(Probe):
             [Batch(self.writer, {target: (first, 1)})],
         )  # fmt: skip
         # The client's own word: it runs past the markers of transactions, beyond the last record.
-        reached = positions(self.consumer, polled)
+        reached = self._positions.after(self.consumer, polled, self.position)
         for where, part in polled.items():
             course.polled[where] = [part]
             before = self.position.get(where)
             course.before[where] = None if before == OFFSET_BEGINNING else before
-            course.after[where] = reached.get(where, part.next)
+            course.after[where] = reached[where]
             self.counters.polled += part.count
-        self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
-        return course
+        run = TransactionRun(
+            course=course, transactor=self.transactor, log=self.log, counters=self.counters, encoders=self._encoders,
+            timeout=self._config.timeout, rows=self._rows, reading={"isolation": self.isolation},
+        )  # fmt: skip
+        run.journal()
+        return run
 
-    def _run(self, course: Course, rebalance: Rebalance | None) -> None:
-        transactor = self.transactor
-        transactor.begin()
-        (batch,) = course.batches
-        hand_over(transactor.producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
-        self.counters.sent += 1
-        collect(transactor.producer, batch, polls=int((self._config.timeout + GRACE) / POLL), beat=self.log.alive)
-        if batch.fatal is not None:
-            raise batch.fatal
-        metadata = self.membership.metadata
-        course.offsets_sent = True
-        transactor.send_offsets(course.after, metadata)
+    def _run(self, run: TransactionRun, rebalance: Rebalance | None) -> None:
+        course = run.course
+        self.transactor.begin()
+        for batch in course.batches:
+            run.send(batch)
+        run.delivered()
+        run.send_offsets(self.membership.metadata)
         if rebalance is not None:
-            self._open = course
+            self._open = run
             self._rebalance(rebalance)
             self._open = None
         if course.intent == "abort":
-            self._abort(course)
+            run.abort()
             return
-        course.commit_invoked = True
-        self._ending(course)
-        transactor.commit()
-        course.committed = True
+        run.commit()
         self.position |= {w: at for w, at in course.after.items() if w in self.membership.assigned}
 
     def _rebalance(self, how: Rebalance) -> None:
@@ -260,28 +251,15 @@ class Aborts(Probe):
         guest = open_consumer(self.consumer_settings(self.group), self.on_error)
         guest.subscribe([self._topic])
         limit = self.log.now().mono + int(JOIN_WITHIN * 1e9)
-        while not self._gone and self.log.now().mono < limit:
+        while not self.gone and self.log.now().mono < limit:
             guest.poll(0.05)
             self._poll(1, 0.05)
             self.log.alive()
         self.transactor.call(guest.close, "close")
 
-    def _abort(self, course: Course) -> None:
-        if course.aborted:
-            return
-        self._open = None
-        self._ending(course)
-        self.transactor.abort()
-        course.aborted = True
-
-    def _ending(self, course: Course) -> None:
-        if course.end_invoked is None:
-            course.end_invoked = self.log.now()
-            self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
-
-    def _go_back(self, course: Course) -> None:
+    def go_back(self, course: Course) -> None:
         """To where the transaction began; where a rebalance fell into it, the assignment's beginning."""
-        if not self._gone:
+        if not self.gone:
             self.position |= {w: OFFSET_BEGINNING if at is None else at for w, at in course.before.items()}
         self._rewind()
 
@@ -303,19 +281,11 @@ class Aborts(Probe):
             for where in touched
         ]  # fmt: skip
 
-    def _log_outcome(self, course: Course, outcome: Outcome) -> None:
-        sent: dict[Partition, list[Run]] = {}
-        for batch in course.batches:
-            for where, parts in fates(batch).items():
-                sent.setdefault(where, []).extend(run for part in parts for run in part.runs)
-        self.log.append(self._rows(course, outcome, self.log.now(), sent))
-        count_outcome(self.counters, course, outcome)
-
     def _log_positions(self, course: Course) -> None:
         """Where the consumer stands, asked before it is sent back."""
         op, invoked = self.log.next_op(), self.log.begin()
         after: Mapping[Partition, int] = {}
-        if self._gone:
+        if self.gone:
             after = self._assigned_again(set(course.polled))
             invoked = self.log.begin()
         else:
@@ -329,7 +299,7 @@ class Aborts(Probe):
                 self.log.row(
                     where, "position", "ok", op, invoked, completed, txn=course.txn,
                     position_before=course.before.get(where), reached=course.after[where],
-                    position_after=after.get(where), rebalanced=where in self._gone, isolation=self.isolation,
+                    position_after=after.get(where), rebalanced=where in self.gone, isolation=self.isolation,
                 )
                 for where in course.polled
             ]

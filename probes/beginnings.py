@@ -19,6 +19,8 @@ from probes.layout import Partition
 
 ASK_WITHIN = 5.0
 """Seconds that the cluster is given to answer where something begins."""
+NO_GROUP = "GROUP_ID_NOT_FOUND"
+"""What some implementations answer to a question about a group that has committed nothing."""
 COORDINATOR_WITHIN = 10.0
 """Seconds that a group's coordinator is given to become ready."""
 
@@ -31,7 +33,9 @@ def committed(
     *,
     in_callback: bool = False,
 ) -> dict[Partition, int | None]:
-    """The group's committed offsets; None where there is none. Raises ClientError, ClientStuck."""
+    """The group's committed offsets; None where there is none. Raises ClientError, ClientStuck.
+
+    A coordinator that does not know a group may say so, and then it has committed nothing."""
     asked = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not asked:
         return {}
@@ -43,10 +47,13 @@ def committed(
     except ClientStuck:
         raise
     except Exception as error:
-        raise translate(error) from error
+        problem = translate(error)
+        if problem.code == NO_GROUP:
+            return dict.fromkeys(((tp.topic, tp.partition) for tp in asked), None)
+        raise problem from error
     for tp in found:
-        if tp.error is not None:
-            raise translate(tp.error)
+        if tp.error is not None and (problem := translate(tp.error)).code != NO_GROUP:
+            raise problem
     return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
 
 

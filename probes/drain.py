@@ -29,6 +29,7 @@ from probes.config import ProbesConfig
 from probes.errors import ProbeError
 from probes.layout import Layout, Partition
 from probes.log.committer import committer
+from probes.log.confirmations import Confirmations
 from probes.log.journal import Journal
 from probes.polls import Polled
 from probes.probe import Carried, Counters, World
@@ -152,7 +153,8 @@ def drain(
         runs=frozenset({run, *config.known_runs}),
         layout=lambda: layout,
     )
-    with committer(journal_folder, history, clock) as log:
+    confirmations = Confirmations(layout.cluster, topics.ids, clock)
+    with committer(journal_folder, history, clock, confirmations=confirmations) as log:
         log.drain()
         wanted = acknowledged(history, layout)
         result = Drained(acknowledged=sum(len(seqs) for place in wanted.values() for seqs in place.seqs.values()))

@@ -26,6 +26,7 @@ from probes.errors import ProbeError
 from probes.host import Errand, ProcessSupervisor
 from probes.layout import Broker, Layout
 from probes.log.committer import Committer, CommitterStatus, committer
+from probes.log.confirmations import Confirmations
 from probes.log.errors import ProbeLogError
 from probes.log.recovery import recover
 from probes.observer import Observer
@@ -219,7 +220,9 @@ class Fleet:
         return self._layout
 
     def _start_committer(self, history: str) -> None:
-        self._committer = committer(self._folder, history, self._clock)
+        assert self._topics is not None and self._layout is not None
+        confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
+        self._committer = committer(self._folder, history, self._clock, confirmations=confirmations)
         self._committer.__enter__()
         self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
         self._committer_thread.start()

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from probes.beginnings import NO_GROUP
 from probes.calls import listed
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.errors import translate
@@ -286,11 +287,13 @@ class Observer(Probe):
     def _committed_rows(self, question: Question, group: str, completed: Instant, *, whole: bool) -> list[Slice]:
         answer = _result(question.futures[None])
         found: list[Committed]
-        if isinstance(answer, str):
+        if answer == NO_GROUP:
+            found = [(where, None, None) for where in question.partitions]
+        elif isinstance(answer, str):
             found = [(where, None, answer) for where in question.partitions]
         else:
             found = [
-                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _code(tp.error)) for tp in answer
+                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _problem(tp.error)) for tp in answer
             ]
         told_at, told = self._told.get(group, (0, []))
         again = whole or question.invoked.mono - told_at >= TELL_AGAIN
@@ -332,8 +335,10 @@ def _listed(brokers: Iterable[int]) -> str:
     return ",".join(str(broker) for broker in sorted(brokers))
 
 
-def _code(error: Any) -> str | None:
-    return translate(error).code if error is not None else None
+def _problem(error: Any) -> str | None:
+    """The error's name; none where the group has committed nothing."""
+    code = translate(error).code if error is not None else None
+    return None if code == NO_GROUP else code
 
 
 def _result(future: Future[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,11 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error that came in place of a record; `where` is None if it names no partition."""
+    """An error that came in place of a record; `where` is None if it names no partition, `topic` if it names none."""
 
     where: Partition | None
     error: ClientError
+    topic: str | None = None
 
 
 def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partition, Polled], list[Problem]]:
@@ -43,7 +44,7 @@ def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partiti
         if message.error() is not None:
             topic, partition = message.topic(), message.partition()
             where = (topic, partition) if topic is not None and partition is not None and partition >= 0 else None
-            problems.append(Problem(where, translate(message.error())))
+            problems.append(Problem(where, translate(message.error()), topic))
             continue
         by_partition.setdefault((message.topic(), message.partition()), []).append(message)
     polled: dict[Partition, Polled] = {}
@@ -54,6 +55,46 @@ def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partiti
         altered = alterations(records, values, decoded.irregular)
         polled[topic, partition] = Polled(decoded, len(records), offsets[0], offsets[-1] + 1, altered)
     return polled, problems
+
+
+class Positions:
+    """Where one consumer stands after its polls: what it says itself, unless its own polls say otherwise.
+
+    Its own word goes beyond the last record where markers and aborted records follow. But librdkafka's position never
+    goes back by itself: after its topic was made anew and it began again at the log's start, `position` stays where it
+    was while polls return what comes long before (seen with 2.16). Where a poll went back, the next position is the
+    poll's, until the client says something else again. Bounded by the partitions."""
+
+    def __init__(self) -> None:
+        self._stale: dict[Partition, int] = {}
+
+    def after(
+        self, consumer: Consumer, polled: Mapping[Partition, Polled], before: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """The next position in each partition of a poll. `before`: where it stood, as far as that is known."""
+        said = positions(consumer, polled)
+        found = {}
+        for where, part in polled.items():
+            told = said.get(where, part.next)
+            went_back = part.first < before.get(where, -1)
+            if told > part.next and (went_back or self._stale.get(where) == told):
+                self._stale[where], found[where] = told, part.next
+            else:
+                self._stale.pop(where, None)
+                found[where] = told
+        return found
+
+    def now(
+        self, consumer: Consumer, partitions: Iterable[Partition], known: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """Where it stands between two polls, where that is known: `known` is by its last ones."""
+        said = positions(consumer, partitions)
+        held = {where for where, told in said.items() if self._stale.get(where) == told}
+        return {
+            where: known[where] if where in held else told
+            for where, told in said.items()
+            if where not in held or where in known
+        }
 
 
 def positions(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:

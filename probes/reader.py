@@ -22,7 +22,7 @@ from probes.beginnings import beginnings, committed
 from probes.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.errors import ClientError, Crash, classify, translate
 from probes.layout import Partition
-from probes.polls import Polled, Problem, positions, sort_out
+from probes.polls import Polled, Positions, Problem, sort_out
 from probes.probe import Probe
 from probes.record import Instant
 from rules.vocabulary.slices import Function, Isolation, Mode, Slice
@@ -59,6 +59,7 @@ class Reader(Probe):
         self._topic_partitions = frozenset(self._all)
         self.assigned: set[Partition] = set()
         self.position: dict[Partition, int] = {}
+        self._positions = Positions()
         self._committed: dict[Partition, int] = {}
         self._committing: tuple[int, Instant, dict[Partition, int]] | None = None
         self._read_back: list[Partition] = []
@@ -142,17 +143,17 @@ class Reader(Probe):
         else:
             problems = []
         polled, more = sort_out(messages, self.world.runs)
-        after = positions(self.consumer, polled)
+        after = self._positions.after(self.consumer, polled, self.position)
         completed = self.log.now()
         rows = [
             self.log.row(
                 where, "poll", "ok", op, invoked, completed,
                 polled=part.decoded.runs, irregular=part.decoded.irregular, altered=part.altered,
-                position_before=self.position.get(where), position_after=after.get(where, part.next),
+                position_before=self.position.get(where), position_after=after[where],
                 isolation=self.isolation, mode=self._mode, rebalanced=where in self._rebalanced,
             )
             for where, part in polled.items()
-            if where in self._topic_partitions
+            if self.log.knows(where[0])
         ]  # fmt: skip
         rows += self._problem_rows(problems + more, invoked, completed)
         self._committing_too_long()
@@ -164,11 +165,14 @@ class Reader(Probe):
         else:
             self.log.idle()
         for where, part in polled.items():
-            self.position[where] = after.get(where, part.next)
+            self.position[where] = after[where]
             self.carried.positions[self.topic_place(where)] = self.position[where]
             self.saw(where, part)
             self.counters.polled += part.count
             self.counters.irregular += len(part.decoded.irregular)
+        fatal = [one.error for one in more if one.error.fatal]
+        if fatal:
+            raise fatal[0]
         return len(messages) - len(more)
 
     def saw(self, where: Partition, part: Polled) -> None:
@@ -184,17 +188,23 @@ class Reader(Probe):
                 self.ended(problem.where)
                 continue
             self.on_error(problem.error)
-            if problem.error.fatal:
-                raise problem.error
-            if problem.where in self._topic_partitions:
-                code = problem.error.code
-                rows.append(
-                    self.log.row(
-                        problem.where, "poll", classify(code, "poll"), self.log.next_op(), invoked, completed,
-                        error=code, isolation=self.isolation, mode=self._mode,
-                    )
-                )  # fmt: skip
+            code, own = problem.error.code, self.log.next_op()
+            rows += [
+                self.log.row(
+                    where, "poll", classify(code, "poll"), own, invoked, completed, error=code,
+                    isolation=self.isolation, mode=self._mode,
+                )
+                for where in self._concerned(problem)
+            ]  # fmt: skip
         return rows
+
+    def _concerned(self, problem: Problem) -> list[Partition]:
+        """The partitions that an error tells of: the one that it names, else those of its topic, else all that are
+        assigned; of all that there are where none is."""
+        if problem.where is not None:
+            return [problem.where] if self.log.knows(problem.where[0]) else []
+        named = [w for w in self._all if problem.topic in (None, w[0])]
+        return [w for w in named if w in self.assigned] or named
 
     # Assignment
 
@@ -344,7 +354,7 @@ class Reader(Probe):
 
     def _log_positions(self) -> None:
         op, invoked = self.log.next_op(), self.log.begin()
-        found = positions(self.consumer, self.assigned)
+        found = self._positions.now(self.consumer, self.assigned, self.position)
         completed = self.log.now()
         rows = [
             self.log.row(

@@ -57,6 +57,8 @@ class Record:
         self._open: dict[int, list[Slice]] = {}
         self._begun: datetime | None = None
         self._reserved: dict[Partition, int] = {}
+        self._start: dict[str, Any] | None = None
+        self._places = dict.fromkeys(layout.partitions())
         self.ended = False
         self.beat: Callable[[], None] = lambda: None
         """Called whenever the probe shows that it lives."""
@@ -73,6 +75,10 @@ class Record:
         moment = self.now()
         self._begun = moment.at
         return moment
+
+    def knows(self, topic: str) -> bool:
+        """Is it a probe topic? Then rows may be about any partition of it, also one that is new."""
+        return topic in self._topic_ids
 
     def idle(self) -> None:
         """What was begun needs no row."""
@@ -127,9 +133,11 @@ class Record:
     ) -> list[Slice]:
         """One operation's rows about the process as a whole: one for every partition of the probe topics."""
         op = self.next_op()
+        if f == "start":
+            self._start = fields
         return [
             self.row(where, f, type, op, invoked, completed, **fields, **(each(where) if each else {}))
-            for where in self.layout.partitions()
+            for where in self._places
         ]
 
     def opened(self, op: int, rows: Sequence[Slice]) -> None:
@@ -146,11 +154,21 @@ class Record:
     def append(self, rows: Sequence[Slice]) -> None:
         """An operation's outcome. Ends what `begin` began."""
         with self._alive():
-            self._journal.append(rows)
+            self._journal.append([*self._begun_in_new(rows), *rows])
             self._begun = None
             for row in rows:
                 self._open.pop(row.op, None)
         self.beat()
+
+    def _begun_in_new(self, rows: Sequence[Slice]) -> list[Slice]:
+        """Start rows for partitions that the layout did not have, when they are first heard of: they were added under a
+        life that reads them by their topic."""
+        new = sorted({(row.topic, row.partition) for row in rows} - self._places.keys())
+        if not new or self._start is None:
+            return []
+        self._places |= dict.fromkeys(new)
+        moment = self.now()
+        return [self.row(where, "start", "ok", self.next_op(), moment, **self._start) for where in new]
 
     def reserve(self, where: Partition, upto: int) -> None:
         """Make sure that the sequence numbers below `upto` may be used in this partition."""

@@ -32,7 +32,7 @@ from probes.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.errors import ClientError, ClientStuck, Crash, translate
 from probes.layout import Partition
 from probes.pace import Pace
-from probes.polls import Polled, positions, sort_out
+from probes.polls import Polled, Positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder, read
@@ -71,6 +71,7 @@ class Registers(Probe):
         self._consumer: Consumer | None = None
         self._old: dict[int, int] = {}
         self.copy = Copy()
+        self._positions = Positions()
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
 
     @property
@@ -240,13 +241,13 @@ class Registers(Probe):
             self.on_error(problem)
             messages = []
         polled, problems = sort_out(messages, self.world.runs)
-        after = positions(self.consumer, polled)
+        after = self._positions.after(self.consumer, polled, self.copy.next)
         completed = self.log.now()
         rows = [
             self.log.row(
                 where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
                 irregular=part.decoded.irregular, altered=part.altered, position_before=self.copy.next.get(where),
-                position_after=after.get(where, part.next), isolation=self.isolation, mode="assign",
+                position_after=after[where], isolation=self.isolation, mode="assign",
             )
             for where, part in polled.items()
         ]  # fmt: skip

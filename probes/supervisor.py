@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from probes.calls import BEAT, bounded
 from probes.errors import CLOSE_STUCK, ClientStuck, Crash, ProbeError, translate
-from probes.log.errors import ProbeLogError
+from probes.log.errors import JournalUnwritable, ProbeLogError
 from probes.log.journal import Journal
 from probes.probe import Carried, Counters, Probe, World
 from probes.record import Abandoned, Record
@@ -133,7 +133,11 @@ class Keeper:
                 self.counters.errors += 1
                 self.counters.last_error = str(error)
                 expected = isinstance(error, (ProbeError, ProbeLogError))
-                log.warning("probe %s: %s", self.spec.name, str(error), exc_info=None if expected else error)
+                # A disk that is full ends all probes again and again: whoever prints it tells it once.
+                same = {"said_once": type(error).__name__} if isinstance(error, JournalUnwritable) else None
+                log.warning(
+                    "probe %s: %s", self.spec.name, str(error), exc_info=None if expected else error, extra=same
+                )
                 failures = 1 if time.monotonic() - begun > self._config.steady_after else failures + 1
             if attempt.abandoned:
                 return
@@ -168,7 +172,9 @@ class Keeper:
                 probe.turn()
             self.counters.state = "closing"
             probe.stopping.set()
-            probe.finish()
+            if self.stop.is_set():
+                # Where topics were made anew there is nothing to finish: what it knows is of those that are gone.
+                probe.finish()
             error = None
         except Abandoned:
             raise

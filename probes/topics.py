@@ -7,6 +7,9 @@ partitions about disturbs the cluster it watches. Leadership is judged by the *p
 what a topic can promise by its own replicas: while a broker restarts, others lead its partitions and the cluster names
 fewer brokers, and that is no reason to change anything.
 
+Where a cluster moves its leaders about by itself, a broker that led a partition once is not given another, and no topic
+gets more partitions than it was asked to have and one for each broker.
+
 Where the cluster does not allow creating or altering, that is said once, and the probes go on with what is there.
 """
 
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +39,8 @@ from probes.layout import Broker, Layout, Topic
 log = logging.getLogger("offsetwatch.topics")
 
 REQUEST_TIMEOUT: Final = 10.0
+UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
+"""The codes that say of a topic that it is not there."""
 MARKING: Final = frozenset({"cleanup.policy", "min.insync.replicas", "retention.ms", "retention.bytes"})
 """The settings that every topic made here has as its own, so that it can be told from one that somebody else made."""
 
@@ -90,8 +95,11 @@ class Plan:
     """What falls short of what was asked and cannot be changed, one sentence each."""
 
 
-def plan(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Plan:
-    """What to change so that the topics `names` are as `config` asks; pure."""
+def plan(
+    view: ClusterView, names: Sequence[str], config: TopicsConfig, led: Mapping[str, Collection[int]] | None = None
+) -> Plan:
+    """What to change so that the topics `names` are as `config` asks; pure. `led`: the brokers that have been a
+    partition's preferred leader before, by topic."""
     brokers = sorted(broker.id for broker in view.brokers)
     if not brokers:
         return Plan((), ("the cluster names no broker",))
@@ -105,7 +113,8 @@ def plan(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Plan:
             changes.append(Create(name, _spread(brokers, range(count), replication), _settings(config, replication)))
         else:
             replication = min(config.replication, *(len(replicas) for replicas in topic.replicas))
-            changes.extend(_grow(name, topic, brokers, min(replication, len(brokers)), config.partitions))
+            before = (led or {}).get(name, ())
+            changes.extend(_grow(name, topic, brokers, min(replication, len(brokers)), config.partitions, before))
             settings = _settings(config, replication)
             differing = {key: to for key, to in settings.items() if (topic.config or settings).get(key) != to}
             if differing:
@@ -115,11 +124,14 @@ def plan(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Plan:
     return Plan(tuple(changes), tuple(remarks))
 
 
-def _grow(name: str, topic: TopicView, brokers: list[int], replication: int, wanted: int) -> list[Change]:
-    """New partitions, first for the brokers that are no partition's preferred leader."""
-    leading = {replicas[0] for replicas in topic.replicas if replicas}
+def _grow(
+    name: str, topic: TopicView, brokers: list[int], replication: int, wanted: int, led: Collection[int]
+) -> list[Change]:
+    """New partitions, first for the brokers that are no partition's preferred leader, and have not been."""
+    leading = {replicas[0] for replicas in topic.replicas if replicas} | set(led)
     have = len(topic.replicas)
-    leaders = [broker for broker in brokers if broker not in leading]
+    room = max(0, max(wanted, len(brokers)) + len(brokers) - have)
+    leaders = [broker for broker in brokers if broker not in leading][:room]
     while have + len(leaders) < max(wanted, len(brokers)):
         leaders.append(brokers[(have + len(leaders)) % len(brokers)])
     if not leaders:
@@ -157,6 +169,7 @@ class ProbeTopics:
         self.names = tuple(names) or (config.records, config.transactions)
         self._say = say or log.warning
         self._said: set[str] = set()
+        self._led: dict[str, set[int]] = {}
 
     def ensure(self) -> Layout:
         """Plan, act, wait until every partition has a leader, and return what is there.
@@ -164,11 +177,14 @@ class ProbeTopics:
         Raises Unreachable where no broker answers, ProbeError where no probe topic is there and none may be made."""
         view = self.view(with_config=self._config.manage)
         if self._config.manage:
-            made = plan(view, self.names, self._config)
+            made = plan(view, self.names, self._config, self._led)
+            for name, topic in view.topics.items():
+                self._led.setdefault(name, set()).update(replicas[0] for replicas in topic.replicas if replicas)
             for remark in made.remarks:
                 self._say_once(remark)
             for change in made.changes:
-                self._act(change)
+                if self._act(change) and isinstance(change, Grow):
+                    self._led[change.topic].update(replicas[0] for replicas in change.assignment)
             if made.changes:
                 view = self._ready()
         if not view.topics or any(leader is None for topic in view.topics.values() for leader in topic.leaders):
@@ -181,6 +197,8 @@ class ProbeTopics:
             cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result()
             found = self._admin.describe_topics(TopicCollection(list(self.names)), request_timeout=REQUEST_TIMEOUT)
         except Exception as error:
+            if answers(self._admin):
+                raise Unreachable(f"brokers of the cluster answer, and {NO_CONTROLLER}") from error
             raise Unreachable(f"no broker of the cluster answers: {translate(error)}") from error
         topics: dict[str, TopicView] = {}
         for name, future in found.items():
@@ -188,7 +206,7 @@ class ProbeTopics:
                 topics[name] = _topic_view(future.result())
             except Exception as error:
                 problem = translate(error)
-                if problem.code not in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                if problem.code not in UNKNOWN:
                     raise Unreachable(f"topic {name} cannot be described: {problem}") from error
         if with_config and topics:
             topics = self._with_config(topics)
@@ -196,6 +214,26 @@ class ProbeTopics:
             Broker(node.id, f"{node.host}:{node.port}") for node in sorted(cluster.nodes, key=lambda n: n.id)
         )
         return ClusterView(cluster.cluster_id, brokers, topics)
+
+    def ids(self, names: Collection[str], within: float = 2.0) -> dict[str, str | None] | None:
+        """The ids that topics of these names have now, None for one that is not there. None where nobody answers
+        `within` so many seconds, or not this."""
+        told: dict[str, str | None] = {}
+        try:
+            found = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=within)
+        except Exception as error:
+            log.debug("%s", translate(error))
+            return None
+        for name, future in found.items():
+            try:
+                told[name] = str(future.result(within + 1.0).topic_id)
+            except TimeoutError:
+                return None
+            except Exception as error:
+                if translate(error).code not in UNKNOWN:
+                    return None
+                told[name] = None
+        return told
 
     def _with_config(self, topics: dict[str, TopicView]) -> dict[str, TopicView]:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
@@ -226,7 +264,8 @@ class ProbeTopics:
         self._say_once("some partitions of the probe topics have no leader")
         return view
 
-    def _act(self, change: Change) -> None:
+    def _act(self, change: Change) -> bool:
+        """Whether the cluster did it."""
         try:
             for future in _request(self._admin, change).values():
                 future.result()
@@ -234,13 +273,27 @@ class ProbeTopics:
             problem = translate(error)
             if problem.code != "TOPIC_ALREADY_EXISTS":
                 self._say_once(_refusal(change, problem))
-        else:
-            log.info("%s", change)
+            return False
+        log.info("%s", change)
+        return True
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
             self._say(sentence)
+
+
+NO_CONTROLLER: Final = "none of them tells who the controller is"
+
+
+def answers(admin: AdminClient, within: float = 2.0) -> list[int]:
+    """The ids of the brokers that one tells of who answers within so many seconds; none where nobody does. The library
+    asks for a controller before it asks most things, and calls it a time-out where it is told of none."""
+    try:
+        return sorted(admin.list_topics(timeout=within).brokers)
+    except Exception as error:
+        log.debug("%s", translate(error))
+        return []
 
 
 def layout_of(view: ClusterView, names: Sequence[str]) -> Layout:

@@ -26,26 +26,25 @@ partitions what was sent and its `sources`. Records that are broken or not ours 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from itertools import chain
 from typing import Any, ClassVar, Final, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.beginnings import beginnings, committed_at_last
 from probes.client import open_consumer, producer_settings
-from probes.course import Course, count_outcome, renumbered, unsent
-from probes.delivery import POLL, Batch, collect, fates, hand_over
-from probes.errors import ClientError, ClientStuck, Crash, ProbeError, transaction_outcome
+from probes.course import Course, renumbered
+from probes.delivery import Batch
+from probes.errors import ClientError, ClientStuck, Crash, ProbeError, translate
 from probes.layout import Partition
 from probes.membership import Membership, seek
 from probes.pace import Pace
-from probes.polls import Polled, sort_out
+from probes.polls import Polled, Positions, sort_out
 from probes.probe import Probe
 from probes.record import Instant, random_id
 from probes.tag import Encoder
-from probes.transactor import GRACE, Transactor
-from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice, micros
+from probes.transaction_run import TransactionRun
+from probes.transactor import Transactor
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
 
 FIRST_POLL_WAIT: Final = 0.5
 SECOND_POLL_WAIT: Final = 0.1
@@ -76,8 +75,9 @@ class Transform(Probe):
         self._consumer: Consumer | None = None
         self._membership: Membership | None = None
         self.position: dict[Partition, int] = {}
+        self._positions = Positions()
         self._began: dict[Partition, int] = {}
-        self._courses: dict[int, Course] = {}
+        self._runs: dict[int, TransactionRun] = {}
         self._unusable = False
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
         self._position_due = 0
@@ -154,17 +154,17 @@ class Transform(Probe):
         """Transform what is there, if anything is. `trouble`: crash when the outputs are "sent", after the "offsets" or
         in the "end", or provoke a "rebalance" inside the transaction. Raises ClientError, ClientStuck and Crash, after
         which this life must not go on."""
-        self._courses = {}
+        self._runs = {}
         self._unusable = True
         self._take(self._poll(FIRST_POLL_WAIT))
-        if self._courses:
+        if self._runs:
             if trouble == "rebalance":
                 self.membership.leave([self._input])
             else:
                 self._take(self._poll(SECOND_POLL_WAIT))
-            if trouble == "sent" and self._courses:
+            if trouble == "sent" and self._runs:
                 raise Crash("the transform's client is abandoned with outputs in flight")
-            for key in list(self._courses):
+            for key in list(self._runs):
                 self._end(key, trouble)
         self._unusable = False
 
@@ -191,16 +191,16 @@ class Transform(Probe):
     def _revoked(self) -> None:
         """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
         failure: ClientError | ClientStuck | None = None
-        for key in list(self._courses):
-            course = self._courses[key]
-            course.rebalanced = True
-            course.error = ClientError("_REVOKE_PARTITIONS", "a rebalance took the partitions", abortable=True)
+        for key in list(self._runs):
+            run = self._runs[key]
+            run.course.rebalanced = True
+            run.course.error = ClientError("_REVOKE_PARTITIONS", "a rebalance took the partitions", abortable=True)
             try:
-                self._abort(course, self._transactors[key])
+                run.abort()
             except (ClientError, ClientStuck) as error:
-                failure = course.error = error
-            self._log_outcome(course)
-            del self._courses[key]
+                failure = run.course.error = error
+            run.finish()
+            del self._runs[key]
         self.position, self._began = {}, {}
         if failure is not None:
             raise failure
@@ -234,25 +234,29 @@ class Transform(Probe):
             by_key.setdefault(WHOLE if self._transactional_id else where[1], {})[where] = part
             self.counters.polled += part.count
             self.counters.irregular += len(part.decoded.irregular)
+        # Asked here for what it tells of polls that went back; the offsets that are committed are those of the inputs.
+        self._positions.after(self.consumer, polled, self.position)
         for key, parts in by_key.items():
-            fresh = key not in self._courses
-            course = self._courses[key] if not fresh else self._outline(key)
-            self._extend(course, parts)
-            self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
-            transactor = self._transactors[key]
+            fresh = key not in self._runs
+            run = self._runs[key] if not fresh else self._outline(key)
+            self._extend(run.course, parts)
+            run.journal()
             if fresh:
-                transactor.begin()
-            batch = course.batches[-1]
-            hand_over(transactor.producer, batch, self._encoders, sent=micros(self.log.now().at), txn=course.txn)
-            self.counters.sent += sum(count for _, count in batch.expected.values())
+                run.transactor.begin()
+            run.send(run.course.batches[-1])
 
-    def _outline(self, key: int) -> Course:
+    def _outline(self, key: int) -> TransactionRun:
         intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
-        course = self._courses[key] = Course(
+        transactor = self._transactors[key]
+        course = Course(
             self.log.next_op(), random_id(), intent, self.membership.invoked, {}, [],
-            transactional_id=self._transactors[key].transactional_id,
+            transactional_id=transactor.transactional_id,
         )  # fmt: skip
-        return course
+        run = self._runs[key] = TransactionRun(
+            course=course, transactor=transactor, log=self.log, counters=self.counters, encoders=self._encoders,
+            timeout=self._timeout, rows=self._rows, reading={"isolation": self.isolation, "mode": self.mode},
+        )  # fmt: skip
+        return run
 
     def _extend(self, course: Course, parts: Mapping[Partition, Polled]) -> None:
         """Note what was polled, and number and reserve its outputs as one more batch."""
@@ -274,54 +278,27 @@ class Transform(Probe):
         course.batches.append(Batch(self.writer, expected, sources=sources))
 
     def _end(self, key: int, trouble: str | None) -> None:
-        course, transactor = self._courses[key], self._transactors[key]
+        run = self._runs[key]
         try:
-            self._finish(course, transactor, trouble)
+            self._finish(run, trouble)
         except (ClientError, ClientStuck) as error:
-            course.error = error
-            if not isinstance(error, ClientStuck) and not error.fatal:
-                with suppress(ClientError, ClientStuck):
-                    self._abort(course, transactor)
-        outcome = self._log_outcome(course)
-        del self._courses[key]
+            run.rescue(error)
+        outcome = run.finish()
+        del self._runs[key]
         if outcome == "fail":
-            self._go_back(course)
+            self._go_back(run.course)
         elif outcome == "info":
-            raise course.error or ClientError("_STATE", "the transaction's outcome is not known")
+            raise run.course.error or ClientError("_STATE", "the transaction's outcome is not known")
 
-    def _finish(self, course: Course, transactor: Transactor, trouble: str | None) -> None:
-        for batch in course.batches:
-            collect(transactor.producer, batch, polls=int((self._timeout + GRACE) / POLL), beat=self.log.alive)
-            if batch.fatal is not None:
-                raise batch.fatal
-            for fate in chain.from_iterable(fates(batch).values()):
-                if fate.type != "ok":
-                    raise ClientError(fate.error or "_FAIL", "an output was not delivered", abortable=True)
-        metadata = self.membership.metadata
-        course.offsets_sent = True
-        transactor.send_offsets(course.after, metadata)
+    def _finish(self, run: TransactionRun, trouble: str | None) -> None:
+        run.delivered(whole=True)
+        run.send_offsets(self.membership.metadata)
         if trouble == "offsets":
             raise Crash("the transform's client is abandoned before its transaction's end")
-        if course.intent == "abort":
-            self._abort(course, transactor)
-            return
-        course.commit_invoked = True
-        self._ending(course)
-        if trouble == "end":
-            transactor.crash_in_commit(self.rng.random() * 0.01)
-        transactor.commit()
-        course.committed = True
-
-    def _abort(self, course: Course, transactor: Transactor) -> None:
-        self._ending(course)
-        transactor.abort()
-        course.aborted = True
-
-    def _ending(self, course: Course) -> None:
-        """Its end is about to be invoked: the journal must know before the request leaves."""
-        if course.end_invoked is None:
-            course.end_invoked = self.log.now()
-            self.log.opened(course.op, self._rows(course, "info", None, unsent(course)))
+        if run.course.intent == "abort":
+            run.abort()
+        else:
+            run.commit(crash_within=self.rng.random() * 0.01 if trouble == "end" else None)
 
     def _go_back(self, course: Course) -> None:
         """Send the consumer to the committed offsets of what the transaction polled."""
@@ -367,27 +344,20 @@ class Transform(Probe):
             rows.append(self.log.row(where, "txn", type, course.op, course.invoked, completed, **common, **own))
         return rows
 
-    def _log_outcome(self, course: Course) -> Outcome:
-        outcome = transaction_outcome(
-            commit_invoked=course.commit_invoked, committed=course.committed, aborted=course.aborted
-        )
-        sent: dict[Partition, list[Run]] = {}
-        for batch in course.batches:
-            for where, parts in fates(batch).items():
-                sent.setdefault(where, []).extend(run for part in parts for run in part.runs)
-        ordered = {where: sorted(runs, key=lambda run: run.seq) for where, runs in sent.items()}
-        self.log.append(self._rows(course, outcome, self.log.now(), ordered))
-        count_outcome(self.counters, course, outcome)
-        return outcome
-
     def _log_positions(self) -> None:
-        op, now = self.log.next_op(), self.log.now()
+        """Where the client says that it stands, in what is assigned to it and as far as it knows."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        try:
+            found = self._positions.now(self.consumer, self.membership.assigned, self.position)
+        except Exception as error:
+            self.on_error(translate(error))
+            found = {}
+        completed = self.log.now()
         rows = [
             self.log.row(
-                where, "position", "ok", op, now, position_before=at, position_after=at, isolation=self.isolation,
-                mode=self.mode, assigned=True,
+                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
+                isolation=self.isolation, mode=self.mode, assigned=True,
             )
-            for where, at in self.position.items()
+            for where, at in found.items()
         ]  # fmt: skip
-        if rows:
-            self.log.append(rows)
+        self.log.append(rows) if rows else self.log.idle()

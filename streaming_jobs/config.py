@@ -69,7 +69,8 @@ class JobConfig(_Section):
 
     `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
-    run. `history_wait`: how long a start waits for the probe log to be created."""
+    run. `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes
+    longer hangs, and the checks begin again."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
     root: Path = Path(".offsetwatch")
@@ -81,6 +82,7 @@ class JobConfig(_Section):
     max_files: Annotated[int, Field(ge=1)] = 1_000
     starting_version: Annotated[int, Field(ge=0)] | None = None
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
+    batch_limit: Annotated[float, Field(ge=10, le=86_400)] = 600.0
     cores: Annotated[int, Field(ge=1, le=256)] = 2
     shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 2
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"

@@ -126,7 +126,7 @@ class CycleJob:
             try:
                 self.run()
             except JobError as error:  # told, and tried again: nothing has been passed over
-                log.error("%s", error)
+                log.error("%s", error, extra={"said_once": f"cycles: {error}"})
             except Exception:
                 log.exception("the search for cycles failed; the window is searched again")
 

@@ -59,19 +59,34 @@ _GAP: Final = (
 
 
 def last_line(text: str) -> str:
-    """The line of an exception's text that says most: a Python worker's own error, or else the first line."""
+    """The line of an exception's text that says most: a Python worker's own error, the innermost cause of a Java one,
+    or else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [
+        line for line in lines if line.startswith(("Caused by: ", ": ")) and ("Exception" in line or "Error" in line)
+    ]
+    if causes:
+        named = re.sub(r"^(Caused by)?: ", "", causes[-1])
+        return re.sub(r"^([\w.$]+(Exception|Error): )+(?=\S)", "", named)[:400].rstrip(".")
     for line in reversed(lines):
         if re.match(r"^[A-Za-z_][\w.]*(Error|Exception|Format|Interrupt|Exit)\b", line):
             return line[:400]
     return lines[0][:400] if lines else "no message"
 
 
+def said(error: BaseException) -> str:
+    """An exception's text; py4j asks the JVM for it, which may have gone."""
+    try:
+        return str(error)
+    except Exception:
+        return "Spark's Java process has gone"
+
+
 def translated(error: BaseException, *, checkpoint: str) -> JobError:
     """Our error for the exception that ended a query."""
     if isinstance(error, JobError):
         return error
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {said(error)}"
     if "UnknownFormat" in text:
         return StateFormat(
             f"The state in {checkpoint} was written by another version of the checks, "

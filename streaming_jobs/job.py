@@ -22,10 +22,12 @@ from typing import Any, Final
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from rules.vocabulary.finding import Finding
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.findings import current_findings
@@ -70,7 +72,7 @@ def session_settings(config: JobConfig, jars: Sequence[object], **more: object) 
         **{
             "jars": jars,
             "logs": config.root / "logs",
-            "scratch": config.root / "spark",
+            "scratch": config.root / "spark" / config.name,
             "cores": config.cores,
             "driver_memory": config.driver_memory,
             "shuffle_partitions": config.shuffle_partitions,
@@ -104,6 +106,7 @@ class IntegrityJob:
         self._evidence: EvidenceWatch | None = None
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
+        self._busy_since: float | None = None
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
         self._failure: JobError | None = None
@@ -168,12 +171,26 @@ class IntegrityJob:
             self._await_commit(number)
             try:
                 query.stop()
-            except PySparkException as error:
+            except (PySparkException, Py4JError, OSError) as error:
                 log.debug("the query ended while it was being stopped: %s", error)
         self._ended.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_COMMIT_WAIT)
+
+    def abandon(self) -> None:
+        """Leave everything as it is, for the JVM is gone, or goes: nothing is finished, and nothing begun."""
+        self._stopping.set()
+        self._ended.set()
+
+    def busy_for(self) -> float:
+        """Seconds since the running batch was given to us; 0 between batches."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def record(self, findings: Sequence[Finding]) -> None:
+        """Write findings that no batch made, once there is a query."""
+        self._open_sink().report(findings)
 
     def _spawn(self, run: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -254,7 +271,7 @@ class IntegrityJob:
         sink = self._open_sink()
         if isinstance(cause, EvidenceGap):
             known = set(open_gaps(current_findings(self._config.tables_path)))
-            sink.report(gap("opened", (sink.clusters or {""}) - known, self._clock(), str(cause)))
+            sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), str(cause)))
         log.warning("%s", cause)
         self._say(str(cause))
         why = "the probe log no longer keeps what it wants next"
@@ -305,6 +322,7 @@ class IntegrityJob:
         with self._busy:
             if self._stopping.is_set():
                 raise _Stopping
+            self._busy_since = time.monotonic()
             try:
                 sink = self._open_sink()
                 verdict = frame.toArrow()  # once: every action would run the stateful stage again
@@ -315,6 +333,8 @@ class IntegrityJob:
             except Exception as error:  # Spark would hand back no more than that a Python function failed
                 self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
                 raise
+            finally:
+                self._busy_since = None
             self._last_batch = number
 
     def _ask(self, batch: Batch) -> None:
@@ -348,8 +368,8 @@ class IntegrityJob:
     def _tick(self) -> None:
         if self._stopping.is_set() or self._query is None:
             return
-        if not self._query.isActive:
-            error = self._query.exception() or JobFailed("The integrity job's query ended without an error.")
+        if not self._is_active(self._query):
+            error = self._ended_by(self._query)
             try:
                 if not self._recovered(error):
                     self._failed(error)
@@ -365,6 +385,19 @@ class IntegrityJob:
                     self._sink.report(self._evidence.tick(self._clock()))
             finally:
                 self._busy.release()
+
+    def _is_active(self, query: StreamingQuery) -> bool:
+        try:
+            return bool(query.isActive)
+        except (Py4JError, OSError):  # nobody answers
+            return False
+
+    def _ended_by(self, query: StreamingQuery) -> BaseException:
+        try:
+            return query.exception() or JobFailed("The integrity job's query ended without an error.")
+        except (Py4JError, OSError):
+            self._cause = JobFailed("Spark's Java process has gone.")
+            return self._cause
 
     def _failed(self, error: BaseException) -> JobError:
         if self._failure is None:
@@ -395,7 +428,7 @@ class IntegrityJob:
         deadline = time.monotonic() + _COMMIT_WAIT
         commit = self._config.checkpoint_path / "commits" / str(number)
         while number >= 0 and not commit.exists() and time.monotonic() < deadline:
-            if self._query is not None and not self._query.isActive:
+            if self._query is not None and not self._is_active(self._query):
                 return
             time.sleep(0.01)
 

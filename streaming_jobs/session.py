@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
-from streaming_jobs.errors import SessionError
+from streaming_jobs.errors import SessionError, last_line, said
 
 _LOG4J: Final = """\
 status = off
@@ -40,6 +41,8 @@ appender.file.policies.size.size = 16MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
+
+log = logging.getLogger(__name__)
 
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -113,6 +116,13 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
     return conf | dict(settings.extra)
 
 
+def _say_to_the_log(session: SparkSession) -> None:
+    """The server that takes the JVM's accumulators prints a stack trace to stderr when the JVM goes."""
+    server: Any = session.sparkContext._accumulatorServer
+    if server is not None:
+        server.handle_error = lambda request, address: log.debug("the JVM has left its accumulators", exc_info=True)
+
+
 def _open_callbacks(gateway: Any) -> None:
     """Begin to listen for the JVM's calls into this process, by which batches reach us.
 
@@ -131,11 +141,18 @@ _SELECTABLE: Final = 1_000
 
 
 def kill() -> None:
-    """End the JVM and its workers at once, whatever they are doing; what they have written survives it."""
-    gateway: Any = SparkContext._gateway  # PySpark keeps it here alone
+    """End the JVM and its workers at once, whatever they are doing; what they have written survives it. A session can
+    be started again afterwards."""
+    context: Any = SparkContext  # PySpark keeps its one gateway here alone, and has no word for losing it
+    gateway, context._gateway, context._jvm = context._gateway, None, None
+    context._active_spark_context = None
+    cast(Any, SparkSession)._instantiatedSession = None
     if gateway is not None and getattr(gateway, "proc", None) is not None:
         with suppress(OSError):
             os.killpg(gateway.proc.pid, signal.SIGKILL)
+        gateway.proc.wait()
+        with suppress(Exception):
+            gateway.shutdown()
 
 
 def start(settings: SessionSettings) -> SparkSession:
@@ -160,14 +177,15 @@ def start(settings: SessionSettings) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # PySpark reads no setting here
     conf = SparkConf(loadDefaults=False).setAll(list(spark_conf(settings).items()))
-    said = (logs / "spark.out").open("ab")
+    output = (logs / "spark.out").open("ab")
     try:
         # Started here and not by the builder, because only so the JVM's and the workers' output can be kept off the
         # terminal.
         # In a session of its own: a SIGTERM to our process group (systemd's way, and timeout's) would end it under us.
-        popen = {"stdout": said, "stderr": said, "start_new_session": True}
+        popen = {"stdout": output, "stderr": output, "start_new_session": True}
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        _say_to_the_log(session)
         _open_callbacks(gateway)
         return session
     except PySparkException as error:
@@ -175,7 +193,11 @@ def start(settings: SessionSettings) -> SparkSession:
             f"Spark could not be started ({error.getCondition() or type(error).__name__}): Java 17 or newer is needed, "
             f"and {logs / 'spark.out'} says more."
         ) from error
+    except Py4JError as error:
+        why = last_line(said(error))  # while there is somebody to ask
+        kill()
+        raise SessionError(f"Spark could not be started: {why}; {logs / 'spark.log'} may say more.") from None
     except OSError as error:
         raise SessionError(f"Spark could not be started: {error}.") from error
     finally:
-        said.close()
+        output.close()

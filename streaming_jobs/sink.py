@@ -119,9 +119,13 @@ class Sink:
         return self._resolution.state
 
     @property
-    def clusters(self) -> set[str]:
-        """The clusters whose partitions are known."""
-        return {key[0] for key in self._states}
+    def clusters(self) -> dict[str, datetime | None]:
+        """The clusters whose partitions are known, and the log time of their newest row."""
+        newest: dict[str, datetime | None] = {}
+        for key, row in self._states.items():
+            known, now = newest.get(key[0]), row.get("now")
+            newest[key[0]] = max(filter(None, (known, now)), default=None)
+        return newest
 
     def accept(self, number: int, verdicts: pa.Table, *, last: bool = False) -> Batch:
         """Write one batch of `integrity.OUTPUT_DDL` rows. `last`: of a rebuild, whose state of stage 2 then stands.

@@ -6,21 +6,29 @@ rows came and what time it is, and says what opened or closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.slices import micros
 
 
 class EvidenceWatch:
-    """Holds, for each cluster, when its last row came. `open_clusters` are those whose condition was open before a
-    restart. While no cluster is known, the nameless one stands for them all."""
+    """Holds, for each cluster, when its last row came. `clusters` are those that an earlier run knew, with the time of
+    their newest row; they have the whole objective from this start on. `open_clusters` are those whose condition was
+    open before a restart. While no cluster is known, the nameless one stands for them all."""
 
     def __init__(
-        self, liveness: timedelta, started: datetime, *, clusters: Iterable[str] = (), open_clusters: Iterable[str] = ()
+        self,
+        liveness: timedelta,
+        started: datetime,
+        *,
+        clusters: Mapping[str, datetime | None] = MappingProxyType({}),
+        open_clusters: Iterable[str] = (),
     ) -> None:
         self._liveness = liveness
+        self._rows: dict[str, datetime | None] = dict(clusters)
         self._open = set(open_clusters)
         self._last = dict.fromkeys([*clusters, *self._open], started) or {"": started}
 
@@ -33,7 +41,7 @@ class EvidenceWatch:
         else:
             closing = set()
         for cluster in seen:
-            self._last[cluster] = now
+            self._last[cluster] = self._rows[cluster] = now
         self._open -= closing
         return [self._finding(cluster, "closed", now, now) for cluster in sorted(closing)]
 
@@ -42,6 +50,10 @@ class EvidenceWatch:
         late = {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
         self._open |= late.keys()
         return [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
+
+    def _row(self, cluster: str) -> str:
+        known = self._rows.get(cluster)
+        return "never" if known is None else known.isoformat()
 
     def _finding(self, cluster: str, event: Event, now: datetime, last: datetime) -> Finding:
         of = f" of {cluster}" if cluster else ""
@@ -57,7 +69,7 @@ class EvidenceWatch:
             message=f"The probe log{of} has had no row for {seconds:g} s."
             if event == "opened"
             else f"The probe log{of} has rows again.",
-            evidence={"last_row": last.isoformat()} if event == "opened" else {},
+            evidence={"last_row": self._row(cluster)} if event == "opened" else {},
             at=micros(now),
             decidable=micros(min(now, last + self._liveness)),
         )

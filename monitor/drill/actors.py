@@ -56,9 +56,9 @@ class HeldReader(Reader):
 class CarelessAborts(Aborts):
     """Goes on after an abort from where its consumer stands, as Kafka's clients do by themselves (KAFKA-17582)."""
 
-    def _go_back(self, course: Course) -> None:
-        if self._gone:
-            super()._go_back(course)
+    def go_back(self, course: Course) -> None:
+        if self.gone:
+            super().go_back(course)
         else:
             self.position |= course.after
 
@@ -77,7 +77,7 @@ AGAIN: Final = 60
 class ScriptedTransactions(Transactions):
     """Transactions of a script, each batch acknowledged before the next is sent.
 
-    `own_id`: the transactional id, instead of the probe's own. `open_for`: seconds that each transaction but the first
+    `open_for`: seconds that each transaction but the first
     stays open after its last record. `gate`: while it is not set, only the first transaction is made. `crash`: where
     it is set, the client is abandoned with a transaction open. Without `polls` it only writes."""
 
@@ -85,7 +85,6 @@ class ScriptedTransactions(Transactions):
         self,
         *args: Any,
         script: Script,
-        own_id: str | None = None,
         open_for: float = 0.0,
         gate: threading.Event | None = None,
         crash: threading.Event | None = None,
@@ -93,7 +92,6 @@ class ScriptedTransactions(Transactions):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._transactional_id = own_id or self._transactional_id
         self._script, self._open_for, self._gate, self._polls = script, open_for, gate, polls
         self._crash = crash
         self._number = 0
@@ -105,11 +103,11 @@ class ScriptedTransactions(Transactions):
             return
         super().turn()
 
-    def _transact(self, plan: Outline, *, crash_at: str | None) -> None:
+    def transact(self, plan: Outline, *, crash_at: str | None) -> None:
         self._number += 1
-        super()._transact(self._script(self._number - 1, self._targets), crash_at=None)
+        super().transact(self._script(self._number - 1, self.targets), crash_at=None)
 
-    def _poll(self, course: Course) -> None:
+    def poll(self, course: Course) -> None:
         handed = [batch for batch in course.batches if batch.queued]
         collect(self.transactor.producer, handed[-1], polls=200, beat=self.log.alive)
         if len(handed) == len(course.batches) and self._number > 1:
@@ -118,7 +116,7 @@ class ScriptedTransactions(Transactions):
                 self._crash.clear()
                 raise Crash("the client is abandoned with a transaction open")
         if self._polls:
-            super()._poll(course)
+            super().poll(course)
 
 
 def scripted(script: Script, name: str = "transactions-scripted", timeout: float = 10.0, **options: Any) -> Spec:
@@ -230,8 +228,8 @@ class HeldTransactions(ScriptedTransactions):
         batch = {targets[partition]: count for partition, count in self._sends.items()}
         return Outline((batch,), self._left.pop(0) if self._left else "commit")
 
-    def _poll(self, course: Course) -> None:
-        super()._poll(course)
+    def poll(self, course: Course) -> None:
+        super().poll(course)
         if not self._holding:
             return
         self._hold.begun(self.name)
@@ -265,8 +263,8 @@ class RewindingTransactions(ScriptedTransactions):
         super().__init__(*args, **kwargs)
         self._rewind, self._told = rewind, told
 
-    def _poll(self, course: Course) -> None:
-        super()._poll(course)
+    def poll(self, course: Course) -> None:
+        super().poll(course)
         begin = {where: parts[0].decoded.runs[0].offset for where, parts in course.polled.items()}
         # To the log's very start nobody goes back: an offset of 0 would be a finding of its own.
         begin = {where: at for where, at in begin.items() if at}
@@ -278,13 +276,13 @@ class RewindingTransactions(ScriptedTransactions):
             self.consumer.seek(TopicPartition(*where, at))
             course.after[where] = at
         for _ in range(AGAIN):
-            super()._poll(course)
+            super().poll(course)
             if all(course.after[where] >= at for where, at in reached.items()):
                 return
         raise ProbeError("what was polled before did not come again")
 
-    def _rows(self, course: Course, *args: Any) -> list[Slice]:
-        rows = super()._rows(course, *args)
+    def rows(self, course: Course, *args: Any) -> list[Slice]:
+        rows = super().rows(course, *args)
         if self._told:
             for row in rows:
                 row.rebalanced = course.rebalanced

@@ -192,9 +192,13 @@ class Checker:
 
     @property
     def now(self) -> int:
-        """The log time, microseconds, that every partition has come to; -1 before the first mark."""
-        times = list(self.checks.now.values())
-        return min(times, default=-1)
+        """The log time, microseconds, that every partition has come to; -1 before the first mark. Of a topic that was
+        made anew, the partitions that are there now."""
+        times: dict[tuple[str, str, int], int] = {}
+        for place, now in list(self.checks.now.items()):
+            name = (place.cluster, self.checks.summaries[place]["topic"], place.partition)
+            times[name] = max(times.get(name, -1), now)
+        return min(times.values(), default=-1)
 
     def _keep_on(self) -> None:
         cycles = rechecks = time.monotonic()

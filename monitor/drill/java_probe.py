@@ -108,7 +108,7 @@ class JavaTransactions(ScriptedTransactions):
     def labels(self) -> dict[str, str]:
         return super().labels() | {"client": f"java {self._java.version}"}
 
-    def _new_transactor(self) -> Transactor:
+    def new_transactor(self) -> Transactor:
         return JavaTransactor(self._java, self.settings(), timeout=self._timeout, log=self.log)
 
 

@@ -29,6 +29,7 @@ TABLE: Final = (
     "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
     "dropped-commit", "foreign-commit", "vanished-commit", "stale-end", "rewritten-timestamps", "too-large-retry",
     "held-behind-aborted", "single-broker-away", "leaderless-transaction",
+    "recreated-topic",
 )  # fmt: skip
 
 

@@ -5,6 +5,9 @@ is about to append (`probes.log.plan`), asks the table for the last version that
 After a crash, or after any error, the plan on disk and the table's answer tell where to go on; nothing else is
 remembered. Rows leave the disk only once they are in the table: what is in it and over is deleted after a while.
 
+What rows say of a topic counts once the cluster has confirmed that it is still the one that they name
+(`probes.log.confirmations`).
+
 The disk that journals lie on and the table may both fail for as long as they like: probes stop when they cannot write
 their journal, the committer goes on trying, and the backlog is appended in pieces.
 """
@@ -28,6 +31,7 @@ from typing import Final
 import pyarrow as pa
 
 from probes.clock import Clock
+from probes.log.confirmations import Confirmations, Moment, counted
 from probes.log.errors import (
     FolderTaken,
     HistoryConflict,
@@ -48,6 +52,8 @@ from rules.vocabulary.slices import from_micros, micros
 log = logging.getLogger("offsetwatch.committer")
 
 LOCK: Final = "committer.lock"
+ASK_AGAIN: Final = 0.1
+"""Seconds between two questions for a topic's id, when nothing else is left to do."""
 CONFLICTS: Final = 20
 """Tries of one append that met other hosts' appends, before it counts as an error."""
 _IMPOSSIBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, LookupError)
@@ -101,10 +107,12 @@ def committer(
     *,
     properties: TableProperties | None = None,
     storage_options: Mapping[str, str] | None = None,
+    confirmations: Confirmations | None = None,
 ) -> Committer:
-    """A committer from a journal folder to the Delta table at `table_uri`, a path or an object store's URL."""
+    """A committer from a journal folder to the Delta table at `table_uri`, a path or an object store's URL. Without
+    `confirmations` topics are believed to be what rows say."""
     history = History(str(table_uri), properties or TableProperties(), storage_options)
-    return Committer(folder, history, clock, pace)
+    return Committer(folder, history, clock, pace, confirmations)
 
 
 class Committer:
@@ -113,8 +121,12 @@ class Committer:
     `commit` makes one turn, `run` makes turns until it is told to stop, `drain` until nothing is left. One thread, but
     for `status`."""
 
-    def __init__(self, folder: Path, history: History, clock: Clock, pace: Pace | None = None) -> None:
+    def __init__(
+        self, folder: Path, history: History, clock: Clock, pace: Pace | None = None,
+        confirmations: Confirmations | None = None,
+    ) -> None:  # fmt: skip
         """`history` is this committer's own. Nothing is touched yet."""
+        self._confirmations = confirmations
         self.folder = folder
         self._history = history
         self._clock = clock
@@ -127,6 +139,7 @@ class Committer:
         self._plan: Plan | None = None
         self._pending: _Pending | None = None
         self._more = True
+        self._waiting = False
 
     def __enter__(self) -> Committer:
         """Raises `FolderTaken` where another committer holds the folder, `JournalUnwritable` where it can't be made."""
@@ -184,6 +197,8 @@ class Committer:
         """Append all that the journals hold at the time of the call. Raises as `commit` does."""
         self.commit()
         while self._more:
+            if self._pending is None and self._waiting:
+                time.sleep(ASK_AGAIN)
             self.commit()
 
     def commit(self) -> int:
@@ -270,7 +285,8 @@ class Committer:
             for name, part in planned.parts.items():
                 if part.end > part.start:
                     reader = self._lives.reader(name, part.start)
-                    groups.append((reader.life.shared, reader.read_to(part.end)))
+                    shared = reader.life.shared
+                    groups.append((shared, counted(shared, reader.read_to(part.end), planned.replaced)))
         except BrokenJournal:
             # A journal was taken away since. What it held is gone, and the plan's marks with it: make another one.
             self._lives.forget()
@@ -295,6 +311,13 @@ class Committer:
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before.
         now = max(micros(self._clock.now()), before.now)
         groups = self._read(readers, parts, now)
+        told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
+        self._waiting = told is None
+        if told is None:
+            # What was read is read again, once the cluster has told of its topics.
+            self._forget()
+            return None
+        groups = [(shared, counted(shared, rows, told[1])) for shared, rows in groups]
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
         places, counters = _places(before, readers)
         if not places:
@@ -308,6 +331,7 @@ class Committer:
         plan = replace(
             before, table=table_id, version=before.version + 1, now=now, parts=parts, marks=marks,
             counters=[(*place, n) for place, n in counters.items()], current=[index[place] for place in places],
+            confirmed=_confirmed(before, told[0], counters), replaced=told[1],
         )  # fmt: skip
         rows = self._built(plan, groups, readers)
         save(self.folder, plan)
@@ -372,6 +396,12 @@ def _places(before: Plan, readers: Sequence[LifeReader]) -> tuple[list[PlaceName
     known = list(counters)
     places = current_places(((one.life, one.progress) for one in readers), [known[i] for i in before.current])
     return places, counters
+
+
+def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
+    """When each topic id was last confirmed, of those that have partitions in the log."""
+    known = {place.topic_id for place in counters}
+    return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
 
 
 def _vouched(reader: LifeReader) -> Vouched:

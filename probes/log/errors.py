@@ -12,6 +12,10 @@ class JournalUnwritable(ProbeLogError):
     the call may be repeated. Until it succeeds nothing may be sent."""
 
 
+class HostUnknown(ProbeLogError):
+    """No such host has written to the probe log, or it is alive."""
+
+
 class FolderTaken(ProbeLogError):
     """Another committer holds this journal folder."""
 

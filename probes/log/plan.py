@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from probes.log.confirmations import Moment
 from probes.log.errors import HistoryMismatch, JournalUnwritable
 from probes.log.rows import Row
 from probes.log.segments import NEW, sync_folder
@@ -49,6 +50,10 @@ class Plan:
     counters: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     current: list[int] = field(default_factory=list)
     marks: dict[str, list[Row]] = field(default_factory=dict)
+    confirmed: dict[str, Moment] = field(default_factory=dict)
+    """When the cluster last told that a topic, by its id, is still there."""
+    replaced: dict[str, Moment] = field(default_factory=dict)
+    """The same of topics whose rows in this append are not counted, unless they had completed by then."""
 
 
 def save(folder: Path, plan: Plan) -> None:
@@ -82,6 +87,11 @@ def load(folder: Path) -> Plan | None:
             raise ValueError("it was written by another version")
         parts = {name: Part(**part) for name, part in told.pop("parts").items()}
         counters = [(c, i, t, p, n) for c, i, t, p, n in told.pop("counters")]
-        return Plan(parts=parts, counters=counters, **told)
+        confirmed, replaced = _moments(told.pop("confirmed", {})), _moments(told.pop("replaced", {}))
+        return Plan(parts=parts, counters=counters, confirmed=confirmed, replaced=replaced, **told)
     except (ValueError, TypeError, KeyError, AttributeError) as reason:
         raise HistoryMismatch(f"{folder / PLAN} cannot be read as a committer's plan: {reason}") from reason
+
+
+def _moments(told: dict[str, list[Any]]) -> dict[str, Moment]:
+    return {topic_id: (boot, mono, wall) for topic_id, (boot, mono, wall) in told.items()}

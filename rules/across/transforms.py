@@ -8,7 +8,10 @@ after that is over in both logs without the input itself being reflected. It is 
 - while an indefinite transaction may have reflected it (`doubtful`, until `dropped` or `reflected`);
 - below the first input that was reflected at all: a transform begins somewhere; it does so again after a part of the
   output's log that will never be here (`hole`);
-- where the input's log start had passed it by then (`gone`).
+- where the input's log start had passed it by then (`gone`);
+- in a topic that was deleted: where the input's partition has another topic id, it is another log, and what was
+  reflected until then says nothing of it. Where the output's has another, the end of the one before it will never be
+  here, as with a hole.
 
 State, per group and partition: one small value for what was reflected, and the inputs that wait, in blocks of `BLOCK`
 offsets, so that a batch writes only those that it changes. In a healthy group these are the records in flight. Those of
@@ -66,14 +69,20 @@ class Group:
     `queue`: [at, kind, start, end] of what log time has not reached. `reflected`: merged [start, end) of what was
     reflected in time; `doubtful`: [start, end) of undecided transactions. `tops`: [at, one past
     the highest offset reflected], both rising; `gone`: [at, log start], likewise. `lowest`: the first input reflected.
-    `told`: all inputs below were told. `output`, `input`: how far their logs are complete. `blocks`: those in which
-    inputs wait. `last`: when something was reflected last."""
+    `told`: all inputs below were told. `earlier`: the id of the topic before this one, and `since` when the transform
+    began in this one (-1: there was none before it); `written`, `written_before`: the output's topic id, and the one
+    before it. `output`, `input`: how far their logs are complete. `blocks`: those in which inputs wait. `last`: when
+    something was reflected last."""
 
     cluster: str = ""
     group: str = ""
     partition: int = -1
     topic_id: str = ""
     topic: str = ""
+    earlier: str = ""
+    since: int = -1
+    written: str = ""
+    written_before: str = ""
     queue: list[list[int]] = field(default_factory=list)
     reflected: list[list[int]] = field(default_factory=list)
     doubtful: list[list[int]] = field(default_factory=list)
@@ -159,9 +168,14 @@ def _open(stored: Mapping[str, bytes], key: str, fact: dict[str, Any]) -> _Open:
 def _take(one: _Open, facts: list[dict[str, Any]]) -> list[list[int]]:
     """Put what waits for log time into the queue; returns the inputs, as rows of `Inputs`."""
     group, inputs = one.group, []
+    _begin_anew(one, facts)
     for fact in facts:
         kind, at = fact["kind"], fact["at"]
-        if kind == "horizon":
+        if (fact["topic_id"] == group.earlier) if _of_the_input(fact) else kind != "horizon" and at < group.since:
+            continue
+        if kind == "begun":
+            one.moved = True
+        elif kind == "horizon":
             side = "input" if fact["about"] else "output"
             if at > getattr(group, side):
                 setattr(group, side, at)
@@ -171,13 +185,36 @@ def _take(one: _Open, facts: list[dict[str, Any]]) -> list[list[int]]:
             one.moved = True
         elif kind == "input":
             inputs.append([fact["offset"], fact["length"], fact["writer"], fact["seq"], at])
-            group.topic_id, group.topic = fact["topic_id"], fact["topic"]
         else:
             start = fact["offset"] or 0
+            if fact["topic_id"] == group.written_before:
+                continue
+            if kind in ("reflected", "doubtful") and fact["topic_id"] != group.written:
+                if group.written:
+                    group.written_before = group.written
+                    group.queue.append([at, QUEUED.index("hole"), 0, 0])
+                group.written = fact["topic_id"]
             group.queue.append([at, QUEUED.index(kind), start, start + (fact["length"] or 0)])
             one.moved = True
     group.gone.sort()
     return inputs
+
+
+def _begin_anew(one: _Open, facts: list[dict[str, Any]]) -> None:
+    """Where the input's topic was made anew, nothing that is known of the one before it counts."""
+    group = one.group
+    for fact in sorted((fact for fact in facts if fact["kind"] == "begun"), key=lambda fact: fact["at"]):
+        if fact["topic_id"] in (group.topic_id, group.earlier):
+            continue
+        group.earlier, group.topic_id, group.topic = group.topic_id, fact["topic_id"], fact["topic"]
+        if group.earlier:
+            group.since, group.told, group.gone = fact["at"], -1, []
+            group.queue = [entry for entry in group.queue if entry[0] >= group.since]
+            _begin_again(one)
+
+
+def _of_the_input(fact: dict[str, Any]) -> bool:
+    return fact["kind"] in ("begun", "input", "gone") or (fact["kind"] == "horizon" and bool(fact["about"]))
 
 
 def _take_inputs(one: _Open, new: Inputs) -> None:

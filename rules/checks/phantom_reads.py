@@ -81,7 +81,7 @@ class Phantoms:
 
 def needs(own: Phantoms, asked: Asked) -> Iterable[str]:
     """The records of the writers that a step will meet."""
-    runs = (asked.columns.sent, asked.columns.polled, asked.state.polls, own.unsent)
+    runs = (asked.columns.sent, asked.columns.polled, asked.state.polls, asked.state.uncommitted, own.unsent)
     writers = distinct(np.concatenate([one.writer for one in runs]))
     return map(record_name, [*writers.tolist(), *own.lost])
 
@@ -136,7 +136,8 @@ def _note_places(chunks: Chunks, placed: Places) -> None:
 def fold(own: Phantoms, passage: Passage) -> None:
     """Decide the polls that were passed on, and those that wait, as far as their writers' logs are here."""
     own.lost += passage.lost_writers
-    polled, state, report = concat(own.unsent, passage.polls), passage.state, passage.report
+    polls = concat(passage.polls, passage.uncommitted)  # what was never sent may not be there, committed or not
+    polled, state, report = concat(own.unsent, polls), passage.state, passage.report
     if not len(polled):
         return
     writers, inverse = numbered(polled.writer)

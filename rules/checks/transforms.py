@@ -255,11 +255,13 @@ def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:
     reading &= np.isin(moves.process, np.fromiter(transforms, np.int64, len(transforms)))
     rows = np.flatnonzero(reading)
     settled = np.zeros(len(rows), np.int64) if advance is None else advance.settled_before(moves.at[rows])
-    for number, low in zip(moves.process[rows].tolist(), settled.tolist(), strict=True):
+    numbers, times = moves.process[rows].tolist(), moves.at[rows].tolist()
+    for number, low, at in zip(numbers, settled.tolist(), times, strict=True):
         if transforms[number] not in own.consumed_by:
             begun[transforms[number]] = low
             own.consumed_by[transforms[number]] = -1
-    for number, at in zip(moves.process[rows].tolist(), moves.at[rows].tolist(), strict=True):
+            passage.report.facts.add("begun", np.array([at], np.int64), group=[transforms[number]])
+    for number, at in zip(numbers, times, strict=True):
         own.consumed_by[transforms[number]] = max(own.consumed_by[transforms[number]], at)
     return begun
 

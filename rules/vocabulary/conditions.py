@@ -97,8 +97,22 @@ CONDITIONS: Final = (
         "evidence-stalled", "condition", "while it lasts",
         "The probe log has had no row for the liveness objective.",
         "the time of the last row",
-        (_opened(Field("last_row", "str", "time", "when the last row came, by the job's clock")),),
+        (
+            _opened(
+                Field(
+                    "last_row", "str", "time",
+                    "when the last row came, by the job's clock; of an earlier run its log time; else never",
+                )
+            ),
+        ),
         (Form((), ()),),
+    ),
+    Anomaly(
+        "checks-stalled", "condition", "while it lasts",
+        "The checks have failed, or a batch of them does not end: nothing is checked until they go on.",
+        "what ended them",
+        (_opened(Field("why", "str", "", "what ended them, in one line")),),
+        (_closed(),),
     ),
     Anomaly(
         "evidence-late", "condition", "while it lasts",

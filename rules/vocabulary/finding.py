@@ -63,6 +63,7 @@ FactKind = Literal[
     "reflected",
     "doubtful",
     "dropped",
+    "begun",
     "gone",
     "hole",
     "horizon",
@@ -72,8 +73,9 @@ FactKind = Literal[
 """Of a transaction: `visible`, a value was polled here; `absent`, one is not although a reader passed it; `guarded`, a
 finding that holds if the transaction is visible. Of a transform: `input`, settled records of its input; `reflected`,
 those that its committed output reflects; `doubtful`, those that an indefinite transaction may have reflected;
-`dropped`, those of which it turned out that it has not; `gone`, the input's log start; `hole`, a part of its log will
-never be here; `horizon`, how far the log of the output, or (`about` says "input") of the input is complete.
+`dropped`, those of which it turned out that it has not; `begun`, it reads here for the first time; `gone`, the input's
+log start; `hole`, a part of its log will never be here; `horizon`, how far the log of the output, or (`about` says
+"input") of the input is complete.
 `holds`, `ended`: a condition that other partitions see as well (`rules.across.shared_conditions`)."""
 
 FACT_SCHEMA: Final = pa.schema(

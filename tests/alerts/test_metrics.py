@@ -116,7 +116,7 @@ def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
 
 
 def test_batches_and_age_of_the_evidence(metrics: Metrics, served: Exposition) -> None:
-    assert str(Scraped(served.url)("offsetwatch_evidence_age_seconds")) == "nan"
+    assert Scraped(served.url)("offsetwatch_evidence_age_seconds") == 0, "since this process began: never unknown"
     metrics.checked(slices=200, records=5_000, newest=NOON - timedelta(seconds=4))
     metrics.checked(slices=100, records=1_000, newest=NOON - timedelta(seconds=9))
     metrics.checked(slices=0, records=0, newest=None)

@@ -89,6 +89,24 @@ def check_that_the_log_is_whole(folder: Path) -> None:
         assert (journal / "over").exists(), journal
 
 
+def check_that_the_checks_outlive_their_jvm(
+    child: subprocess.Popen[str], folder: Path, scraped: Callable[[], dict[str, float]]
+) -> None:
+    """Its JVM is killed, as for want of memory: that is said once, and the checks go on in another."""
+    before = scraped()["offsetwatch_batches_total"]
+    listed = subprocess.run(["pgrep", "-P", str(child.pid), "java"], capture_output=True, text=True, check=True)
+    os.kill(int(listed.stdout), signal.SIGKILL)
+    until(lambda: "the checks go on, after " in (folder / "err.txt").read_text(), child, folder, 150)
+    until(lambda: scraped()["offsetwatch_batches_total"] > before + 1, child, folder, 60)
+    said = (folder / "err.txt").read_text()
+    assert "Traceback" not in said
+    assert said.count("offsetwatch: the checks have stopped and begin again until they go on: ") == 1
+    assert "Spark's Java process has gone\n" in said
+    rows = DeltaTable(str(folder / "data" / "tables" / "findings")).to_pyarrow_table(columns=["anomaly", "event"])
+    told = [row["event"] for row in rows.to_pylist() if row["anomaly"] == "checks-stalled"]
+    assert sorted(told) == ["closed", "opened"]
+
+
 def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     with running("probe", "run", folder=tmp_path, kafka=kafka) as child:
         until(lambda: "probes of run" in (tmp_path / "err.txt").read_text(), child, tmp_path, 60)
@@ -155,6 +173,7 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
         assert second.returncode == 2
         taken = f"offsetwatch: another monitor (process {child.pid}) is at work on {tmp_path / 'data' / 'checkpoints'}/"
         assert second.stderr.startswith(taken) and second.stderr.count("\n") == 1
+        check_that_the_checks_outlive_their_jvm(child, tmp_path, scraped)
         terminated(child, tmp_path, 60)
     check_that_the_log_is_whole(tmp_path)
     (checkpoint,) = (one for one in (tmp_path / "data" / "checkpoints").iterdir() if one.is_dir())

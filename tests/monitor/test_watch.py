@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 from pathlib import Path
+
+import pyarrow as pa
 
 from alerts.dispatch import Dispatcher
 from alerts.event import events as finding_events
@@ -23,13 +26,16 @@ PAST = events(
 )
 
 
+STATES = pa.table({"now": pa.array([NOON - timedelta(seconds=9), None, NOON], pa.timestamp("us", tz="UTC"))})
+
+
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"offsetwatch_{name}", labels)
 
 
 def test_counts_go_on_where_the_table_stands() -> None:
     metrics = Metrics(build={})
-    begin(metrics, PAST)
+    begin(metrics, PAST, STATES)
     assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 2, "one was written twice"
     assert value(metrics, "findings_total", anomaly="poll-skip", severity="allowed") == 1
     assert value(metrics, "findings_total", anomaly="unseen", severity="critical") == 1
@@ -38,10 +44,16 @@ def test_counts_go_on_where_the_table_stands() -> None:
     assert value(metrics, "last_finding_timestamp_seconds", severity="allowed") == NOON.timestamp() + 3.5
 
 
+def test_the_age_of_the_evidence_goes_on_from_what_the_tables_know() -> None:
+    metrics = Metrics(build={}, clock=lambda: NOON.timestamp() + 60)
+    begin(metrics, PAST, STATES)
+    assert value(metrics, "evidence_age_seconds") == 60
+
+
 def test_a_batch_that_runs_again_after_a_crash_counts_once() -> None:
     """The table held the batch; the process died before or after it told anyone; the next one is given it again."""
     metrics = Metrics(build={})
-    begin(metrics, PAST)
+    begin(metrics, PAST, STATES)
     dispatcher = Dispatcher([metrics], metrics.channel_failed, recorded_identities(PAST))
     again = finding_events(PAST.to_pylist(), NOON, 10.0)
     assert {event.replayed for event in dispatcher.dispatch(again)} == {True}

@@ -11,4 +11,6 @@ missing. A few mutants change nothing that anybody can see; `equivalent.toml` li
 Verdicts are kept in a folder of their own (`--results`), by the source of the changed function: what was killed is not
 tried again until that function changes, and what survived only with other tests than before, so that a run can be
 broken off and goes on where it was, and a larger `--budget` goes on where a smaller one ended. `--again` forgets it.
+What survives a small budget is tried cheapest with the tests that should notice: `--tests test_log_ends --budget 60`.
+`--told` tries nothing and tells what is known.
 """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -23,6 +25,8 @@ TESTS: Final = ROOT / "tests" / "rules"
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 SLOW: Final = ("test_model.py", "test_reference.py", "test_cycles_random.py")
 """Random histories: they notice much, late. What only they notice, a case should."""
+WAYS: Final = re.compile(r"\b(row.by.row|at.once|shuffled(_otherwise)?|in.(random.)?pieces|interleaved|finished)\b")
+"""The words in the names of tests that tell how a history is fed, and not which."""
 PYTEST: Final = (
     sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly",
 )  # fmt: skip
@@ -42,6 +46,7 @@ class Task(NamedTuple):
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen = _arguments()
     folder: Path = chosen.results
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,6 +149,8 @@ def _lines(stored: Path) -> dict[str, dict[str, Any]]:
 
 
 def _reaches(one: dict[str, Any], file: str, mutant: Mutant) -> bool:
+    if not mutant.function:  # a constant of the module
+        return file in one["functions"]
     if file in one["lines"]:
         first, last = mutant.lines
         return any(first <= line <= last for line in one["lines"][file])
@@ -151,18 +158,17 @@ def _reaches(one: dict[str, Any], file: str, mutant: Mutant) -> bool:
 
 
 def _likeliest_first(reach: dict[str, dict[str, Any]], file: str) -> list[dict[str, Any]]:
-    """The tests that reach the module: first one of each kind, then the others; of these, first those that reach much
-    of it in little time. Of one kind are the cases of one test that reach the same lines."""
-    kinds: Counter[tuple[str, frozenset[int]]] = Counter()
+    """The tests that reach the module: of each case the quickest way in which it is fed first, then the others; of
+    these, first those that reach much of it in little time."""
+    kinds: Counter[str] = Counter()
     scored = []
     for one in sorted(reach.values(), key=lambda one: one["seconds"]):
-        lines = frozenset(one["lines"].get(file, ()))
-        if not lines and file not in one["functions"]:
+        reached = len(one["lines"].get(file, one["functions"].get(file, ())))
+        if not reached:
             continue
-        kind = one["test"].split("[")[0], lines
+        kind = WAYS.sub("", one["test"])
         kinds[kind] += 1
-        reached = len(lines) or len(one["functions"][file])
-        scored.append((kinds[kind], -(reached**2) / (one["seconds"] + 0.05), one))
+        scored.append((kinds[kind], -reached / (one["seconds"] + 0.02), one))
     return [one for *_, one in sorted(scored, key=lambda score: score[:2])]
 
 
@@ -233,8 +239,12 @@ def _tried(folder: Path, tasks: list[Task], jobs: int) -> dict[str, str]:
         files = sorted({test.split(":")[1] for task in mine for test in task.tests})
         command = [*PYTEST, "-p", "tests.mutation.trial", f"--basetemp={folder / f'tmp-{job}'}", *files]
         running.append(_run(command, OFFSETWATCH_TRIAL=str(plan)))
-    for process in running:
-        process.wait()
+    try:
+        for process in running:
+            process.wait()
+    finally:  # broken off: what was found is kept
+        for process in running:
+            process.terminate()
     kept = _verdicts(folder)
     return {task.key: kept.get(task.key, "") if task.tests else "" for task in tasks}
 

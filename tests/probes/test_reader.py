@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer, TopicPartition
 
-from probes.errors import Crash
+from probes.errors import ClientError, Crash
 from probes.layout import Partition
 from probes.probe import Carried
 from probes.reader import Reader
@@ -152,3 +152,110 @@ def test_a_restless_reader_changes_modes_and_partitions_and_says_so(stage):
     reader.rng.choice = lambda options: "crash"  # type: ignore[method-assign, assignment]
     with pytest.raises(Crash):
         reader._trouble()
+
+
+@pytest.mark.kafka
+def test_a_topic_made_anew_is_read_from_its_start_and_positions_say_so(stage):
+    """librdkafka's own position stays at 20 while it returns 0 to 5, and so would what is committed."""
+    one = stage(topics={"partitions": 1}, reader={"commit_interval": 0.3, "position_interval": 0.3})
+    here = (one.config.topics.records, 0)
+    produce(one, here, tagged(here, 0, 20))
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
+    until(lambda: reader.counters.polled == 20 and reader._committed.get(here) == 20, reader)
+    one.admin.delete_topics([here[0]])[here[0]].result(20)
+    until(lambda: here[0] not in one.admin.list_topics(timeout=10).topics, reader)
+    one.topics.ensure()
+    produce(one, here, tagged(here, 20, 3))
+    until(lambda: reader.counters.polled == 23, reader, within=60)
+    produce(one, here, tagged(here, 23, 2))
+    until(lambda: reader.counters.polled == 25 and reader._committed.get(here) == 5, reader)
+    went_back = [row for row in polls(reader, here) if row.polled[0].seq >= 20]
+    assert [row.position_after for row in went_back] == [
+        row.polled[-1].offset + row.polled[-1].length for row in went_back
+    ]
+    since = went_back[0].completed
+    told = [r for r in witness(reader).of("position", "commit") if (r.topic, r.partition) == here and r.invoked > since]
+    assert told and max((row.committed or row.position_after or 0) for row in told) == 5
+
+
+class Fetched:
+    """A message of a client, or an error in place of one."""
+
+    def __init__(self, where: Partition, offset: int, value: bytes | None, error: KafkaError | None = None) -> None:
+        self.where, self._offset, self._value, self._error = where, offset, value, error
+
+    def topic(self) -> str:
+        return self.where[0]
+
+    def partition(self) -> int:
+        return self.where[1]
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, -1
+
+    def leader_epoch(self) -> int:
+        return 0
+
+
+class Handing:
+    """A consumer that returns these messages once."""
+
+    def __init__(self, *messages: Fetched) -> None:
+        self._messages = list(messages)
+
+    def consume(self, *_: object) -> list[Fetched]:
+        messages, self._messages = self._messages, []
+        return messages
+
+    def position(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(tp.topic, tp.partition, -1001) for tp in asked]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.kafka
+def test_what_came_before_a_fatal_error_is_logged_and_so_is_the_error(stage):
+    one = stage()
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
+    reader.close()
+    here = (one.config.topics.records, 1)
+    (value,) = tagged(here, 0, 1)
+    fatal = KafkaError(KafkaError._FATAL, "it is over", fatal=True)
+    reader._consumer = Handing(Fetched(here, 0, value), Fetched((here[0], -1), 0, None, fatal))  # type: ignore[assignment]
+    with pytest.raises(ClientError, match="it is over"):
+        reader.poll()
+    rows = witness(reader).of("poll")
+    assert [(row.topic, row.partition, row.type, row.error, list(row.polled)) for row in rows] == [
+        (*here, "ok", None, [Run(WRITER, 0, 0, 1)]),
+        *((here[0], p, "info", "_FATAL", []) for p in range(3)),
+    ]
+
+
+@pytest.mark.kafka
+def test_a_partition_that_was_added_meanwhile_is_logged_with_a_beginning_and_an_end(stage):
+    one = stage()
+    reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
+    reader.close()
+    added = (one.config.topics.records, 3)
+    (value,) = tagged(added, 0, 1)
+    reader._consumer = Handing(Fetched(added, 0, value))  # type: ignore[assignment]
+    reader.poll()
+    reader.log.end("ok")
+    rows = [row for row in one.read_journal(reader) if (row.topic, row.partition) == added]
+    assert [(row.f, row.slice, row.type) for row in rows] == [("start", 0, "ok"), ("poll", 1, "ok"), ("close", 2, "ok")]
+    assert rows[0].kind == "reader" and list(rows[1].polled) == [Run(WRITER, 0, 0, 1)]

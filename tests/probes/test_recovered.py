@@ -27,12 +27,13 @@ def test_what_a_killed_transaction_polled_was_polled_before_its_end(stage):
     """Its row was opened before its polls were made: what these return may be younger than the row."""
     one = stage()
     killed, other = put(one, "killed"), put(one, "other")
-    plan = outline(killed._targets, records=1, partitions=1, abort_share=0.0, rng=random.Random(1))
-    course = killed._prepare(plan)
+    plan = outline(killed.targets, records=1, partitions=1, abort_share=0.0, rng=random.Random(1))
+    run = killed._prepare(plan)
+    course = run.course
     killed.transactor.begin()
     rows = transact(other)
-    until(lambda: killed._poll(course) or course.polled)
-    killed._journal(course)
+    until(lambda: killed.poll(course) or course.polled)
+    run.journal()
     journalled = one.clock.now()
     killed.log._journal.release()
     killed.log.ended = True

@@ -76,6 +76,21 @@ def test_an_added_broker_gets_a_partition_of_its_own_and_nothing_moves():
     assert planned(view(4, *WHOLE)).changes == (Grow("t", 5, ((4, 1, 2),)),)
 
 
+def test_a_cluster_that_moves_its_leaders_about_is_not_given_partitions_again_and_again():
+    """As franz-go's kfake does, which lists the present leader as the first replica."""
+    for remembers, most in ((True, 6), (False, 7)):
+        replicas, led = list(WHOLE), {"t": set[int]()}
+        for turn in range(40):
+            leader = turn // 4 % 3 + 1
+            turned = tuple((leader, *(b for b in (1, 2, 3) if b != leader)) for _ in replicas)
+            for change in plan(view(3, *turned), ["t"], CONFIG, led if remembers else None).changes:
+                assert isinstance(change, Grow)
+                replicas += change.assignment
+                led["t"] |= {given[0] for given in change.assignment}
+            led["t"].add(leader)
+        assert len(replicas) <= most
+
+
 def test_missing_partitions_are_added_without_leaving_a_broker_out():
     assert planned(view(3, (1, 2, 3))).changes == (Grow("t", 4, ((2, 3, 1), (3, 1, 2), (1, 2, 3))),)
 
@@ -149,3 +164,20 @@ def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: Lo
     admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
     created(admin, NewTopic(topics.names[0], 1, 1))
     assert [topic.partitions for topic in topics.ensure().topics] == [1]
+
+
+@pytest.mark.kafka
+def test_the_ids_that_topics_have_now(kafka: LocalKafka):
+    topics = probe_topics(kafka, [], partitions=1)
+    layout = topics.ensure()
+    name, other = topics.names[0], "nobody-made-it"
+    assert topics.ids([name, other]) == {name: layout.topic_id(name), other: None}
+    admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
+    admin.delete_topics([name])[name].result(20)
+    for _ in range(100):
+        if topics.ids([name]) == {name: None}:
+            break
+        time.sleep(0.1)
+    assert created(admin, NewTopic(name, 1, 1)) == topics.ids([name])[name] != layout.topic_id(name)  # type: ignore[index]
+    silent = ProbeTopics(open_admin(admin_settings(Connection("127.0.0.1:1"), client="t")), TopicsConfig(prefix="t"))
+    assert silent.ids([name], within=0.5) is None

@@ -44,8 +44,8 @@ def put(one: Stage, name: str, *, stable: bool = True, timeout: float = 10.0) ->
 def transact(probe: Transactions, intent: str = "commit", crash_at: str | None = None) -> list[Slice]:
     """One transaction over all partitions; its rows."""
     before = len(witness(probe).of("txn"))
-    half = dict.fromkeys(probe._targets, 2)
-    probe._transact(Outline((half, half), intent), crash_at=crash_at)  # type: ignore[arg-type]
+    half = dict.fromkeys(probe.targets, 2)
+    probe.transact(Outline((half, half), intent), crash_at=crash_at)  # type: ignore[arg-type]
     return witness(probe).of("txn")[before:]
 
 
@@ -164,8 +164,8 @@ def test_a_crash_leaves_the_transaction_in_doubt_and_the_next_life_ends_it(stage
 def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage):
     one = stage()
     probe = put(one, "a", timeout=1.0)
-    abort = probe._abort
-    probe._abort = lambda course: time.sleep(4) or abort(course)  # type: ignore[method-assign, func-returns-value]
+    abort = probe.transactor.abort
+    probe.transactor.abort = lambda: time.sleep(4) or abort()  # type: ignore[method-assign, func-returns-value]
     try:
         rows = transact(probe, "abort")
     except ClientError:

@@ -61,7 +61,7 @@ def phantom_read(log: Log) -> Iterator[Found]:
             assert record.value is not None
             highest[record.value.writer] = max(highest.get(record.value.writer, -1), record.value.seq)
     for part in log.parts:
-        if part.ok and part.committed_only:
+        if part.ok:
             for record in part.polled:
                 value = record.value
                 if value is None or record.irregular is not None or value.writer not in highest:

@@ -218,5 +218,5 @@ def test_facts_are_forgotten_in_time() -> None:
 
 
 def test_a_state_of_another_version_is_refused() -> None:
-    with pytest.raises(UnknownFormat):
+    with pytest.raises(UnknownFormat, match=r"^the state of stage 2 has format b'1', this version reads b'\d'$"):
         resolve({"format": b"1"}, FACT_SCHEMA.empty_table(), Objectives())

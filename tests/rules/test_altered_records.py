@@ -44,6 +44,14 @@ def micros(row: Slice) -> int:
     return int((row.completed - START).total_seconds() * 1e6 + 20_000 * 86_400 * 1e6)
 
 
+def test_what_differs_in_two_respects() -> None:
+    h = History()
+    poll(h, one("key,headers", sent="a", told="b"))
+    (finding,) = fed(h.rows, 1)
+    assert finding.subject == (W, 2, "key,headers")
+    assert finding.message == "the record at offset 12 came with altered key and headers: b instead of a"
+
+
 @pytest.mark.parametrize("outcome", ["ok", "fail", "info"])
 def test_another_timestamp_is_proven_by_the_poll_whatever_became_of_it(outcome: str) -> None:
     h = History()

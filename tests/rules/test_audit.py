@@ -147,7 +147,9 @@ def test_a_record_that_was_replaced(parts: int) -> None:
     h = audited(log, log | {1500: ("v", 3)})
     (finding,) = explained(h, check(h, parts=parts))
     assert (finding.anomaly, finding.subject) == ("inconsistent-offsets", (1500,))
-    assert finding.evidence["values"] == [{"writer": w, "seq": s} for w, s in sorted([(W, 1500), (V, 3)])]
+    both = sorted([(W, 1500), (V, 3)])
+    assert finding.evidence["values"] == [{"writer": w, "seq": s} for w, s in both]
+    assert finding.message == f"offset 1500 holds 2 values: {' and '.join(f'{w}/{s}' for w, s in both)}"
 
 
 def test_any_single_change_is_seen() -> None:

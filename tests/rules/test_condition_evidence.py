@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rules.kept.outages import unreachable_id
-from rules.vocabulary.slices import micros
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Mark, micros
 from tests.rules import test_liveness, test_stability
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
@@ -157,3 +158,54 @@ def test_a_condition_and_its_evidence(
     h = History()
     build(h)
     assert whole(fed(h), [name]) == expected
+
+
+def test_a_lost_journal_is_unverifiable_until_nothing_may_rest_on_it() -> None:
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    h.poll("q", [])
+    for _ in range(3):
+        h.mark(1.0)
+    h.processes.remove("q")
+    now, q = h.at(h.time), number("q")
+    h.row("committer", "mark", marks=[Mark(q, 2, h.at(2.0), h.at(3.0), True)], invoked=now, completed=now)
+    for _ in range(12):
+        h.observe(end=0)
+        h.mark(1.0)
+    assert whole(row_by_row(h), ["unverifiable"]) == [
+        Told(
+            "unverifiable", (), "of the log of 1 processes, something is missing for good", {"processes": [q]}, 4.0,
+            event="opened",
+        ),
+        Told(
+            "unverifiable", (), "unverifiable ended after 10.0 s", {"processes": [], "lasted_s": 10.0}, 14.0,
+            event="closed",
+        ),
+    ]  # fmt: skip
+
+
+def test_a_window_that_overflows_until_it_is_half_as_full() -> None:
+    h = History()
+    for i in range(12):
+        h.send("w", i, at=i * 2)
+        if i % 4 == 3:
+            h.mark(1.0)
+    h.assign("r")
+    h.poll("r", [("w", i, 1, 2 * i) for i in range(12)], position_before=0, position_after=23)
+    for _ in range(13):
+        h.observe(end=23)
+        h.mark(1.0)
+    store = Store(Objectives(window_runs=8))
+    for row in h.rows:
+        store.feed([row])
+    assert whole(store, ["window-overflow"]) == [
+        Told(
+            "window-overflow", (), "the open window held 9 runs; its older half was settled before its time",
+            {"runs": 9, "settled_below": 8}, 2.0, event="opened",
+        ),
+        Told(
+            "window-overflow", (), "window-overflow ended after 12.0 s",
+            {"runs": 0, "settled_below": 23, "lasted_s": 12.0}, 14.0, event="closed",
+        ),
+    ]  # fmt: skip

@@ -222,6 +222,50 @@ def test_zombies(build: Callable[[History], None], expected: Findings, seed: int
     found_whole_and_live(build, expected, seed)
 
 
+def of_several_successors(h: History) -> Findings:
+    """The first one after it had begun had fenced it."""
+    for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7), ("first", 8)):
+        life(h, process, at)
+    transaction(h, "first", 6)
+    return ZOMBIE
+
+
+def aborted_after_its_successor_began(h: History) -> Findings:
+    life(h, "first", 1)
+    life(h, "second", 5)
+    transaction(h, "first", 6, "fail")
+    return set()
+
+
+def of_which_nobody_knows_when_it_began(h: History) -> Findings:
+    transaction(h, "first", None, "info")
+    return set()
+
+
+def of_a_host_without_a_clock(h: History) -> Findings:
+    life(h, "first", 1)
+    life(h, "second", 5)
+    transaction(h, "first", 6, boot=None)
+    return set()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        of_several_successors, aborted_after_its_successor_began, of_a_host_without_a_clock,
+        of_which_nobody_knows_when_it_began,
+    ],
+)  # fmt: skip
+def test_zombies_among_others(build: Callable[[History], Findings]) -> None:
+    h, store = History(), Store()
+    expected = build(h)
+    store.feed(h.rows, finished=True)
+    told = [f for f in store.findings if f.anomaly == "zombie-write"]
+    assert {(f.anomaly, f.subject) for f in told} == expected
+    for one in told:
+        assert (one.evidence["later_process"], one.evidence["late_by_s"]) == (number("second"), 1.0)
+
+
 def test_an_aborted_transaction_that_shows_is_G1a_and_no_zombie() -> None:
     h = History()
     h.assign("r")

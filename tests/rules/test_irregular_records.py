@@ -180,8 +180,14 @@ def test_more_runs_than_are_remembered_are_told_once_a_stretch(parts: int) -> No
     store = checked(h, parts=parts)
     told = [f.subject for f in store.findings]
     assert told == [*((f"run-{i}",) for i in range(RUNS)), ("others", 0), ("others", STRETCH)]
-    other = store.findings[RUNS]
-    assert other.evidence["offset"] == RUNS and other.evidence["run"] == f"run-{RUNS}"
+    other, row = store.findings[RUNS], h.rows[RUNS + 1]
+    assert other.message == (
+        f"the record at offset {RUNS} belongs to run run-{RUNS}, one of more than {RUNS} that this log does not know"
+    )
+    assert other.evidence == {
+        "offset": RUNS, "hash": 1000 + RUNS, "process": number("r"), "op": row.op, "run": f"run-{RUNS}",
+    }  # fmt: skip
+    assert other.at == other.decidable == micros(row.completed)
     assert len(known(store).runs) == RUNS
 
 
@@ -319,3 +325,38 @@ def test_a_stretch_survives_its_bytes() -> None:
     stretch.listed = [(0, 5, 2**32 - 1), (2, STRETCH - 1, -1)]
     stretch.others = True
     assert Stretch.load(stretch.dump()) == stretch
+
+
+@pytest.mark.parametrize("parts", [1, 6])
+def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
+    """Two readers see the same ones, in steps of their own; one has no run, and others stand elsewhere."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    seen = [Irregular(0, 3, "relocated", 1, V, 0, "topic", 3), Irregular(1, 30, "corrupted", 3),
+            Irregular(2, 31, "corrupted", 3)]  # fmt: skip
+    h.irregular("r", *seen)
+    h.irregular("q", Irregular(0, 5, "relocated", 2, V, 1, "topic", 3, "another"))
+    h.irregular("s", *seen)
+    h.irregular("s", Irregular(0, 20, "foreign", 4, V, 9, "topic", 0, "another"))
+    store = Store()
+    for rows in [h.rows] if parts == 1 else [[row] for row in h.rows]:
+        store.feed(rows)
+    assert [f.subject for f in of(store, "corrupted-record")] == [(30, 3), (31, 3)]
+    assert [f.subject[3:] for f in of(store, "relocated-write")] == [(0, 3), (1, 5)]
+    three, five = of(store, "inconsistent-offsets")
+    assert (three.subject, three.at, five.subject, five.at) == (
+        (3,), micros(h.rows[1].completed), (5,), micros(h.rows[2].completed)
+    )  # fmt: skip
+    values = sorted([(f"{V}/0 of topic/3", {"writer": V, "seq": 0, "topic": "topic", "partition": 3}),
+                     (f"{W}/3", {"writer": W, "seq": 3})], key=lambda told: told[0])  # fmt: skip
+    assert three.evidence == {"offset": 3, "values": [value for _, value in values]}
+    assert three.message == f"offset 3 holds 2 values: {' and '.join(words for words, _ in values)}"
+
+
+def test_examples_are_of_their_own_status() -> None:
+    h = History()
+    h.assign("r")
+    for i in range(SINGLY + 1):
+        h.irregular("r", record("corrupted", 2 * i), record("relocated", 2 * i + 1, index=1))
+    (told,) = (f for f in of(checked(h), "corrupted-record") if f.subject[0] == "many")
+    assert told.evidence["examples"] == list(range(0, 20, 2))

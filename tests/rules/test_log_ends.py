@@ -85,7 +85,45 @@ def truncated_below_what_a_dead_process_had_polled(h: History) -> None:
     written_again(h, 4)
 
 
+def truncated_below_what_a_dead_process_had_polled_beside_others(h: History) -> None:
+    """Of another one, and of one on another host, it is not known by when they had polled more."""
+    for process, more in (("u", {}), ("x", {"boot": "b", "mono_invoked": 1, "mono_completed": 1})):
+        now = h.at(h.time)
+        h.row(process, "txn", type="info", txn=2, error="process-died", invoked=now, completed=now, polled=runs_of(20),
+              mode="assign", isolation="read_committed", **more)  # fmt: skip
+    truncated_below_what_a_dead_process_had_polled(h)
+
+
+def truncated_below_an_indefinite_poll(h: History) -> None:
+    """Its process lives: it had polled by the end of the operation."""
+    h.poll("r", [("w", 0, 10, 0)], type="info")
+    h.time += 1
+    h.observe(end=9)
+    written_again(h, 9)
+
+
+def truncated_below_a_poll_in_no_time(h: History) -> None:
+    h.row("z", "position", type="info", invoked=h.at(0), completed=h.at(0.001))
+    now = h.at(h.time)
+    h.poll("r", [("w", 0, 10, 0)], invoked=now, completed=now)
+    h.time += 0.998
+    h.observe(end=9)
+    written_again(h, 9)
+
+
+def cut_at_9(at: float) -> Told:
+    said = "the log ends at 9, and offset 9 was acknowledged or polled before; then offset 9 was given to another write"
+    return Told("log-truncation", (9,), said, {"log_end": 9, "known": 9, "written_again": 9}, at)
+
+
 GUILTY = [
+    (truncated_below_an_indefinite_poll, cut_at_9(1.004)),
+    (truncated_below_a_poll_in_no_time, cut_at_9(1.004)),
+    (truncated_below_what_a_dead_process_had_polled_beside_others, Told(
+        "log-truncation", (9,),
+        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
+        {"log_end": 4, "known": 9, "written_again": 4}, 6.01,
+    )),
     (truncated, Told(
         "log-truncation", (9,),
         "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
@@ -240,6 +278,15 @@ def lost_with_its_host(h: History) -> None:
     written_again(h, 4)
 
 
+def listed_in_vain(h: History) -> None:
+    """The request failed, whatever it told."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.row("observer", "offsets", type="fail", log_start=0, log_end=4, last_stable=4)
+    written_again(h, 4)
+    h.observe(end=10)
+
+
 def listed_as_zero(h: History) -> None:
     h.send("w", 0, 10, at=0)
     h.time += 1
@@ -249,7 +296,7 @@ def listed_as_zero(h: History) -> None:
 
 INNOCENT = [
     acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
-    empty_with_one_record,
+    empty_with_one_record, listed_in_vain,
     listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
     listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
     lost_with_its_host,
@@ -321,6 +368,24 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
             {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
         )
     ]  # fmt: skip
+
+
+def test_a_live_log_is_listed_once_more_first() -> None:
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.mark(1.0)
+    h.observe(end=4)
+    h.mark(1.0)
+    h.send("v", 0, 1, at=4)
+    for _ in range(3):
+        h.mark(1.0)
+    assert whole(row_by_row(h), ["log-truncation"]) == []
+
+
+def test_of_what_is_known_the_last_one_before_each_step_is_kept() -> None:
+    tops = Tops(ints([3, 3, 3, 3, 7, 7]), ints([1, 2, 5, 9, 1, 2]), ints([1, 2, 5, 9, 1, 2]))
+    kept = known_ends.forgotten_before(tops, 3, 9)
+    assert (kept.domain.tolist(), kept.step.tolist()) == ([3, 3, 7, 7], [5, 9, 1, 2])
 
 
 @in_any_way()

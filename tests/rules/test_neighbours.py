@@ -34,6 +34,46 @@ def test_a_duplicate_and_an_inconsistent_offset_among_others(fed: Fed) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_a_duplicate_of_what_is_settled(fed: Fed) -> None:
+    """Where the other one stands is not kept."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 5, at=0)
+    h.poll("r", [("w", 0, 5, 0)])
+    for _ in range(20):
+        h.observe(end=5)
+        h.mark(1.0)
+    store = fed(h)
+    h.rows.clear()
+    h.poll("s", [("w", 3, 1, 50)])
+    store.feed(h.rows)
+    told = of_value("duplicate", W, 3, "stands at offset 50 and below the settled frontier", 20.088, offsets=[50])
+    assert whole(store, ["duplicate"]) == [told._replace(context={"idempotent": "true"})]
+
+
+NOT_YET = pytest.mark.xfail(
+    strict=True,
+    reason="a step that lets more than one tick pass has moved the frontier over the acknowledged places before they"
+    " are placed (`rules.engine.log_time.place_shown`), and what lies below it is not compared",
+)
+
+
+@pytest.mark.parametrize("fed", [row_by_row, finished, pytest.param(at_once, marks=NOT_YET)])
+def test_a_duplicate_of_what_turned_out_to_be_acknowledged(fed: Fed) -> None:
+    """The acknowledgement of an indefinite send counts once a value of it was polled."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 2, at=5, type="info")
+    h.poll("r", [("w", 0, 1, 5)])
+    h.poll("r", [("w", 1, 1, 9)])
+    for _ in range(20):
+        h.observe(end=10)
+        h.mark(1.0)
+    (told,) = whole(fed(h), ["duplicate"])
+    assert (told.subject, told.evidence["offsets"]) == ((W, 1), [6, 9])
+
+
 @pytest.mark.parametrize("fed", [at_once, finished])
 def test_an_aborted_read_among_others(fed: Fed) -> None:
     h = History()
@@ -113,3 +153,21 @@ def test_a_part_of_a_transaction_among_others(build: Callable[[History], list[To
     h.txn("p", sends=[("v", 4, 4, 20)], txn=2)
     expected = build(h)
     assert whole(finished(h), ["G1b"]) == sorted(expected, key=lambda one: (one.at, str(one.subject)))
+
+
+def test_a_late_record() -> None:
+    """One reader had gone over its offset before another one was given it; a third one's poll there failed."""
+    h = History()
+    h.poll("s", [("w", 0, 1, 0), ("w", 2, 1, 2)])
+    h.poll("p", [("w", 0, 1, 0), ("w", 2, 1, 2)], type="fail")
+    h.poll("r", [("w", 0, 3, 0)])
+    words = (
+        f"value {W}/1 was polled at offset 1 by process {R}, and process {number('s')} had passed that offset before"
+    )
+    evidence = {
+        "writer": W, "seq": 1, "offset": 1, "process": R, "op": 0, "passed_process": number("s"), "passed_op": 0,
+        "apart_s": 0.004,
+    }  # fmt: skip
+    assert whole(finished(h), ["late-record", "vanished-record"]) == [
+        Told("late-record", (1, W, 1), f"{words}, when nothing was there", evidence, 0.006)
+    ]

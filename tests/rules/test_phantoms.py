@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from rules.vocabulary.slices import Mark
+from rules.checks.phantom_reads import Record, record_name
+from rules.vocabulary.slices import Mark, Place
 from tests.rules.histories import History, Store, found, number
 
 W = number("w")
@@ -70,3 +73,43 @@ def test_what_a_writer_s_host_took_with_it_concerns_what_was_polled_later(polled
         h.mark(1.0)
     store.feed(h.rows)
     assert found(store.findings) == ({("phantom-read", (W, 7))} if phantom else set())
+
+
+def test_sends_that_come_in_another_order() -> None:
+    h, store = History(), Store()
+    h.assign("r")
+    h.send("w", 0, 3, at=0)
+    newest = h.send("w", 3, 3, at=3)
+    h.poll("r", [("w", 0, 6, 0)])
+    for _ in range(15):
+        h.mark(1.0)
+    store.feed([newest])
+    h.rows.remove(newest)
+    store.feed(h.rows)
+    assert found(store.findings) == set()
+
+
+def test_what_is_known_of_a_writer_is_kept_as_long_as_its_highest_value_stands() -> None:
+    h, store = History(), Store()
+    h.send("w", 0, 5, at=100)
+    h.poll("r", [("w", 3, 2, 103)])
+    h.poll("r", [("w", 0, 2, 100)], type="info")
+    for row in h.rows:
+        store.feed([row])
+    (chunk,) = (data for name, data in store.stored[Place("c", "t", 0)].chunks.items() if name == record_name(W))
+    assert Record(*struct.unpack("<qqqb", chunk)) == Record(4, W, 104, 0)
+
+
+@pytest.mark.parametrize(("seq", "phantom"), [(9, True), (2, False)])
+def test_what_nobody_sent_is_a_phantom_to_who_reads_uncommitted_too(seq: int, phantom: bool) -> None:
+    h = History()
+    h.start("w", writer=str(W))
+    h.send("w", 0, 2, at=0)
+    h.send("w", 2, 1, at=None, type="info")
+    h.assign("u")
+    h.poll("u", [("w", 0, 2, 0), ("w", seq, 1, 2)], isolation="read_uncommitted")
+    for _ in range(15):
+        h.mark(1.0)
+    store = Store()
+    store.feed(h.rows)
+    assert found(store.findings) == ({("phantom-read", (W, seq))} if phantom else set())

@@ -143,3 +143,75 @@ def test_values_that_were_polled_before_retention_took_them(fed: Callable[[Histo
         h.observe(start=10, end=10)
         h.mark(1.0)
     assert verdicts(fed(h)) == set()
+
+
+def another_gives_up(h: History) -> None:
+    """And it had more acknowledged."""
+    h.send("v", 0, 5, at=20)
+    h.send("v", 5, 2, type="info", error="_MSG_TIMED_OUT")
+
+
+def something_else_has_no_answer(h: History) -> None:
+    h.row("w", "position", type="info", error="_TIMED_OUT")
+
+
+def something_is_acknowledged_without_an_offset(h: History) -> None:
+    h.send("w", 20, 1, at=None)
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    "before", [another_gives_up, something_else_has_no_answer, something_is_acknowledged_without_an_offset]
+)
+@pytest.mark.parametrize("partitions", [None, [("topic", 0)]])
+def test_a_broken_sequence_among_others(
+    before: Callable[[History], None], partitions: list[tuple[str, int]] | None, fed: Callable[[History], Store]
+) -> None:
+    """Another operation hears of a broken sequence, too, and what is given up later explains nothing."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.observe(start=0, end=10)
+    before(h)
+    h.mark(1.0)
+    h.row("w", "position", op=7, type="info", error="UNKNOWN_PRODUCER_ID")
+    h.row(
+        "w", "txn" if partitions else "send", op=8, type="info", error="UNKNOWN_PRODUCER_ID",
+        txn=1 if partitions else None, txn_partitions=partitions or (),
+    )  # fmt: skip
+    h.mark(1.0)
+    h.send("w", 30, 2, type="info", error="_MSG_TIMED_OUT")
+    for _ in range(3):
+        h.observe(start=0, end=30)
+        h.mark(1.0)
+    told = [f for f in fed(h).findings if f.anomaly == "sequence-loss"]
+    assert [(f.subject, f.evidence["acknowledged"]) for f in told] == [((W, 8), 9)]
+
+
+def test_a_broken_sequence_that_comes_twice_is_told_once() -> None:
+    h = History()
+    broken(h, start=0)
+    store = at_once(h)
+    again = list(h.rows)
+    h.rows.clear()
+    for _ in range(3):
+        h.observe(start=0, end=10)
+        h.mark(1.0)
+    store.feed([*again, *h.rows])
+    assert len([f for f in store.findings if f.anomaly == "sequence-loss"]) == 1
+
+
+def test_what_was_acknowledged_just_before() -> None:
+    """In the same second of log time, which is not over when both are here."""
+    h, store = History(), Store()
+    h.observe(start=0, end=0)
+    h.time = 1.3
+    h.send("w", 0, 10, at=0)
+    h.row("w", "send", type="info", error="UNKNOWN_PRODUCER_ID")
+    h.mark(0.4)
+    store.feed(h.rows)
+    h.rows.clear()
+    for _ in range(3):
+        h.observe(start=0, end=10)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert verdicts(store) == {("sequence-loss", (W, 1))}

@@ -86,6 +86,28 @@ def test_an_earlier_life_still_holds_the_stable_offset(fed: Callable[[History], 
     assert [e[:2] for e in events(fed(h), "unrecovered-transaction")] == [("opened", ("x",)), ("closed", ("x",))]
 
 
+def killed_beside_others(h: History) -> None:
+    """What another id wrote elsewhere, began later, or had ended before, does not hold the stable offset."""
+    early = h.at(h.time)
+    h.row("t1", "init", transactional_id="x")
+    seconds(h, 12, end=0, stable=0)
+    h.txn("a", sends=[("a", 0, 1, None)], txn=5, transactional_id="ya", invoked=early)
+    h.txn("b", sends=[("b", 0, 1, 2)], type="info", txn=6, transactional_id="yb")
+    h.txn("t1", sends=[("t1", 0, 3, None)], type="info", txn=1, transactional_id="x")
+    h.row("t1", "close", type="info", error="process-died")
+    seconds(h, 3, end=3, stable=0)
+    h.txn("d", sends=[("d", 0, 1, None)], type="info", txn=7, transactional_id="yd")
+    h.row("t2", "init", transactional_id="x")
+    seconds(h, 21, end=4, stable=0)
+
+
+@FEEDS
+def test_an_earlier_life_beside_others(fed: Callable[[History], Store]) -> None:
+    h = History()
+    killed_beside_others(h)
+    assert [e[:2] for e in events(fed(h), "unrecovered-transaction")] == [("opened", ("x",))]
+
+
 @FEEDS
 @pytest.mark.parametrize(
     "how",

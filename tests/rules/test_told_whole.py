@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rules.across.recreated_topics import recreated
-from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place
+from rules.vocabulary.slices import Mark, Place
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_classified import fenced, rebalanced
@@ -112,23 +111,6 @@ def test_duplicates_of_two_batches() -> None:
         )
         for writer, first, second, at in ((W, 0, 5, 0.004), (V, 1, 6, 0.006))
     ]  # fmt: skip
-
-
-def test_an_overflowing_window() -> None:
-    h = History()
-    for i in range(120):
-        h.send("w", i, at=i * 2)
-        h.mark(0.1)
-    store = Store(Objectives(window_runs=50))
-    for row in h.rows:
-        store.feed([row])
-    told = [f for f in store.findings if f.anomaly == "window-overflow"]
-    assert told
-    for one in told:
-        runs, below = one.evidence["runs"], one.evidence["settled_below"]
-        assert runs > 50
-        assert below % 2 == 0
-        assert one.message == f"the open window held {runs} runs; its older half was settled before its time"
 
 
 PLAIN = {"replicas": "1", "unclean_leader_election": "true", "cleanup_policy": "compact", "created_by": "auto"}
@@ -287,3 +269,32 @@ def test_a_zombie(build: Callable[[History], None], why: str, more: dict[str, An
     assert whole(row_by_row(h), ["zombie-write"]) == [
         Told("zombie-write", (first, 9), f"transaction 5 of process {first} is visible, and {why}", told | more, at)
     ]
+
+
+def a_misleading_fence(h: History) -> None:
+    h.row("t", "init", transactional_id="x")
+    h.txn("t", sends=[("t", 0, 1, None)], type="info", txn=1, transactional_id="x", error="_FENCED")
+
+
+def a_committed_zero(h: History) -> None:
+    h.row("r", "commit", committed=5, group="g")
+    h.row("o", "offsets", committed=0, group="g")
+
+
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize(
+    ("build", "name"), [(a_misleading_fence, "misleading-fence"), (a_committed_zero, "spurious-zero-offset")]
+)
+def test_nothing_is_concluded_where_a_journal_was_lost(build: Callable[[History], None], name: str, lost: bool) -> None:
+    """Whose it was may have explained it."""
+    h = History()
+    h.assign("z")
+    build(h)
+    h.time += 1.0
+    h.processes.remove("z")
+    now = h.at(h.time)
+    marks = [Mark(number("z"), 1, h.at(0.0) if lost else now, now, lost)]
+    h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+    for _ in range(5):
+        h.mark(1.0)
+    assert [one.anomaly for one in whole(row_by_row(h), [name])] == ([] if lost else [name])

@@ -106,3 +106,44 @@ def test_a_failed_send_has_no_transaction() -> None:
     assert found.evidence == {
         "writer": W, "seq": 0, "offset": 0, "process": read.process, "op": read.op, "failed_process": W, "failed_op": 0,
     }  # fmt: skip
+
+
+def test_the_next_transaction_among_others() -> None:
+    """Behind the records stand those of another id, of none, of the same transaction, and of its id's later ones."""
+    h = History()
+    h.assign("r")
+    h.txn("p", sends=[("w", 9, 1, 40)], txn=69, transactional_id="z")
+    h.send("w", 2, 1, at=None, type="info", error="NOT_LEADER_FOR_PARTITION")
+    h.txn("t", sends=[("w", 0, 2, 0)], txn=70, transactional_id="x")
+    h.txn("s", sends=[("u", 2, 3, 3)], txn=59, transactional_id="x")
+    read = h.poll("r", [("w", 2, 1, 10)])
+    h.txn("t", sends=[("w", 2, 2, 10), ("w", 4, 1, 14), ("w", 8, 1, 25)], type="fail", txn=71, transactional_id="x")
+    h.txn("u", sends=[("v", 2, 1, 12), ("v", 3, 1, 17)], txn=60, transactional_id="y")
+    h.txn("q", sends=[("z", 2, 1, 13)], txn=61)
+    h.send("t", 0, 1, at=15)
+    h.txn("t", sends=[("w", 7, 1, None)], txn=73, transactional_id="x")
+    second = h.txn("p", sends=[("w", 5, 1, 20)], txn=72, transactional_id="x")
+    h.txn("t", sends=[("w", 6, 1, 30)], txn=74, transactional_id="x")
+    store = Store()
+    store.feed(h.rows, finished=True)
+    (found,) = (one for one in store.findings if one.anomaly == "G1a")
+    assert found.evidence == {
+        "writer": W, "seq": 2, "offset": 10, "process": read.process, "op": read.op, "failed_process": T,
+        "failed_op": 1, "told": "aborted",
+        **following("committed", 20, 5), "next_process": second.process, "next_op": second.op,
+    }  # fmt: skip
+    assert found.message == (
+        f"value {W}/2 was polled, and its write failed or its transaction aborted; its transaction 71 of x was told to"
+        " be aborted"
+    )
+
+
+def test_of_what_was_not_acknowledged_nobody_knows_what_stands_behind_it() -> None:
+    h = History()
+    h.txn("t", sends=[("w", 0, 1, None)], type="fail", txn=71, transactional_id="x")
+    h.txn("t", sends=[("w", 1, 1, 9)], txn=72, transactional_id="x")
+    h.poll("r", [("w", 0, 1, 8)])
+    store = Store()
+    store.feed(h.rows, finished=True)
+    (found,) = (one for one in store.findings if one.anomaly == "G1a")
+    assert {name for name in found.evidence if name.startswith(("next", "offsets"))} == set()

@@ -22,8 +22,8 @@ W, OUT, X = number("w"), number("o"), number("x")
 class Side(History):
     """One topic of a `Pair`, with its clock."""
 
-    def __init__(self, pair: Pair, topic: str) -> None:
-        self._pair, self._topic = pair, topic
+    def __init__(self, pair: Pair, topic: str, topic_id: str = "") -> None:
+        self._pair, self._topic, self._topic_id = pair, topic, topic_id or topic
         super().__init__()
 
     @property
@@ -36,7 +36,7 @@ class Side(History):
 
     def row(self, *what: Any, **more: Any) -> Slice:
         made = super().row(*what, **more)
-        made.topic_id = made.topic = self._topic
+        made.topic_id, made.topic = self._topic_id, self._topic
         made.boot = "b"  # one clock, whose zero is the history's beginning
         made.mono_invoked, made.mono_completed = (
             1000 * (micros(t) - micros(START)) for t in (made.invoked, made.completed)
@@ -47,30 +47,46 @@ class Side(History):
 
 class Pair:
     """An input topic and an output topic, partition 0 of each, a transform `x` of group g with one transactional id, a
-    reader `r` of the input and a reader `q` of the output. Inputs stand at the offsets of their numbers."""
+    reader `r` of the input and a reader `q` of the output. Inputs stand at their numbers, less `gone`."""
 
     def __init__(self) -> None:
         self.rows: list[Slice] = []
         self.time = 0.0
         self.inputs, self.outputs = Side(self, "in"), Side(self, "out")
-        self.start = self.input_end = self.output_end = 0
+        self.start = self.input_end = self.output_end = self.gone = 0
         for h in (self.inputs, self.outputs):
-            h.row("x", "start", kind="transform", settings={"group.id": "g"})
-            self.begun("x", h)
-        self.inputs.assign("x", f="subscribe")
-        self.inputs.assign("r")
+            self._begin(h)
         self.outputs.assign("q")
+
+    def _begin(self, h: Side) -> None:
+        h.row("x", "start", kind="transform", settings={"group.id": "g"})
+        self.begun("x", h)
+        if h is self.inputs:
+            h.assign("x", f="subscribe")
+            h.assign("r")
+
+    def made_anew(self, gone: int) -> None:
+        """The input's topic is deleted, and made again: its first record has the number `gone`."""
+        self.inputs, self.gone, self.input_end, self.start = Side(self, "in", "in-anew"), gone, 0, 0
+        self._begin(self.inputs)
 
     def begun(self, process: str, *sides: Side) -> None:
         """A life of the transform's transactional id."""
         for h in sides or (self.inputs, self.outputs):
             h.row(process, "init", transactional_id="g-x")
 
+    def output_made_anew(self) -> None:
+        """The output's topic is deleted, and made again."""
+        self.outputs, self.output_end = Side(self, "out", "out-anew"), 0
+        self._begin(self.outputs)
+        self.outputs.assign("q")
+
     def feed(self, seq: int, count: int) -> None:
         """The input gets these values, and a reader reads them."""
-        self.inputs.send("w", seq, count, at=seq)
-        self.inputs.poll("r", [("w", seq, count, seq)])
-        self.input_end = max(self.input_end, seq + count)
+        at = seq - self.gone
+        self.inputs.send("w", seq, count, at=at)
+        self.inputs.poll("r", [("w", seq, count, at)])
+        self.input_end = max(self.input_end, at + count)
 
     def transform(
         self, op: int, seq: int, count: int, at: int | None, type: str = "ok", *, process: str = "x", read: bool = True
@@ -81,11 +97,11 @@ class Pair:
         self.time += 0.001
         times = {"invoked": self.inputs.at(self.time), "completed": self.inputs.at(self.time + 0.01)}
         self.inputs.row(
-            process, "txn", **common, **times, polled=[Run(W, seq, seq, count)], mode="subscribe",
+            process, "txn", **common, **times, polled=[Run(W, seq, seq - self.gone, count)], mode="subscribe",
             isolation="read_committed",
         )  # fmt: skip
         self.outputs.row(
-            process, "txn", **common, **times, sources=[Run(W, seq, seq, count)],
+            process, "txn", **common, **times, sources=[Run(W, seq, seq - self.gone, count)],
             sent=[Run(OUT, 900 + op * 10 if at is None else at, at, count)],
         )  # fmt: skip
         self.time += 0.01
@@ -133,6 +149,14 @@ def left_out(p: Pair) -> None:
     p.transform(1, 6, 4, 6)
 
 
+def reflected_out_of_order(p: Pair) -> None:
+    p.feed(0, 13)
+    p.transform(0, 0, 4, 0)
+    p.transform(1, 10, 2, 6)
+    p.transform(2, 4, 2, 12)
+    p.transform(3, 12, 1, 18)
+
+
 def tail_not_done(p: Pair) -> None:
     p.feed(0, 10)
     p.transform(0, 0, 4, 0)
@@ -154,6 +178,26 @@ def done_much_too_late(p: Pair) -> None:
     left_out(p)
     p.wait(15)
     p.transform(2, 4, 2, 12)
+
+
+def topic_made_anew(p: Pair, left_out: int = 0) -> None:
+    """What a transform reflected of the topic that is gone says nothing of the new one, in which it begins late."""
+    for i in range(10):
+        p.feed(i * 5, 5)
+        p.transform(i, i * 5, 5, i * 6)
+        p.wait(2)
+    p.made_anew(50)
+    p.feed(50, 10)
+    p.wait(5)
+    p.transform(20, 56, 2, 60)
+    p.wait(5)
+    p.feed(60, 10)
+    p.transform(21, 58, 2, 63)
+    p.transform(22, 60 + left_out, 10 - left_out, 66)
+
+
+def left_out_of_a_topic_made_anew(p: Pair) -> None:
+    topic_made_anew(p, left_out=1)
 
 
 def taken_by_retention(p: Pair) -> None:
@@ -243,6 +287,7 @@ CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
     (aborted_and_done_again, []),
     (twice, [reflected_twice(0.046, 11)]),
     (left_out, missing(11.0, 4, 5)),
+    (reflected_out_of_order, missing(11.0, 6, 7, 8, 9, reflected=11)),
     (tail_not_done, []),
     (begun_late, []),
     (done_later_than_the_next, []),
@@ -275,6 +320,37 @@ def test_finished(build: Callable[[Pair], None], expected: list[Told]) -> None:
     store.feed(pair.rows, finished=True)
     told = [one._replace(at=0.0, decidable=None) for one in whole(store, ("eos-violation",))]
     assert told == [one._replace(at=0.0) for one in expected]
+
+
+@pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
+def test_an_input_topic_that_was_made_anew_is_another_one(fed: Callable[[Any], Store]) -> None:
+    """Its offsets begin again, and so does the transform in it; what it leaves out from there on is missing."""
+    innocent, guilty = Pair(), Pair()
+    topic_made_anew(innocent)
+    left_out_of_a_topic_made_anew(guilty)
+    for pair in (innocent, guilty):
+        pair.wait(40)
+    assert whole(fed(innocent), ("eos-violation",)) == []
+    told = whole(fed(guilty), ("eos-violation",))
+    assert [(one.subject, one.evidence["offset"]) for one in told] == [(("missing", "g", W, 60), 10)]
+
+
+@pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
+def test_what_the_end_of_an_output_that_is_gone_reflected_is_not_known(fed: Callable[[Any], Store]) -> None:
+    """Transaction 1 went to the topic that came then, and did not count; what is left out after it does."""
+    innocent, guilty = Pair(), Pair()
+    for pair, next_one in ((innocent, 10), (guilty, 11)):
+        pair.feed(0, 30)
+        pair.transform(0, 0, 5, 0)
+        pair.wait(3)
+        pair.output_made_anew()
+        pair.transform(2, 8, 1, 0)
+        pair.wait(3)
+        pair.transform(3, 9, 1, 2)
+        pair.transform(4, next_one, 5, 4)
+        pair.wait(40)
+    assert whole(fed(innocent), ("eos-violation",)) == []
+    assert [one.subject for one in whole(fed(guilty), ("eos-violation",))] == [("missing", "g", W, 10)]
 
 
 # What stage 2 keeps

@@ -19,7 +19,8 @@ def events(findings: list[Finding]) -> list[tuple[str, str]]:
 
 
 def watch(*clusters: str, open_clusters: tuple[str, ...] = ()) -> EvidenceWatch:
-    return EvidenceWatch(timedelta(seconds=30), START, clusters=clusters, open_clusters=open_clusters)
+    known = dict.fromkeys(clusters, at(-3600))
+    return EvidenceWatch(timedelta(seconds=30), START, clusters=known, open_clusters=open_clusters)
 
 
 def test_it_opens_once_after_the_objective_and_closes_with_the_next_row() -> None:
@@ -27,11 +28,13 @@ def test_it_opens_once_after_the_objective_and_closes_with_the_next_row() -> Non
     assert events(seen.tick(at(29.9))) == []
     (opened,) = seen.tick(at(30))
     assert (opened.anomaly, opened.event, opened.cluster, opened.partition) == ("evidence-stalled", "opened", "a", -1)
+    assert opened.evidence == {"last_row": at(-3600).isoformat()}, "of the run before this one"
     assert seen.tick(at(31)) == []
     (closed,) = seen.rows(["a"], at(40))
     assert (closed.id, closed.event) == (opened.id, "closed")
     assert seen.rows(["a"], at(41)) == []
-    assert events(seen.tick(at(71))) == [("a", "opened")]
+    (again,) = seen.tick(at(71))
+    assert (again.event, again.evidence) == ("opened", {"last_row": at(41).isoformat()})
 
 
 def test_one_silent_cluster_beside_a_live_one() -> None:
@@ -42,7 +45,8 @@ def test_one_silent_cluster_beside_a_live_one() -> None:
 
 def test_a_log_that_never_had_a_row_is_stalled_too() -> None:
     seen = watch()
-    assert events(seen.tick(at(30))) == [("", "opened")]
+    (opened,) = seen.tick(at(30))
+    assert (opened.cluster, opened.event, opened.evidence) == ("", "opened", {"last_row": "never"})
     assert events(seen.rows(["a"], at(50))) == [("", "closed")]
     assert events(seen.tick(at(79))) == []
     assert events(seen.tick(at(80))) == [("a", "opened")]

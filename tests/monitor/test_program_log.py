@@ -1,0 +1,39 @@
+"""What the program says of itself: what many say again and again is told once, and a full disk says nothing twice."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from monitor import program_log
+from monitor.program_log import configure
+
+
+def test_what_all_say_of_a_full_disk_is_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    configure(file=tmp_path / "program.log")
+    log = logging.getLogger("probes.trouble")
+    for name in ("writer-1", "writer-2", "reader-1"):
+        log.warning("probe %s: %s", name, "no space left", extra={"said_once": "JournalUnwritable"})
+        log.warning("probe %s has another trouble", name)
+    told = capsys.readouterr().err
+    assert told.count("no space left") == 1 and told.count("another trouble") == 3
+    assert (tmp_path / "program.log").read_text().count("no space left") == 1
+
+
+def test_it_is_told_again_later(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    configure()
+    monkeypatch.setattr(program_log, "SAID_AGAIN_AFTER", 0.0)
+    log = logging.getLogger("probes.trouble")
+    for _ in range(2):
+        log.warning("no space left", extra={"said_once": "JournalUnwritable"})
+    assert capsys.readouterr().err.count("no space left") == 2
+
+
+def test_a_log_file_that_cannot_be_written_says_nothing_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """`/dev/full` refuses every write as a full disk does."""
+    configure(file=Path("/dev/full"))
+    logging.getLogger("monitor.trouble").info("for the file alone")
+    assert capsys.readouterr().err == ""
+    configure()

@@ -1,0 +1,242 @@
+"""Rows of a topic count for its id as far as the cluster has confirmed it; what cannot be said yet waits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from probes.log.committer import Committer, committer
+from probes.log.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
+from rules.vocabulary.slices import RegisterOp, Run
+from tests.probes.log.lives import TOPIC, TOPIC_ID, Prober, StillClock, check_marks, check_slices, table_rows
+
+Opened = Callable[[], Committer]
+
+
+class Cluster:
+    """`topics`: the ids that it tells, None while nobody answers."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, str] | None = {TOPIC: TOPIC_ID}
+        self.asked: list[list[str]] = []
+        self.time = 0.0
+
+    def ask(self, names: Any) -> dict[str, str | None] | None:
+        self.asked.append(list(names))
+        return None if self.topics is None else {name: self.topics.get(name) for name in names}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def opened(folder: Path, history: Path, clock: StillClock, cluster: Cluster) -> Opened:
+    def open_() -> Committer:
+        confirmations = Confirmations("c", cluster.ask, clock, lambda: cluster.time)
+        return committer(folder, history, clock, confirmations=confirmations)
+
+    return open_
+
+
+def gist(history: Path, process: int = 1) -> list[tuple[Any, ...]]:
+    rows = sorted((r for r in table_rows(history) if r["process"] == process), key=lambda r: (r["op"], r["partition"]))
+    check_slices(rows)
+    return [
+        (r["f"], r["type"], r["error"], [tuple(run.values()) for run in r["sent"] or r["polled"] or ()]) for r in rows
+    ]
+
+
+def told(history: Path) -> list[tuple[Any, ...]]:
+    return [row for row in gist(history) if row[0] != "start"]
+
+
+def send(prober: Prober, clock: StillClock, at: int) -> None:
+    """An acknowledged send of five records."""
+    op = prober.invoke(0)
+    clock.tick()
+    prober.in_flight[op][0].sent = (prober.in_flight[op][0].sent[0]._replace(offset=at),)
+    prober.in_flight[op][0].mono_completed = clock.monotonic_ns()
+    prober.complete(op)
+
+
+def test_what_had_completed_when_the_topic_was_confirmed_counts(folder, history, clock, cluster, opened):
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        clock.tick()
+        assert one.commit() == 5
+        assert one.commit() == 2
+    assert told(history) == [("send", "ok", None, [(10, 0, 0, 5)])]
+    assert cluster.asked == [[TOPIC]]
+
+
+def test_what_completed_after_it_is_not_counted_for_a_topic_that_was_replaced(folder, history, clock, cluster, opened):
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        one.commit()
+        clock.tick()
+        cluster.topics = {TOPIC: "another"}
+        send(prober, clock, 0)
+        prober.append([prober.row(0, "poll", polled=(Run(10, 5, 0, 5),), position_before=0, position_after=5)])
+        prober.append([prober.row(0, "commit", committed=5, group="g")])
+        prober.append([prober.row(0, "offsets", log_start=0, log_end=5, last_stable=5)])
+        prober.append([prober.row(0, "send", type="fail", error="_INVALID_ARG", sent=(Run(10, 10, None, 1),))])
+        read, write = RegisterOp(0, "read", None, None, 7), RegisterOp(0, "cas", 9, 7, 7)
+        prober.append([prober.row(0, "register", registers=(read, write))])
+        one.commit()
+        prober.close()
+        one.commit()
+    assert told(history) == [
+        ("send", "ok", None, [(10, 0, 0, 5)]),
+        ("send", "info", REPLACED, [(10, 5, None, 5)]),
+        ("poll", "info", REPLACED, []),
+        ("commit", "info", REPLACED, []),
+        ("offsets", "info", REPLACED, []),
+        ("send", "fail", "_INVALID_ARG", [(10, 10, None, 1)]),
+        ("register", "info", REPLACED, []),
+        ("close", "ok", None, []),
+        ("close", "ok", None, []),
+    ]
+    names = ("position_before", "position_after", "committed", "log_start", "log_end", "last_stable", "polled")
+    late = [row for row in table_rows(history) if row["error"] == REPLACED]
+    assert {row[name] for row in late for name in names} == {None}
+    (register,) = [row["registers"] for row in late if row["f"] == "register"]
+    assert [list(op.values()) for op in register] == [[0, "cas", 9, 7, None]]
+    assert {row["group"] for row in late if row["f"] == "commit"} == {"g"}
+
+
+def test_what_was_confirmed_and_read_late_counts_although_the_topic_was_replaced(
+    folder, history, clock, cluster, opened
+):
+    """Rows reach the journal a moment after their operation has completed."""
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        early = prober.row(0, "poll", polled=(Run(10, 0, 0, 5),))
+        clock.tick()
+        one.commit()
+        cluster.topics = {TOPIC: "another"}
+        clock.tick()
+        early.op = prober.op
+        prober.append([early])
+        one.commit()
+    assert told(history)[-1] == ("poll", "ok", None, [(10, 0, 0, 5)])
+
+
+@pytest.mark.parametrize(("topics", "limit"), [(None, SILENT_FOR), ({}, UNKNOWN_FOR)], ids=["silent", "unknown"])
+def test_rows_wait_for_an_answer_and_nothing_is_dropped(folder, history, clock, cluster, opened, topics, limit):
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        one.commit()
+        cluster.topics = topics
+        send(prober, clock, 5)
+        for _ in range(3):
+            cluster.time += limit / 4
+            assert one.commit() == 0
+        cluster.topics = {TOPIC: TOPIC_ID}
+        one.commit()
+    assert told(history) == [("send", "ok", None, [(10, 0, 0, 5)]), ("send", "ok", None, [(10, 5, 5, 5)])]
+    assert check_marks(history) > 2
+
+
+@pytest.mark.parametrize(
+    ("topics", "limit", "outcome"),
+    [(None, SILENT_FOR, ("send", "ok", None, [(10, 5, 5, 5)])),
+     ({}, UNKNOWN_FOR, ("send", "info", REPLACED, [(10, 5, None, 5)]))],
+    ids=["silent", "unknown"],
+)  # fmt: skip
+def test_they_do_not_wait_for_ever(folder, history, clock, cluster, opened, topics, limit, outcome):
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        one.commit()
+        cluster.topics = topics
+        send(prober, clock, 5)
+        assert one.commit() == 0
+        cluster.time += limit
+        assert one.commit() > 0
+        assert told(history)[-1] == outcome
+        send(prober, clock, 10)
+        assert one.commit() > 0, "while the outage lasts, rows tell of it at once"
+
+
+def test_the_end_waits_for_an_answer_too(folder, history, clock, cluster, opened, monkeypatch):
+    prober = Prober.start(folder, 1, clock)
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        cluster.topics = {TOPIC: TOPIC_ID} if len(naps) == 3 else None
+
+    monkeypatch.setattr("probes.log.committer.time.sleep", nap)
+    with opened() as one:
+        cluster.topics = None
+        send(prober, clock, 0)
+        one.drain()
+    assert len(naps) == 3 and told(history) == [("send", "ok", None, [(10, 0, 0, 5)])]
+
+
+def test_a_plan_that_is_carried_out_again_counts_the_same(folder, history, clock, cluster, opened, monkeypatch):
+    prober = Prober.start(folder, 1, clock)
+    with opened() as one:
+        send(prober, clock, 0)
+        one.commit()
+        cluster.topics = {TOPIC: "another"}
+        send(prober, clock, 0)
+
+        class Killed(BaseException):
+            pass
+
+        def die(*_: Any) -> None:
+            raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr("probes.log.history.History.append", die)
+            with pytest.raises(Killed):
+                one.commit()
+    cluster.topics = {TOPIC: TOPIC_ID}
+    version = DeltaTable(str(history)).version()
+    with opened() as one:
+        one.commit()
+    assert DeltaTable(str(history)).version() == version + 1
+    assert told(history)[-1] == ("send", "info", REPLACED, [(10, 5, None, 5)])
+
+
+def test_outputs_do_not_name_inputs_of_a_topic_that_was_replaced(folder, history, clock, cluster, opened):
+    prober = Prober.start(folder, 1, clock)
+    touched = [(TOPIC, 0), ("out", 0)]
+    common = {"txn": 5, "txn_partitions": touched}
+
+    def transform() -> None:
+        clock.tick()
+        prober.append([
+            prober.row(0, "txn", polled=(Run(7, 0, 0, 1),), **common),
+            prober.row(0, "txn", topic="out", topic_id="out-id", sent=(Run(10, prober.op, prober.op, 1),),
+                       sources=(Run(7, 0, 0, 1),), **common),
+        ])  # fmt: skip
+
+    cluster.topics = {TOPIC: TOPIC_ID, "out": "out-id"}
+    with opened() as one:
+        transform()
+        one.commit()
+        cluster.topics[TOPIC] = "another"
+        transform()
+        one.commit()
+    rows = [row for row in table_rows(history) if row["f"] == "txn" and row["topic"] == "out"]
+    assert [(row["type"], len(row["sources"] or [])) for row in sorted(rows, key=lambda r: r["op"])] == [
+        ("ok", 1), ("ok", 0),
+    ]  # fmt: skip
+
+
+def test_rows_of_another_cluster_are_not_asked_for(folder, history, clock, cluster):
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock, confirmations=Confirmations("other", cluster.ask, clock)) as one:
+        send(prober, clock, 0)
+        assert one.commit() > 0
+    assert cluster.asked == []

@@ -1,0 +1,169 @@
+"""What the facts of one transaction prove, as they come in one batch after the other: each finding once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from rules.across.lookups import Question, answer, values_of
+from rules.across.resolution import FORMAT, Resolved, resolve
+from rules.across.shared_conditions import FORGOTTEN
+from rules.vocabulary.finding import FACT_SCHEMA, Finding
+from rules.vocabulary.objectives import Objectives
+from tests.rules.histories import History, number
+
+ABOUT = {"transactional_id": "x", "invoked": 1, "completed": 2}
+WRITER = 5
+
+
+def fact(kind: str, partition: int, seq: int, at: int, *, outcome: str = "info", **more: Any) -> dict[str, Any]:
+    return {
+        "cluster": "c", "topic_id": f"t{partition}", "topic": "topic", "partition": partition, "kind": kind, "at": at,
+        "txn": 7, "outcome": outcome, "writer": WRITER, "seq": seq, "offset": 10 + seq, "length": 1,
+        "about": orjson.dumps(ABOUT).decode(),
+    } | more  # fmt: skip
+
+
+def guarded(partition: int, at: int) -> dict[str, Any]:
+    told = {
+        "anomaly": "inconsistent-offsets", "subject": [12], "message": "offset 12 holds 2 values: 5/2 and 6/0",
+        "evidence": {"offset": 12, "values": [{"writer": WRITER, "seq": 2}, {"writer": 6, "seq": 0}]},
+    }  # fmt: skip
+    nothing = dict.fromkeys(("writer", "seq", "offset", "length"))
+    return fact("guarded", partition, 0, at, about=orjson.dumps(told).decode()) | nothing
+
+
+def value(partition: int, seq: int) -> dict[str, Any]:
+    return {"topic": "topic", "partition": partition, "writer": WRITER, "seq": seq, "offset": 10 + seq}
+
+
+def lost(partition: int, seq: int, at: int, seen: dict[str, Any]) -> Finding:
+    return Finding(
+        anomaly="lost-write", cluster="c", topic_id=f"t{partition}", topic="topic", partition=partition,
+        subject=(WRITER, seq),
+        message=f"value 5/{seq} was acknowledged at offset {10 + seq} and never polled; its transaction 7 is visible in"
+        f" partition {seen['partition']} of topic",
+        evidence={
+            "writer": WRITER, "seq": seq, "offset": 10 + seq, "txn": 7, "seen": seen, "transactional_id": "x",
+        },
+        at=at, decidable=at,
+    )  # fmt: skip
+
+
+def torn(outcome: str, seen: dict[str, Any], absent: dict[str, Any], at: int) -> Finding:
+    return Finding(
+        anomaly="torn-transaction", cluster="c", topic_id="", topic="topic", partition=-1, subject=(7,),
+        message=f"of transaction 7 ({outcome}), value 5/{seen['seq']} was polled in partition {seen['partition']} of"
+        f" topic, and value 5/{absent['seq']} is absent from offset {absent['offset']} of partition"
+        f" {absent['partition']} of topic, which a reader passed",
+        evidence={"txn": 7, "outcome": outcome, "seen": seen, "absent": absent, "transactional_id": "x"},
+        at=at, decidable=at,
+    )  # fmt: skip
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    def take(self, *facts: dict[str, Any], finished: bool = False) -> Resolved:
+        table = pa.Table.from_pylist(list(facts), schema=FACT_SCHEMA)
+        resolved = resolve(self.stored, table, Objectives(), finished=finished)
+        for name, data in resolved.changes.items():
+            if data is None:
+                del self.stored[name]
+            else:
+                self.stored[name] = data
+        return resolved
+
+
+def test_an_indefinite_transaction_that_turns_out_visible() -> None:
+    stage, seen = Stage(), value(0, 4)
+    assert stage.take(fact("absent", 1, 0, 30, length=2), guarded(1, 20)).findings == []
+    assert stage.stored["format"] == FORMAT
+    told = stage.take(fact("visible", 0, 4, 25), fact("visible", 2, 1, 60))
+    inconsistent = Finding(
+        anomaly="inconsistent-offsets", cluster="c", topic_id="t1", topic="topic", partition=1, subject=(12,),
+        message="offset 12 holds 2 values: 5/2 and 6/0",
+        evidence={"offset": 12, "values": [{"writer": WRITER, "seq": 2}, {"writer": 6, "seq": 0}]}, at=25, decidable=25,
+    )  # fmt: skip
+    assert told.findings == [
+        torn("info", seen, value(1, 0), 30),
+        lost(1, 0, 30, seen),
+        lost(1, 1, 30, seen),
+        inconsistent,
+    ]
+    assert stage.take(fact("visible", 3, 1, 65)).findings == []
+    last = stage.take(fact("absent", 4, 3, 70))
+    assert last.findings == [lost(4, 3, 70, seen)]
+    assert list(last.changes) == ["txn|7|c"]
+
+
+def test_a_transaction_that_shows_nothing_and_one_of_another_cluster() -> None:
+    stage = Stage()
+    assert stage.take(fact("absent", 1, 0, 30), guarded(1, 20)).findings == []
+    assert stage.take(fact("visible", 0, 4, 25, cluster="another")).findings == []
+    assert stage.take().changes == {}
+
+
+def test_an_aborted_transaction_of_which_something_shows_later() -> None:
+    """What was absent before comes before what is absent now."""
+    stage, of = Stage(), {"outcome": "fail"}
+    assert stage.take(fact("absent", 1, 0, 30, **of)).findings == []
+    told = stage.take(fact("absent", 2, 0, 35, **of), fact("visible", 0, 4, 40, **of))
+    assert told.findings == [torn("fail", value(0, 4), value(1, 0), 40)]
+
+
+def test_what_nobody_sees_any_more_is_closed_by_whatever_comes() -> None:
+    about = {
+        "anomaly": "evidence-late", "subject": ["process", 5], "message": "late", "decidable": 9, "waits": False,
+        "evidence": {"process": 5, "host": 9, "hold": "rows", "since": 1, "behind_s": 3.0},
+    }  # fmt: skip
+    stage = Stage()
+    assert stage.take().changes == {}
+    (opened,) = stage.take(fact("holds", 1, 0, 10, txn=None, about=orjson.dumps(about).decode())).findings
+    (closed,) = stage.take(fact("absent", 1, 0, 11 + FORGOTTEN)).findings
+    assert (opened.event, closed.event, closed.at) == ("opened", "closed", 11 + FORGOTTEN)
+
+
+@pytest.mark.parametrize("outcome", ["ok", "fail"])
+def test_a_finished_history_has_all_facts(outcome: str) -> None:
+    of = {"outcome": outcome}
+    facts = [
+        guarded(0, 20) | of, fact("absent", 1, 1, 30, **of), fact("absent", 2, 0, 35, **of),
+        fact("visible", 3, 5, 40, **of), fact("visible", 4, 0, 45, **of),
+    ]  # fmt: skip
+    others = [
+        fact("visible", 0, 0, 10, txn=8, **of), fact("absent", 0, 0, 10, txn=8, cluster="another", **of),
+        fact("absent", 0, 0, 10, txn=9, **of),
+    ]  # fmt: skip
+    told = Stage().take(*others, *facts, finished=True).findings
+    assert told == [torn(outcome, value(3, 5), value(1, 1), 40)]
+
+
+def test_a_poll_of_another_place_answers_nothing() -> None:
+    """It wrote to a partition of that number, and to one of that topic."""
+    h = History()
+    h.poll("r", [("w", 0, 1, 0)], partition=1)
+    question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
+    wrote = {("topic", 0): [(number("w"), 0, 4)], ("other", 1): [(number("w"), 0, 4)]}
+    assert answer(question, wrote, h.table()) is None
+
+
+def test_what_a_transaction_wrote_is_told_by_its_rows() -> None:
+    """Not by those of another one, or where it only polled."""
+    h = History()
+    h.txn("t", sends=[("w", 0, 3, 5)], txn=7, op=1)
+    h.row("t", "txn", partition=1, txn=7, op=1)
+    h.txn("t", sends=[("w", 3, 3, 9)], txn=8)
+    h.send("v", 0, at=20)
+    w = number("w")
+    question = Question.of([fact("absent", 0, 0, 30, outcome="ok")])
+    assert values_of(question, h.table()) == {("topic", 0): [(w, 0, 3)]}
+    table = h.table()
+    empty = table.set_column(
+        table.column_names.index("sent"), table.schema.field("sent"), pa.nulls(4, table["sent"].type)
+    )
+    assert values_of(question, empty) == {}

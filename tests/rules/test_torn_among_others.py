@@ -1,0 +1,48 @@
+"""`torn-transaction` where the other part is read much later, beside reads that prove nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.vocabulary.slices import micros
+from tests.rules.histories import Store, number
+from tests.rules.test_transactions import TORN, Log, is_torn
+from tests.rules.whole import Told, whole
+
+W = number("w")
+
+
+def passed_by_and_read_later(kind: str) -> tuple[Log, int]:
+    """Values 4 to 7 of both partitions; those of partition 1 are absent, those of partition 0 are read at 40 s. And the
+    row at which they are."""
+    h = Log()
+    h.send("w", 0, 2, at=0)
+    h.filled(1, 0, 4)
+    h.read(0, ("w", 0, 2, 0))
+    h.transaction({0: (4, 4, 5), 1: (4, 4, 5)}, kind)
+    h.poll("u", [("w", 4, 4, 5)], isolation="read_uncommitted")
+    h.poll("r", [("w", 0, 2, 0)], partition=2)
+    h.transaction({0: (8, 1, 10), 1: (8, 1, 10)}, op=1, txn=8)
+    h.read(1, ("w", 8, 1, 10))
+    h.wait(39)
+    at = len(h.rows)
+    h.read(0, ("w", 4, 4, 5), ("w", 8, 1, 10))
+    h.read(0, ("w", 4, 4, 5), reader="s")
+    h.wait(15)
+    return h, at
+
+
+@pytest.mark.parametrize("kind", ["ok", "fail", "info"])
+def test_the_part_that_shows_comes_last(kind: str) -> None:
+    h, later = passed_by_and_read_later(kind)
+    store = Store()
+    store.feed(h.rows[:later])
+    assert whole(store, TORN) == []
+    store.feed(h.rows[later:])
+    told = is_torn(39.542, kind)
+    seen, absent = ({**told.evidence[name], "seq": 4, "offset": 5} for name in ("seen", "absent"))
+    message = told.message.replace(f"{W}/0", f"{W}/4")
+    expected = Told(told.anomaly, (7,), message, {**told.evidence, "seen": seen, "absent": absent}, told.at)
+    assert whole(store, TORN) == [expected]
+    (finding,) = (one for one in store.findings if one.anomaly in TORN)
+    assert finding.at == micros(h.rows[later].completed)

@@ -1,0 +1,37 @@
+"""Errors of Spark and Java in one line for the user."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_jobs.errors import JobFailed, last_line, said, translated
+
+ABORTED = """An error occurred while calling o343.getResult.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.scheduler.DAGScheduler.failJob(DAGScheduler.scala:1)
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ABORTED, "No space left on device"),
+        (ABORTED.splitlines()[0], "An error occurred while calling o343.getResult."),
+        ("PythonException:\n Traceback (most recent call last):\n  File x\nValueError: a rule", "ValueError: a rule"),
+        ("", "no message"),
+    ],
+)
+def test_the_line_that_says_most(text: str, expected: str) -> None:
+    assert last_line(text) == expected
+
+
+def test_an_error_whose_text_nobody_can_tell_any_more() -> None:
+    class OfTheDead(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    assert said(OfTheDead()) == "Spark's Java process has gone"
+    failed = translated(OfTheDead(), checkpoint="c")
+    assert isinstance(failed, JobFailed)
+    assert str(failed) == "The integrity job ended: OfTheDead: Spark's Java process has gone."
