@@ -67,19 +67,23 @@ class Oracle:
         for must in musts:
             must.topic_id = topic_id
             if must.by is not None and must.anomaly not in AT_ONCE:
-                must.by = self._once_log_time_goes_on(must.by)
+                must.by = self._once_log_time_goes_on(must.by, must.partition)
                 must.optional |= must.by > self.world.plan.length
         return musts
 
-    def _once_log_time_goes_on(self, by: int) -> int:
-        """Later, where a host says nothing then: log time stands still until it does, or is not waited for."""
-        while (later := max((self._spoke(host.name, by) for host in self.world.hosts), default=by)) > by:
+    def _once_log_time_goes_on(self, by: int, partition: int) -> int:
+        """Later, where a host says nothing then, or a row is missing: log time stands still until it comes, or is not
+        waited for."""
+        while (later := max((self._spoke(host.name, partition, by) for host in self.world.hosts), default=by)) > by:
             by = later
         return by
 
-    def _spoke(self, host: str, by: int) -> int:
+    def _spoke(self, host: str, partition: int, by: int) -> int:
         came = [0, *(a.arrived for a in self.world.appends if a.host == host), self.world.plan.length]
-        pauses = [(a, b) for a, b in itertools.pairwise(sorted(came)) if a < by and b - a > 3 * SECOND]
+        lives = [life for life in self.world.lives if life.host.name == host]
+        gone = [e for life in lives for e in life.entries if e.rejected and e.row.partition == partition]
+        pauses = [(e.invoked, e.invoked + SILENT) for e in gone if e.invoked < by]
+        pauses += [(a, b) for a, b in itertools.pairwise(sorted(came)) if a < by and b - a > 3 * SECOND]
         over = max((min(b, a + SILENT) for a, b in pauses), default=0)
         return over + self.slack if over + self.slack > by else by
 

@@ -25,7 +25,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Pass:
-    """An ok poll in assign mode that moved from `before` to `after`."""
+    """An ok poll in assign mode that read on from `before`, where the reader had read to, to below `after`."""
 
     life: Life
     entry: Entry
@@ -41,6 +41,7 @@ class Truth:
         self.sends: dict[Value, Seen] = {}
         self.polls: dict[Value, list[Seen]] = defaultdict(list)
         self.passes: dict[int, list[Pass]] = defaultdict(list)
+        self._read_to: dict[tuple[int, int], int] = {}
         self.listings: dict[int, list[Entry]] = defaultdict(list)
         self.values: dict[tuple[int, int], dict[Value, int]] = defaultdict(dict)
         """(partition, offset) -> the values that rows of the table tell there, with when the first of them came."""
@@ -74,14 +75,25 @@ class Truth:
             for i in range(run.length):
                 self.polls[p, run.writer, run.seq + i].append(Seen(life, entry, run.offset + i))
         if row.f == "poll" and row.type == "ok" and row.mode == "assign" and row.isolation == "read_committed":
-            assert row.position_before is not None and row.position_after is not None
-            self.passes[p].append(Pass(life, entry, row.position_before, row.position_after))
+            self._pass(life, entry)
         if row.f == "poll" and row.type == "ok" and row.position_after is not None:
             self.positions[life.process, p].append((entry.completed, row.position_after))
         if row.committed is not None:
             self.commits[p].append(entry)
         if row.f == "offsets" and row.log_end is not None:
             self.listings[p].append(entry)
+
+    def _pass(self, life: Life, entry: Entry) -> None:
+        """A reader has passed what lies below the last record that it was given; an empty poll passes nothing."""
+        row, key = entry.row, (life.process, entry.row.partition)
+        assert row.position_before is not None
+        if row.polled:
+            last = row.polled[-1]
+            after = (last.offset or 0) + last.length
+            self.passes[row.partition].append(Pass(life, entry, self._read_to.get(key, row.position_before), after))
+            self._read_to[key] = after
+        if entry.rejected:
+            self._read_to.pop(key, None)  # what comes next tells where it stood
 
     def polled_ok(self, value: Value) -> Iterator[Seen]:
         return (s for s in self.polls.get(value, ()) if s.entry.row.type == "ok")
