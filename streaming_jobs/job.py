@@ -362,6 +362,8 @@ class IntegrityJob:
         while not self._ended.wait(_TICK):
             try:
                 self._tick()
+            except (Py4JError, ConnectionError) as gone:
+                log.debug("the JVM went while it was asked, which the next look finds: %s", type(gone).__name__)
             except Exception:
                 log.exception("the watch over the integrity job failed; it goes on")
 

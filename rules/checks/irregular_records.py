@@ -332,7 +332,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
 
 
 def _value(record: Mapping[str, Any]) -> Value:
-    if record["writer"] is None:
+    if record["writer"] is None or record["seq"] is None:
         return {"hash": record["hash"]}
     return {name: record[name] for name in ("writer", "seq", "topic", "partition", "run") if record[name] is not None}
 
@@ -340,7 +340,7 @@ def _value(record: Mapping[str, Any]) -> Value:
 def _words(value: Value) -> str:
     if "hash" in value:
         return f"a record of another version of the tag ({value['hash']})"
-    where = f" of {value['topic']}/{value['partition']}" if "topic" in value else ""
+    where = f" of {value.get('topic')}/{value.get('partition')}" if "topic" in value or "partition" in value else ""
     run = f" of run {value['run']}" if "run" in value else ""
     return f"{value['writer']}/{value['seq']}{where}{run}"
 

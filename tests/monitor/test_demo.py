@@ -47,7 +47,7 @@ def test_the_demonstration_finds_what_it_provokes(tmp_path: Path) -> None:
     assert sorted(found) == [0, 1, 2]
     for row in found.values():
         assert (row["topic"], row["partition"], row["severity"]) == (topic, int(partition), "warning")
-        assert row["evidence"]["writer"] == int(writer)
+        assert row["evidence"]["writer"] in (writer, int(writer)), "a string where it is beyond 2^53"
         assert len(row["evidence"]["offsets"]) == 2
     assert found[0]["evidence"]["offsets"] == [int(first), int(second)]
     logged = [json.loads(line) for line in (folder / "logs" / "findings.jsonl").read_text().splitlines()]

@@ -360,3 +360,13 @@ def test_examples_are_of_their_own_status() -> None:
         h.irregular("r", record("corrupted", 2 * i), record("relocated", 2 * i + 1, index=1))
     (told,) = (f for f in of(checked(h), "corrupted-record") if f.subject[0] == "many")
     assert told.evidence["examples"] == list(range(0, 20, 2))
+
+
+def test_a_record_that_names_its_writer_and_no_number() -> None:
+    """Whatever a foreign tag says is told, and nothing fails on it."""
+    h, store = History(), Store()
+    h.assign("r")
+    h.send("w", 0, 1, at=0)
+    h.irregular("r", Irregular(0, 0, "foreign", 1, 5, None, None, None, "x"))
+    store.feed(h.rows)
+    assert ("inconsistent-offsets", (0,)) in found(store.findings)
