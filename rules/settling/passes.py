@@ -112,7 +112,7 @@ def _bound(state: State, passes: Timed, boot: int, *, to: bool) -> Ints:
 def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, int]) -> Spans:
     """What of the offsets `place`, [low, high), was passed after `sent`, (time, boot)."""
     own = (passes.start < place[1]) & (passes.end > place[0])
-    if (state.given_again.start < place[1]).any() and (state.given_again.end > place[0]).any():
+    if ((state.given_again.start < place[1]) & (state.given_again.end > place[0])).any():
         counts = own & after(state, passes, *sent)
     else:
         counts = own & ~before(state, passes, *sent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules.kept.state import Proven, State
+from rules.kept.state import Proven, Spans, State
 from rules.settling import passes
 from rules.settling.passes import EXACT, SEVERAL
 from tests.rules.histories import History, Store, found, number
@@ -109,6 +109,14 @@ def test_the_last_pass_of_each_offset_is_remembered() -> None:
     for one in (went(0, 10, 1), went(10, 20, 2), went(5, 12, 3), went(4, 30, 1)):
         passes.remember(state, one)
     assert kept(state) == [(0, 4, 1, 1, 0), (4, 5, 1, 1, 0), (5, 12, 3, 3, 0), (12, 20, 2, 2, 0), (20, 30, 1, 1, 0)]
+
+
+@pytest.mark.parametrize(("place", "counted"), [((10, 20), True), ((2, 4), False), ((42, 44), False)])
+def test_only_offsets_that_were_given_again_ask_for_a_certain_order(place: tuple[int, int], counted: bool) -> None:
+    """Several readers passed all of it, nobody knows whether after the sending; two stretches were given again."""
+    state = State(given_again=Spans(np.array([0, 40]), np.array([5, 45])))
+    passes.remember(state, went(0, 50, 100, boot=SEVERAL))
+    assert len(passes.over(state, state.passed, place, (90, 0))) == counted
 
 
 def test_old_passes_are_joined_and_say_between_which_times_they_were() -> None:
