@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import TypeVar
+
 import numpy as np
 import pytest
 
-from rules.kept.state import Proven, Spans, State
+from rules.kept.state import Moves, Outstanding, Proven, Spans, State
 from rules.settling import passes
 from rules.settling.passes import EXACT, SEVERAL
 from tests.rules.histories import History, Store, found, number
 from tests.rules.liveness_of import row_by_row
 
+T = TypeVar("T")
 W, V = number("w"), number("v")
 
 
@@ -117,6 +121,41 @@ def test_only_offsets_that_were_given_again_ask_for_a_certain_order(place: tuple
     state = State(given_again=Spans(np.array([0, 40]), np.array([5, 45])))
     passes.remember(state, went(0, 50, 100, boot=SEVERAL))
     assert len(passes.over(state, state.passed, place, (90, 0))) == counted
+
+
+def noticed(sent: Outstanding, moves: Moves) -> list[tuple[int, int]]:
+    """What is known to be given again, where [0, 50) was passed at 100 by the clock of boot 0."""
+    state = State()
+    passes.remember(state, went(0, 50, 100))
+    told = passes.note_given_again(state, Proven(), sent, moves)
+    assert state.given_again.start.tolist() == told.start.tolist()
+    return list(zip(told.start.tolist(), told.end.tolist(), strict=True))
+
+
+def one(kind: type[T], **columns: int) -> T:
+    return kind(**{f.name: np.array([columns.get(f.name, -1)], np.int64) for f in fields(kind)})  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("offset", "invoked", "boot", "expected"),
+    [(30, 200, 0, [(30, 50)]), (30, 90, 0, []), (50, 200, 0, []), (30, 200, 1, [])],
+    ids=["after it was passed", "before", "elsewhere", "by a clock that nobody can compare"],
+)
+def test_a_cut_is_noticed_by_what_is_sent_to_a_place_that_was_passed(
+    offset: int, invoked: int, boot: int, expected: list[tuple[int, int]]
+) -> None:
+    assert noticed(one(Outstanding, offset=offset, length=5, invoked=invoked, boot=boot), Moves()) == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "invoked", "boot", "expected"),
+    [(40, 200, 0, [(40, 50)]), (40, 90, 0, []), (50, 200, 0, []), (40, 200, 1, [])],
+    ids=["after it was passed", "before", "all is there", "by a clock that nobody can compare"],
+)
+def test_a_cut_is_noticed_by_a_listing_below_what_was_passed(
+    end: int, invoked: int, boot: int, expected: list[tuple[int, int]]
+) -> None:
+    assert noticed(Outstanding(), one(Moves, end=end, invoked=invoked, boot=boot)) == expected
 
 
 def test_old_passes_are_joined_and_say_between_which_times_they_were() -> None:
