@@ -7,11 +7,11 @@ import signal
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.actors import careless_aborts
-from monitor.drill.drill import Drill, found
+from monitor.drill.actors.actors import careless_aborts
+from monitor.drill.definition.drill import Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillFailed
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 KILLS = 12
 

@@ -8,17 +8,17 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.actors import Hold, alternating, held_transactions, scripted
-from monitor.drill.drill import OLD_KAFKA, ONE_OLD, ORDER, ClusterKind, Drill, found
-from monitor.drill.java_client import JavaClients
-from monitor.drill.java_probe import java_transactions
+from monitor.drill.actors.actors import Hold, alternating, held_transactions, scripted
+from monitor.drill.actors.java_client import JavaClients
+from monitor.drill.actors.java_probe import java_transactions
+from monitor.drill.definition.drill import OLD_KAFKA, ONE_OLD, ORDER, ClusterKind, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.transactions import CommitSays, LateProduce, LoseInTransaction, SwallowCommit, Unfenced
 from monitor.drill.proxy import Lie, When, Where
 from monitor.drill.proxy.lies import HoldEndTxn
-from monitor.drill.stage import Stage
-from probes.course import Outline
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
+from probes.workloads.transactional.transaction_course import Outline
 from rules.vocabulary.objectives import SECOND
 
 THEIRS = Where(client_id="offsetwatch-transactions-1")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.actors import Hold, held_transactions
-from monitor.drill.drill import OLD_KAFKA, ClusterKind, Drill, found
+from monitor.drill.actors.actors import Hold, held_transactions
+from monitor.drill.definition.drill import OLD_KAFKA, ClusterKind, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.faults.processes import KillBroker
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.replicas import view
 from monitor.drill.faults.roles import LeaderOf
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 ABORTED, COMMITTED = "transactions-aborted", "transactions-committed"
 LEADERLESS_WITHIN = 40.0

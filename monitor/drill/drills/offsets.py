@@ -6,15 +6,15 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.actors import alternating, closing_reader, rewinding, scripted
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.actors.actors import alternating, closing_reader, rewinding, scripted
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, ListedEnd, StaleEnds, SwallowTxnOffsets
 from monitor.drill.lies.produce import NeverAnswered
 from monitor.drill.lies.transactions import FakedInit
 from monitor.drill.proxy import Api, Lie, When, Where
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 THRICE = When(times=3)
 STALE_S = 15.0
