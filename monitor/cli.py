@@ -23,7 +23,7 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 
 if TYPE_CHECKING:
-    from monitor.config import Config
+    from monitor.config.config import Config
 
 app = typer.Typer(
     help="An always-on safety monitor for clusters that speak Kafka's protocol.",
@@ -51,7 +51,7 @@ def _set_debug(value: bool) -> bool:
 
 def _version(value: bool) -> None:
     if value:
-        from monitor.versions import installed
+        from monitor.process.versions import installed
 
         print(f"offsetwatch {installed('offsetwatch')}")
         raise typer.Exit
@@ -120,7 +120,7 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Check finished histories. Exit code 0: valid; 1: violations, or values never polled; 2: a file cannot be read."""
-    from monitor.check import Options, run
+    from monitor.commands.check import Options, run
 
     options = Options(
         json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures
@@ -136,15 +136,15 @@ def monitor(
     debug: Debug = False,
 ) -> None:
     """Check the probe log as it grows; serve metrics, log findings. SIGTERM or Ctrl-C stops it in order."""
-    from monitor.program_log import configure, say
-    from monitor.signals import STOPPED_WITHIN, stop_on_signal
-    from monitor.watch import Watch, run
+    from monitor.process.program_log import configure, say
+    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
+    from monitor.process.watch import Watch, run
 
     loaded = _load(config, data)
     configure(debug=_Asked.debug, file=loaded.data / "logs" / "monitor.log")
     fleet = None
     if probes:
-        from monitor.probing import open_fleet
+        from monitor.process.probing import open_fleet
 
         fleet = open_fleet(loaded, say)
     with stop_on_signal(within=STOPPED_WITHIN) as stop:
@@ -154,9 +154,9 @@ def monitor(
 @probe_app.command("run")
 def probe_run(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
     """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
-    from monitor.probing import run
-    from monitor.program_log import configure
-    from monitor.signals import STOPPED_WITHIN, stop_on_signal
+    from monitor.process.probing import run
+    from monitor.process.program_log import configure
+    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
 
     loaded = _load(config, data)
     configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
@@ -172,8 +172,8 @@ def probe_drain(
     debug: Debug = False,
 ) -> None:
     """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost."""
-    from monitor.probing import drain
-    from monitor.program_log import configure
+    from monitor.process.probing import drain
+    from monitor.process.program_log import configure
 
     loaded = _load(config, data)
     configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
@@ -189,8 +189,8 @@ def probe_gone(
     debug: Debug = False,
 ) -> None:
     """Declare that a host does not come back: what waits for its journals is judged without them."""
-    from monitor.probing import gone
-    from monitor.program_log import configure
+    from monitor.process.probing import gone
+    from monitor.process.program_log import configure
 
     loaded = _load(config, data)
     configure(debug=_Asked.debug)
@@ -215,7 +215,7 @@ def findings(
     """Show the current findings, the newest first, from the tables; nothing else needs to run."""
     from rich.console import Console
 
-    from monitor.findings import Filter, json_line, read, show
+    from monitor.commands.findings import Filter, json_line, read, show
     from rules.vocabulary.catalogue import CATALOGUE
 
     for name in anomaly or ():
@@ -238,8 +238,8 @@ def doctor(config: ConfigFile = None, data: Data = None, debug: Debug = False) -
     """Is everything there, and safe? Versions, Java, jars, cluster, topics, client settings. Exit code 1 if not."""
     from rich.console import Console
 
-    from monitor.doctor import run
-    from monitor.program_log import configure
+    from monitor.commands.doctor import run
+    from monitor.process.program_log import configure
 
     configure(debug=_Asked.debug)
     raise typer.Exit(run(_load(config, data), Console().print))
@@ -255,7 +255,7 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
-    from monitor.demo import run
+    from monitor.demo.demo import run
 
     raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, debug=_Asked.debug))
 
@@ -277,7 +277,7 @@ def kafka_up(
 
 
 def _load(file: Path | None, data: Path | None) -> Config:
-    from monitor.config import load
+    from monitor.config.config import load
 
     environment = dict(os.environ)
     if data is not None:

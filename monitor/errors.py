@@ -25,7 +25,7 @@ class ConfigError(UserError):
 
 
 _TRANSLATED: Final = (
-    ("probes.errors", "ProbeError"),
+    ("probes.kafka.errors", "ProbeError"),
     ("probes.log.errors", "ProbeLogError"),
     ("streaming_jobs.errors", "JobError"),
     ("alerts.exposition", "PortTaken"),

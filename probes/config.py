@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from probes.copy_of_registers import PAYLOAD_BYTES
-from probes.tag import MAX_RUN_BYTES, smallest
+from probes.records.register_copy import PAYLOAD_BYTES
+from probes.records.tag import MAX_RUN_BYTES, smallest
 
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -26,7 +26,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Log everything.")]
 @app.command("list")
 def list_(json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False) -> None:
     """All drills: what happens, what must and may be found."""
-    from monitor.drill.listing import show
+    from monitor.drill.reporting.listing import show
 
     show(json_output=json)
 
@@ -54,7 +54,7 @@ def run(
         drills = [drill for drill in drills if not drill.changes_cluster]
     config = None
     if against is not None:
-        from monitor.config import load
+        from monitor.config.config import load
 
         config = load(against)
     raise typer.Exit(run_all(drills, into=report, against=config, seed=seed, keep=keep, debug=debug))
@@ -73,6 +73,6 @@ def endure(
     debug: Debug = False,
 ) -> None:
     """All workloads on three brokers under random faults: no violation may be found. Exit code 1 if one is."""
-    from monitor.drill.endure import run as run_endurance
+    from monitor.drill.endurance.endure import run as run_endurance
 
     raise typer.Exit(run_endurance(minutes=minutes, seed=seed, folder=folder, excuse=excuse or (), debug=debug))

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from monitor.drill import drills
-from monitor.drill.drill import Drill
+from monitor.drill.definition.drill import Drill
 from monitor.errors import UserError
 
 TABLE: Final = (

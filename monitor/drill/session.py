@@ -14,17 +14,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from monitor.drill import report
-from monitor.drill.drill import Drill
+from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.found import Found
 from monitor.drill.errors import DrillStopped
-from monitor.drill.run import Result, Session, Staging, in_order_of_clusters
-from monitor.drill.verdict import Found
+from monitor.drill.reporting import report
+from monitor.drill.running.run import Result, Session, Staging, in_order_of_clusters
 from monitor.errors import VIOLATION, UserError
-from monitor.program_log import configure
-from monitor.signals import stop_on_signal
+from monitor.process.program_log import configure
+from monitor.process.signals import stop_on_signal
 
 if TYPE_CHECKING:
-    from monitor.config import Config
+    from monitor.config.config import Config
 
 ROOT: Final = Path(".offsetwatch")
 INTERRUPTED: Final = 130
@@ -83,7 +83,7 @@ def run(
 
 def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
     """The configured cluster, if it can be reached and the drills leave it alone."""
-    from monitor.reach import connection, reach
+    from monitor.process.reach import connection, reach
 
     for drill in drills:
         if drill.changes_cluster:

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from streaming_jobs.config import JobConfig
-from streaming_jobs.job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
 from tests.bench.histories import Plan, commits
 from tests.bench.memory import Peak
 from tests.bench.report import mib, rate, show

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from alerts.event import FindingEvent
-from monitor.provocation import send_twice
-from monitor.reach import connection
+from monitor.demo.provocation import send_twice
+from monitor.process.reach import connection
 from probes.clock import SystemClock
-from streaming_jobs.job import Batch, Progress
+from streaming_jobs.integrity_job import Batch, Progress
 from tests.bench.live import live
 from tests.bench.report import machine, show
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from alerts.event import FindingEvent
 from deploy.local_kafka import LocalKafka
-from monitor.config import Config, from_environment
-from monitor.probing import open_fleet
-from monitor.watch import Watch
-from probes.fleet import Fleet
-from streaming_jobs.job import Batch, Progress
+from monitor.config.config import Config, from_environment
+from monitor.process.probing import open_fleet
+from monitor.process.watch import Watch
+from probes.running.fleet import Fleet
+from streaming_jobs.integrity_job import Batch, Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ import pyarrow as pa
 from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import SECOND, Objectives
-from streaming_jobs.resolution import Resolution
-from streaming_jobs.tables import open_table
+from streaming_jobs.tables.delta_tables import open_table
+from streaming_jobs.verdicts.resolution import Resolution
 from tests.bench.report import show
 
 RATE: Final = 300

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from alerts.event import FindingEvent
 from rules.vocabulary.catalogue import CATALOGUE
-from streaming_jobs.job import Batch, Progress
+from streaming_jobs.integrity_job import Batch, Progress
 from tests.bench.live import live
 from tests.bench.report import machine, show
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from rules.vocabulary.finding import Event, Finding, to_table
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import EPOCH, micros
-from streaming_jobs.schemas import FINDINGS
-from streaming_jobs.tables import open_tables
+from streaming_jobs.tables.delta_tables import open_tables
+from streaming_jobs.tables.schemas import FINDINGS
 
 NOON = EPOCH + timedelta(days=20_000, hours=12)
 

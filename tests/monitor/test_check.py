@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from monitor.check import Options, run
+from monitor.commands.check import Options, run
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.history_files.cases import CASES, Case, Found
 from tests.monitor.history_files.shorthand import edn, events
@@ -271,7 +271,7 @@ def test_a_check_that_fails_means_unknown(
 
 def test_a_small_file_starts_no_spark_and_loads_no_client(files: dict[str, Path]) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom monitor.check import Options, run\n"
+        "import sys\nfrom pathlib import Path\nfrom monitor.commands.check import Options, run\n"
         "code = run([Path(sys.argv[1])], Options(json_output=True))\n"
         "heavy = sorted({'pyspark', 'delta', 'deltalake', 'confluent_kafka', 'pydantic'} & set(sys.modules))\n"
         "print(code, *heavy)"

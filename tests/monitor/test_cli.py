@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli import main
-from monitor.versions import installed
+from monitor.process.versions import installed
 from tests.monitor.commands import COMMAND, environment, offsetwatch
 
 CASES = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config import Config, load
+from monitor.config.config import Config, load
 from monitor.errors import ConfigError
-from monitor.reach import connection, reach
+from monitor.process.reach import connection, reach
 
 SECRET = "hunter2-the-secret"
 

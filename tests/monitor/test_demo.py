@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.demo import remove_earlier
+from monitor.demo.demo import remove_earlier
 from tests.monitor.commands import offsetwatch, started
 
 SECONDS = "50"

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from alerts.event import events as finding_events
-from monitor import demo_view
-from monitor.demo_verdict import summary, verdict
-from monitor.demo_view import Snapshot
-from monitor.provocation import Provoked
+from monitor.demo import view as demo_view
+from monitor.demo.provocation import Provoked
+from monitor.demo.verdict import summary, verdict
+from monitor.demo.view import Snapshot
 from rules.vocabulary.finding import Finding
-from streaming_jobs.findings import current
+from streaming_jobs.tables.findings import current
 from tests.monitor.rows import NOON, events, finding
 
 PROVOKED = Provoked(topic="t", partition=3, writer=7, process=8, records=2, first=4, second=9, at=NOON)

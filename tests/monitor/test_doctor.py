@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor import doctor
-from monitor.doctor import Answer
-from probes.client import Connection
+from monitor.commands import doctor
+from monitor.commands.doctor import Answer
 from probes.config import TopicsConfig
-from probes.layout import Broker
-from probes.topics import ClusterView, TopicView
+from probes.kafka.client import Connection
+from probes.topics.probe_topics import ClusterView, TopicView
+from probes.topology import Broker
 from tests.monitor.commands import offsetwatch
 
 SAFE = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.findings import Filter, read
+from monitor.commands.findings import Filter, read
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, finding, record
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_jobs.tables import read_table
+from streaming_jobs.tables.delta_tables import read_table
 from tests.monitor.commands import started
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit

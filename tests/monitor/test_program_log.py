@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor import program_log
-from monitor.program_log import configure
+from monitor.process import program_log
+from monitor.process.program_log import configure
 
 
 def test_what_all_say_of_a_full_disk_is_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

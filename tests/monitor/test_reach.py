@@ -9,14 +9,14 @@ from typing import ClassVar
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor.config import Config
+from monitor.config.config import Config
 from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
 from monitor.errors import ConfigError
-from monitor.reach import reach
-from probes.client import Connection, admin_settings, open_admin
+from monitor.process.reach import reach
 from probes.config import TopicsConfig
-from probes.errors import Unreachable
-from probes.topics import ProbeTopics
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.errors import Unreachable
+from probes.topics.probe_topics import ProbeTopics
 
 
 class NoController(Lie):

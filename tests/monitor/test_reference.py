@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from monitor import reference
-from monitor.config import Config, load
+from monitor.config import reference
+from monitor.config.config import Config, load
 from rules.vocabulary.catalogue import CATALOGUE
 
 FILE = reference.DOCS / "offsetwatch.toml"
@@ -21,7 +21,7 @@ FILE = reference.DOCS / "offsetwatch.toml"
 @pytest.mark.parametrize("page", sorted(reference.PAGES))
 def test_the_page_is_what_the_code_says(page: str) -> None:
     written = (reference.DOCS / page).read_text(encoding="utf-8")
-    assert written == reference.PAGES[page](), "run: python -m monitor.reference"
+    assert written == reference.PAGES[page](), "run: python -m monitor.config.reference"
 
 
 def test_the_reference_file_loads_and_is_the_default(tmp_path: Path) -> None:

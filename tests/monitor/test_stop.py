@@ -124,7 +124,7 @@ def test_a_stop_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """What hangs is left behind, in the time that was given and with one line, and a child ends with it."""
     program = (
         "import multiprocessing, time\n"
-        "from monitor.signals import stop_on_signal\n"
+        "from monitor.process.signals import stop_on_signal\n"
         "with stop_on_signal(within=0.5) as stop:\n"
         "    child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,))\n"
         "    child.start()\n"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from alerts.dispatch import Dispatcher
 from alerts.event import events as finding_events
 from alerts.metrics import Metrics
-from monitor.watch import begin, recorded_identities
+from monitor.process.watch import begin, recorded_identities
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
 

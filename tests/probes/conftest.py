@@ -12,17 +12,17 @@ import orjson
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from probes.client import Connection, admin_settings, open_admin
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
-from probes.layout import Layout
-from probes.log.frames import frames
-from probes.log.journal import Journal
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.log.journals.frames import frames
+from probes.log.journals.journal import Journal
+from probes.log.journals.segments import segments
+from probes.log.life_log import LifeLog
 from probes.log.rows import unpack
-from probes.log.segments import segments
-from probes.probe import Carried, Counters, Probe, World
-from probes.record import Record
-from probes.topics import ProbeTopics
+from probes.topics.probe_topics import ProbeTopics
+from probes.topology import Layout
+from probes.workloads.probe import Carried, Counters, Probe, World
 from rules.vocabulary.slices import Slice
 
 P = TypeVar("P", bound=Probe)
@@ -30,7 +30,7 @@ QUIET = {"enabled": False}
 FEW_TOPICS = {"transform": {"count": 0}, "registers": {"count": 0}}
 
 
-class Witness(Record):
+class Witness(LifeLog):
     """A life's log that also keeps its rows in memory."""
 
     def __init__(self, *args: Any) -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from probes.aborts import Aborts
-from probes.errors import Crash
-from probes.reader import Reader
-from probes.transactions import Transactions
+from probes.kafka.errors import Crash
+from probes.workloads.reader import Reader
+from probes.workloads.transactional.aborts import Aborts
+from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import until

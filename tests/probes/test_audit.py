@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from probes.audit import Audit
-from probes.errors import Crash
-from probes.layout import Partition
-from probes.transactions import Transactions
+from probes.kafka.errors import Crash
+from probes.topology import Partition
+from probes.workloads.audit import Audit
+from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import produce, tagged
@@ -106,7 +106,7 @@ def test_it_keeps_to_its_rate_and_logs_where_it_stands(stage):
 
 
 def test_a_partition_that_cannot_be_read_keeps_it_from_no_other(stage, monkeypatch):
-    monkeypatch.setattr("probes.audit.IDLE_ENDS_TURN", 1.0)
+    monkeypatch.setattr("probes.workloads.audit.IDLE_ENDS_TURN", 1.0)
     one = stage(audit={"period": 1000.0})
     here = (one.config.topics.records, 2)
     produce(one, here, tagged(here, 0, 7))

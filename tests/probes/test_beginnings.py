@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from probes.beginnings import committed
-from probes.errors import ClientError
+from probes.kafka.errors import ClientError
+from probes.kafka.starting_positions import committed
 
 HERE, THERE = ("t", 0), ("t", 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probes.client import (
+from probes.kafka.client import (
     Connection,
     admin_settings,
     consumer_settings,
@@ -14,7 +14,7 @@ from probes.client import (
     open_producer,
     producer_settings,
 )
-from probes.errors import ClientError, ProbeError
+from probes.kafka.errors import ClientError, ProbeError
 
 SECRETS = {
     "security.protocol": "SASL_SSL",

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.delivery import Batch, Fate, fates, runs_to_send
-from probes.tag import Encoder
+from probes.records.delivery import Batch, Fate, fates, runs_to_send
+from probes.records.tag import Encoder
 from rules.vocabulary.slices import Run
 
 HERE = ("canary-records", 0)

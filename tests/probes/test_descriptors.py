@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from probes.log.journal import Journal, Life
-from probes.log.reader import LifeReader
+from probes.log.journals.journal import Journal, Life
+from probes.log.journals.reader import LifeReader
 
 
 def open_descriptors() -> int:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 
-from probes.delivery import Batch, fates, hand_over
-from probes.envelope import HEADER, alterations, headers_of
-from probes.tag import KEY, Encoder, decode
+from probes.records.delivery import Batch, fates, hand_over
+from probes.records.envelope import HEADER, alterations, headers_of
+from probes.records.tag import KEY, Encoder, decode
 from rules.vocabulary.slices import Altered, Irregular, Run
 
 HERE = ("canary-records", 3)
@@ -160,9 +160,9 @@ Stage = Callable[..., Any]
 def test_on_a_real_broker_nothing_is_altered_and_the_broker_s_own_time_is_told(stage: Stage):
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-    from probes.client import admin_settings, open_admin
-    from probes.reader import Reader
-    from probes.writer import Writer
+    from probes.kafka.client import admin_settings, open_admin
+    from probes.workloads.reader import Reader
+    from probes.workloads.writer import Writer
     from tests.probes.test_reader import polls, until
 
     one = stage()

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from probes.errors import CERTAIN_FAILURES, CODES, CONTEXTS, HARMLESS, classify, name_of, transaction_outcome, translate
+from probes.kafka.errors import (
+    CERTAIN_FAILURES,
+    CODES,
+    CONTEXTS,
+    HARMLESS,
+    classify,
+    name_of,
+    transaction_outcome,
+    translate,
+)
 
 LIBRARY = {name: value for name in dir(KafkaError) if isinstance(value := getattr(KafkaError, name), int)}
 IN_DOUBT = (

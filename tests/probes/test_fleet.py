@@ -19,11 +19,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deploy.local_kafka import LocalKafka
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
-from probes.drain import drain
-from probes.errors import ProbeError, Unreachable
-from probes.fleet import Fleet, specs
-from probes.layout import Broker
-from probes.run import run_id
+from probes.kafka.errors import ProbeError, Unreachable
+from probes.running.drain import drain
+from probes.running.fleet import Fleet, specs
+from probes.running.probe_run import run_id
+from probes.topology import Broker
 from rules.vocabulary.slices import SLICE_SCHEMA
 
 Row = dict[str, Any]
@@ -137,7 +137,7 @@ def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("probes.topics.REQUEST_TIMEOUT", 1.0)
+    monkeypatch.setattr("probes.topics.probe_topics.REQUEST_TIMEOUT", 1.0)
     fleet = Fleet(config(), "127.0.0.1:9", {}, tmp_path / "journal", SystemClock())
     with pytest.raises(Unreachable, match="no broker"):
         fleet.start()

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
-from probes.beginnings import log_starts
-from probes.client import Connection, admin_settings, consumer_settings, open_admin
-from probes.errors import ClientError
-from probes.observer import Observer
-from probes.registers import Registers
-from probes.topic_settings import creator
-from probes.topics import MARKING, ProbeTopics
+from probes.kafka.client import Connection, admin_settings, consumer_settings, open_admin
+from probes.kafka.errors import ClientError
+from probes.kafka.starting_positions import log_starts
+from probes.topics.probe_topics import MARKING, ProbeTopics
+from probes.topics.settings import creator
+from probes.workloads.observer import Observer
+from probes.workloads.registers import Registers
 from tests.probes.conftest import Stage, witness
 
 
@@ -138,7 +138,7 @@ def told(observer: Observer, topic: str) -> list[dict[str, str]]:
 
 
 def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stage, monkeypatch):
-    monkeypatch.setattr("probes.topic_settings.ASK_EVERY", 0.0)
+    monkeypatch.setattr("probes.topics.settings.ASK_EVERY", 0.0)
     one = stage(topics={"retention_hours": 2})
     topic = one.config.topics.records
     observer = one.put(Observer, "observer")
@@ -159,7 +159,7 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stag
         observer.observe()
         time.sleep(0.2)
     assert told(observer, topic)[1:] == [asked | has | {"cleanup_policy": "compact"}]
-    monkeypatch.setattr("probes.topic_settings.TELL_AGAIN", 0.0)
+    monkeypatch.setattr("probes.topics.settings.TELL_AGAIN", 0.0)
     observer.observe()
     assert len(told(observer, topic)) == 3
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probes.pace import Pace
+from probes.workloads.pace import Pace
 from tests.probes.log.lives import StillClock
 
 

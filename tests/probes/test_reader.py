@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
-from probes.errors import ClientError, Crash
-from probes.layout import Partition
-from probes.probe import Carried
-from probes.reader import Reader
-from probes.tag import Encoder
+from probes.kafka.errors import ClientError, Crash
+from probes.records.tag import Encoder
+from probes.topology import Partition
+from probes.workloads.probe import Carried
+from probes.workloads.reader import Reader
 from rules.vocabulary.slices import Run, Slice
 from tests.probes.conftest import Stage, witness
 

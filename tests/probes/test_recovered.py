@@ -9,11 +9,11 @@ from concurrent.futures import Future
 import pyarrow as pa
 import pytest
 
-from probes.course import outline
-from probes.log.recovery import DIED, recover
-from probes.observer import FIELDS, Observer, Question
-from probes.record import Instant
-from probes.transactions import Transactions
+from probes.log.commits.recovery import DIED, recover
+from probes.log.life_log import Instant
+from probes.workloads.observer import FIELDS, Observer, Question
+from probes.workloads.transactional.transaction_course import outline
+from probes.workloads.transactional.transactions import Transactions
 from rules.cycles.search import search
 from rules.vocabulary.slices import Slice, to_table
 from tests.probes.conftest import Stage

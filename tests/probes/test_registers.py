@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from probes.clock import SystemClock
-from probes.copy_of_registers import ACTIONS, Asked, Copy, Entry, decode
-from probes.errors import Crash
-from probes.layout import Partition
-from probes.record import random_id
-from probes.registers import Registers
-from probes.tag import Tag
+from probes.kafka.errors import Crash
+from probes.log.life_log import random_id
+from probes.records.register_copy import ACTIONS, Asked, Copy, Entry, decode
+from probes.records.tag import Tag
+from probes.topology import Partition
+from probes.workloads.registers import Registers
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Mark, Slice

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from probes.client import Connection
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
-from probes.errors import ClientError, Crash
-from probes.layout import Layout, Topic
-from probes.log.frames import frames
-from probes.log.progress import decode
+from probes.kafka.client import Connection
+from probes.kafka.errors import ClientError, Crash
+from probes.log.journals.frames import frames
+from probes.log.journals.progress import decode
+from probes.log.journals.segments import is_held, life_folders, segments
 from probes.log.rows import AT
-from probes.log.segments import is_held, life_folders, segments
-from probes.probe import Probe, World
-from probes.supervisor import Keeper, Spec, Supervisor
+from probes.running.supervisor import Keeper, Spec, Supervisor
+from probes.topology import Layout, Topic
+from probes.workloads.probe import Probe, World
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
 SLOW = 30.0

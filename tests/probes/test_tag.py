@@ -10,7 +10,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
+from probes.records.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
 from rules.vocabulary.slices import Irregular, Run
 
 INT63 = st.integers(0, 2**63 - 1)

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from deploy.local_kafka import LocalKafka
-from probes.client import Connection, admin_settings, open_admin
 from probes.config import TopicsConfig
-from probes.errors import ProbeError
-from probes.layout import Broker
-from probes.topics import Alter, ClusterView, Create, Grow, Plan, ProbeTopics, TopicView, plan
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.errors import ProbeError
+from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, Plan, ProbeTopics, TopicView, plan
+from probes.topology import Broker
 
 CONFIG = TopicsConfig(prefix="p", partitions=4)
 SAFE = {"cleanup.policy": "delete", "min.insync.replicas": "2", "retention.ms": "86400000", "retention.bytes": "-1"}

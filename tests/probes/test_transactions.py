@@ -10,11 +10,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.course import Outline, outline
-from probes.errors import ClientError, Crash
-from probes.observer import Observer
-from probes.reader import Reader
-from probes.transactions import Transactions
+from probes.kafka.errors import ClientError, Crash
+from probes.workloads.observer import Observer
+from probes.workloads.reader import Reader
+from probes.workloads.transactional.transaction_course import Outline, outline
+from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import polls, until

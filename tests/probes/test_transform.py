@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
 
-from probes.client import Connection, consumer_settings
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
-from probes.errors import Crash
-from probes.layout import Layout, Partition
-from probes.probe import World
-from probes.supervisor import Spec, Supervisor
-from probes.tag import read
-from probes.transform import Transform
-from probes.writer import Writer
+from probes.kafka.client import Connection, consumer_settings
+from probes.kafka.errors import Crash
+from probes.records.tag import read
+from probes.running.supervisor import Spec, Supervisor
+from probes.topology import Layout, Partition
+from probes.workloads.probe import World
+from probes.workloads.transactional.transform import Transform
+from probes.workloads.writer import Writer
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
 from tests.probes.test_reader import produce, tagged, until

@@ -11,10 +11,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.client import consumer_settings
-from probes.errors import Crash
-from probes.tag import read
-from probes.writer import BUSIEST_OVER_IDLEST, Writer, draw, weights
+from probes.kafka.client import consumer_settings
+from probes.kafka.errors import Crash
+from probes.records.tag import read
+from probes.workloads.writer import BUSIEST_OVER_IDLEST, Writer, draw, weights
 from tests.probes.conftest import witness
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from streaming_jobs import rebuild
 from streaming_jobs.config import JobConfig
+from streaming_jobs.rebuild import rebuild
 
 ROWS = 12
 

@@ -17,15 +17,15 @@ from rules.audit.readings import Readings
 from rules.kept.state import UnknownFormat
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.slices import Place, Slice
-from streaming_jobs import recheck
-from streaming_jobs.bundles import pack
 from streaming_jobs.config import JobConfig
-from streaming_jobs.integrity import OUTPUT_SCHEMA
-from streaming_jobs.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
-from streaming_jobs.replay import Replay
-from streaming_jobs.schemas import ACROSS, RECHECKS
-from streaming_jobs.sink import Batch, Sink
-from streaming_jobs.tables import open_table, read_table
+from streaming_jobs.history.bundles import pack
+from streaming_jobs.history.replay import Replay
+from streaming_jobs.tables.delta_tables import open_table, read_table
+from streaming_jobs.tables.schemas import ACROSS, RECHECKS
+from streaming_jobs.verdicts import recheck
+from streaming_jobs.verdicts.operator import OUTPUT_SCHEMA
+from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
+from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.rules.histories import History, number
 from tests.rules.test_across_partitions import indefinite_and_torn
 from tests.rules.test_audit import audited, logged

@@ -21,7 +21,7 @@ from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregular, Mark, RegisterOp, Run, Slice, to_table
-from streaming_jobs.validation import (
+from streaming_jobs.history.validation import (
     CHECKED_SCHEMA,
     FIRST_TIME,
     LAST_TIME,

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 
 from rules.vocabulary.slices import Slice, micros
 from streaming_jobs.config import JobConfig
-from streaming_jobs.cycles import CycleJob, Searched
-from streaming_jobs.findings import current_findings
-from streaming_jobs.tables import read_table
+from streaming_jobs.cycles.search import CycleJob, Searched
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current_findings
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit
 
@@ -226,7 +226,7 @@ def test_an_absent_log_is_waited_for(short: JobConfig) -> None:
 
 @pytest.mark.spark
 def test_without_its_jar_graphframes_is_not_taken_and_the_reason_told(spark: Any) -> None:
-    from streaming_jobs.graph_frames import unavailable
+    from streaming_jobs.cycles.graph_frames import unavailable
 
     assert "GraphFrames' jar is not on Spark's class path" in (unavailable(spark) or "")
 

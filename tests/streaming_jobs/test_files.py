@@ -12,10 +12,10 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
 from streaming_jobs.config import JobConfig
-from streaming_jobs.files import COLUMNS, Block, blocks, read, tables
-from streaming_jobs.job import Batch, IntegrityJob, Listeners
-from streaming_jobs.source import plain
-from streaming_jobs.validation import CHECKED_SCHEMA
+from streaming_jobs.history.files import COLUMNS, Block, blocks, read, tables
+from streaming_jobs.history.source import plain
+from streaming_jobs.history.validation import CHECKED_SCHEMA
+from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners
 from tests.bench.histories import Plan, partition_rows
 from tests.streaming_jobs.probe_log import commit, duplicates
 

@@ -19,9 +19,9 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
-from streaming_jobs.findings import current_findings
-from streaming_jobs.job import Batch, IntegrityJob, Listeners, Progress
-from streaming_jobs.tables import read_table
+from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current_findings
 from tests.rules.histories import History
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates, loose

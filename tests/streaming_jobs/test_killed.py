@@ -17,7 +17,7 @@ from rules.step import step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
-from streaming_jobs.tables import read_table
+from streaming_jobs.tables.delta_tables import read_table
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.victim import config as victim_config

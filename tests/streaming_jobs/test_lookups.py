@@ -16,11 +16,11 @@ from rules.across.resolution import ABORTED_KEPT
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.slices import Run, micros
-from streaming_jobs.lookups import FIRST_WAIT, LONGEST_WAIT, PATIENCE, Lookups, asked_row, unanswered
-from streaming_jobs.resolution import COMPACT_AFTER, Resolution, packed, unpacked
-from streaming_jobs.schemas import LOOKUPS
-from streaming_jobs.sink import Sink
-from streaming_jobs.tables import open_table, read_table
+from streaming_jobs.tables.delta_tables import open_table, read_table
+from streaming_jobs.tables.schemas import LOOKUPS
+from streaming_jobs.verdicts.lookups import FIRST_WAIT, LONGEST_WAIT, PATIENCE, Lookups, asked_row, unanswered
+from streaming_jobs.verdicts.resolution import COMPACT_AFTER, Resolution, packed, unpacked
+from streaming_jobs.verdicts.sink import Sink
 from tests.rules.histories import History, number
 from tests.streaming_jobs.probe_log import commit
 

@@ -15,8 +15,8 @@ from rules.step import Stepped, Stored, UnknownFormat, step
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice, to_table
-from streaming_jobs.bundles import bundles_of, unpack
-from streaming_jobs.integrity import Check, Partition
+from streaming_jobs.history.bundles import bundles_of, unpack
+from streaming_jobs.verdicts.operator import Check, Partition
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import duplicates
 

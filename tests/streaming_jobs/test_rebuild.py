@@ -18,11 +18,11 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import StateFormat
-from streaming_jobs.findings import current_findings
-from streaming_jobs.handover import Workspace, handover
-from streaming_jobs.integrity import Check
-from streaming_jobs.job import IntegrityJob, Listeners
-from streaming_jobs.tables import read_table
+from streaming_jobs.history.handover import Workspace, handover
+from streaming_jobs.integrity_job import IntegrityJob, Listeners
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current_findings
+from streaming_jobs.verdicts.operator import Check
 from tests.rules.histories import History
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit

@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from streaming_jobs.config import JobConfig
-from streaming_jobs.handover import Workspace, handover
-from streaming_jobs.tables import read_table, version_of
+from streaming_jobs.history.handover import Workspace, handover
+from streaming_jobs.tables.delta_tables import read_table, version_of
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit
 from tests.streaming_jobs.rebuild_victim import config as victim_config

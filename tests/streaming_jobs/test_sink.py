@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
-from streaming_jobs.bundles import pack
 from streaming_jobs.errors import TableError
-from streaming_jobs.findings import current_findings
-from streaming_jobs.schemas import SPECS
-from streaming_jobs.sink import Batch, Sink
-from streaming_jobs.tables import Table, read_table
+from streaming_jobs.history.bundles import pack
+from streaming_jobs.tables.delta_tables import Table, read_table
+from streaming_jobs.tables.findings import current_findings
+from streaming_jobs.tables.schemas import SPECS
+from streaming_jobs.verdicts.sink import Batch, Sink
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

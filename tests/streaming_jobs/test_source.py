@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, TableError, translated
-from streaming_jobs.source import first_version, versions_behind
+from streaming_jobs.history.source import first_version, versions_behind
 from tests.streaming_jobs.probe_log import commit, duplicates
 
 

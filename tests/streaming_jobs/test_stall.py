@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from rules.vocabulary.finding import Finding
-from streaming_jobs.stall import EvidenceWatch
+from streaming_jobs.history.stall import EvidenceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

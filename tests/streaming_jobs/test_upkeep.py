@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig, UpkeepConfig
-from streaming_jobs.upkeep import Step, Survey, Upkeep, plan
+from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
 from tests.streaming_jobs.probe_log import commit, duplicates
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from rules.vocabulary.slices import Irregular, Mark, Run, to_table
-from streaming_jobs.bundles import NOWHERE, REJECTED_SHOWN, bundles_of, records_in, slices_in, unpack
-from streaming_jobs.validation import (
+from streaming_jobs.history.bundles import NOWHERE, REJECTED_SHOWN, bundles_of, records_in, slices_in, unpack
+from streaming_jobs.history.validation import (
     CHECKED_SCHEMA,
     FIRST_TIME,
     LAST_TIME,

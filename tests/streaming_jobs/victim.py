@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.jars import spark_jars
 from streaming_jobs.config import JobConfig
-from streaming_jobs.job import IntegrityJob, session_settings
+from streaming_jobs.integrity_job import IntegrityJob, session_settings
 from streaming_jobs.session import start
 
 

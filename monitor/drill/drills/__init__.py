@@ -1,1 +1,1 @@
-"""The drills themselves, by theme. See `monitor.drill.drill` for what a drill is, `monitor.drill.registry` for all."""
+"""The drills themselves, by theme. `monitor.drill.definition` says what a drill is, `monitor.drill.registry` which."""

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from confluent_kafka import Producer
 
-from monitor.drill.drill import ONE, THREE, ClusterKind, Drill, found
+from monitor.drill.definition.drill import ONE, THREE, ClusterKind, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillFailed, DrillSkipped
 from monitor.drill.faults import processes as faults
 from monitor.drill.faults.clocks import ClockJump
@@ -16,7 +17,6 @@ from monitor.drill.faults.network import CutFromPeers
 from monitor.drill.faults.processes import KillBroker, PauseBroker
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import BrokerOf, Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
-from monitor.drill.stage import Stage
 
 WORKING = {
     "writer": {"with_five_in_flight": 1},

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, SwallowCommits
 from monitor.drill.proxy import Lie, When, Where
-from monitor.drill.stage import Stage
 
 GROUP = Where(group="*-group")
 MEMBER = Where(client_id="offsetwatch-reader-group-1")

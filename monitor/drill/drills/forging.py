@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from monitor.drill.drill import ORDER, found
+from monitor.drill.definition.drill import ORDER, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.fetch import HideRange
 from monitor.drill.lies.produce import CopyLater, Forged
 from monitor.drill.proxy import Lie, When, Where
-from monitor.drill.stage import Stage
 
 REGISTERS = {"registers": {"count": 3, "rate": 20.0, "registers": 2}}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from monitor.drill.drill import THREE, Drill
-from monitor.drill.stage import Stage
+from monitor.drill.definition.drill import THREE, Drill
+from monitor.drill.definition.stage import Stage
 
 EVERYTHING = {
     "writer": {"with_five_in_flight": 1},

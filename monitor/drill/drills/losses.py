@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from confluent_kafka import TopicPartition
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.actors import held_reader
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.actors.actors import held_reader
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.proxy import ONCE, Lie, Where
 from monitor.drill.proxy.lies import AnswerProduceWith
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 NO_READERS: Mapping[str, Any] = {"reader": {"assign": 0}}
 

@@ -6,15 +6,15 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.actors import alternating, closing_reader, rewinding, scripted
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.actors.actors import alternating, closing_reader, rewinding, scripted
+from monitor.drill.definition.drill import ORDER, Drill, Must, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, ListedEnd, StaleEnds, SwallowTxnOffsets
 from monitor.drill.lies.produce import NeverAnswered
 from monitor.drill.lies.transactions import FakedInit
 from monitor.drill.proxy import Api, Lie, When, Where
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 THRICE = When(times=3)
 STALE_S = 15.0
@@ -139,7 +139,7 @@ class AbortPositionOther(Lying):
     name = "abort-positions"
     case = "other"
     seen_in = "KAFKA-17582"
-    must = (found("abort-position", **{"class": "other"}),)
+    must = (Must(names=("abort-position",), evidence={"class": "other"}),)
     limit = 90.0
     probes: ClassVar = {
         "transaction": {"count": 1, "timeouts": [10.0]},
@@ -222,7 +222,7 @@ class RewindInTransaction(Drill):
     name = "rewind-in-transaction"
     case = "untold"
     seen_in = "Redpanda #10"
-    must = (found("int-nonmonotonic-poll"),)
+    must: ClassVar[tuple[Must, ...]] = (found("int-nonmonotonic-poll"),)
     may = ORDER
     told: ClassVar[bool] = False
     probes: ClassVar = {"transaction": {"count": 1, "rate": 4.0, "timeouts": [10.0]}}

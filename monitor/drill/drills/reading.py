@@ -6,8 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
-from monitor.drill.actors import held_reader
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill.actors.actors import held_reader
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.fetch import (
     HideFrom,
@@ -24,8 +25,7 @@ from monitor.drill.lies.fetch import (
 )
 from monitor.drill.proxy import ONCE, Lie, Where
 from monitor.drill.proxy.lies import EmptyAbortedTransactions
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 FIRST = Where(client_id="offsetwatch-reader-1", topic="*-records", partitions={0})
 HELD = Where(client_id="offsetwatch-reader-held-1", topic="*-records", partitions={0})

@@ -8,10 +8,10 @@ from typing import ClassVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from monitor.drill.drill import Drill
+from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.stage import Stage
 from monitor.drill.drills.healthy import EVERYTHING
 from monitor.drill.errors import DrillFailed
-from monitor.drill.stage import Stage
 
 TIMES = 2
 BETWEEN = 9.0

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kio.schema.errors import ErrorCode
 
-from monitor.drill.actors import altered_writer, plain_writer
-from monitor.drill.drill import ORDER, found
+from monitor.drill.actors.actors import altered_writer, plain_writer
+from monitor.drill.definition.drill import ORDER, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.produce import CopyElsewhere, Exchanged, NeverAnswered, ReusedSequence
 from monitor.drill.proxy import Api, Lie, When, Where
@@ -20,8 +21,7 @@ from monitor.drill.proxy.lies import (
     DropProduceResponse,
     LateProduceResponse,
 )
-from monitor.drill.stage import Stage
-from probes.supervisor import Spec
+from probes.running.supervisor import Spec
 
 PLAIN = Where(client_id="offsetwatch-writer-plain")
 WRITER = Where(client_id="offsetwatch-writer-1")
@@ -113,17 +113,18 @@ class TooLargeRetry(Lying):
     writer: ClassVar[Where] = WRITER
 
     def make(self) -> Lie:
-        return LateProduceResponse(self.writer, When(times=1), armed=False, only_if=is_records)
+        self._late = LateProduceResponse(self.writer, When(times=1), armed=False, only_if=is_records)
+        return self._late
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
         self._alter(stage, str(TOO_SMALL))
-        self.lie.lost.set()
+        self._late.lost.set()
         stage.wait(lambda: any("refused" in act.what for act in self.lie.acts), 30, "that a batch was refused")
         stage.pause(1.0)
 
     def undo(self, stage: Stage) -> None:
-        self.lie.lost.set()
+        self._late.lost.set()
         self._alter(stage, None)
         stage.work_goes_on()
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from deploy.local_kafka import LocalKafka
-from probes.errors import translate
+from probes.kafka.errors import translate
 
 _TIMEOUT_S: Final = 5.0
 _SILENT: Final = logging.Logger("confluent_kafka.drill", logging.CRITICAL + 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monitor.drill.drill import Drill
+from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.stage import Stage
 from monitor.drill.proxy import Lie
-from monitor.drill.stage import Stage
 
 
 class Lying(Drill):

@@ -9,7 +9,7 @@ from typing import Any
 from monitor.drill.proxy import ALWAYS, DROP, EVERYWHERE, PASS, Answer, Api, Exchange, Lie, Place, Verdict, When, Where
 from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
 from monitor.drill.proxy.records import Batch, batch_of
-from probes.tag import Encoder, read
+from probes.records.tag import Encoder, read
 
 AHEAD = 100_000
 """How far beyond a writer's numbers a forged record lies."""

@@ -14,23 +14,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from monitor.drill.proxy import addresses, versions
-from monitor.drill.proxy.addresses import Address
+from monitor.drill.proxy.addresses import Address, AddressBook
 from monitor.drill.proxy.errors import Refused, Undecodable
 from monitor.drill.proxy.exchange import Exchange
 from monitor.drill.proxy.frames import read_frame, write_frame
-from monitor.drill.proxy.lie import Answer, Close, Drop, first_verdict
+from monitor.drill.proxy.lie import Answer, Close, Drop, Lie, first_verdict
 from monitor.drill.proxy.messages import Api, acknowledged, correlation_of, request_head
-
-if TYPE_CHECKING:
-    from monitor.drill.proxy.proxy import Proxy
+from monitor.drill.proxy.upstream import Stream
 
 _UNSENT: Final = 8 * 1024 * 1024
 """Bytes of responses that may wait for their turn before no more are read; one more response may always come."""
 _IN_FLIGHT: Final = 10_000
 """Requests of one connection that are not answered yet, before no more are read."""
+
+
+class Proxying(Protocol):
+    """What a connection asks of the proxy whose client it serves."""
+
+    book: AddressBook
+    lies: list[Lie]
+
+    async def listen(self, broker: Address) -> Address:
+        """The address that clients are told instead of a broker's."""
+
+    async def connect(self, broker: Address) -> Stream:
+        """A new connection to a broker. Raises `OSError` and `Refused`."""
+
+    def failed(self, error: Exception) -> None:
+        """An error that is not the network's."""
 
 
 class _Closed(Exception):
@@ -42,7 +56,7 @@ class Connection:
 
     def __init__(
         self,
-        proxy: Proxy,
+        proxy: Proxying,
         number: int,
         broker: Address,
         client: tuple[asyncio.StreamReader, asyncio.StreamWriter],

@@ -9,14 +9,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from monitor.drill.proxy.exchange import Exchange, Place
 from monitor.drill.proxy.messages import Api, Payload
+from monitor.drill.proxy.side import Side
 
-if TYPE_CHECKING:
-    from monitor.drill.proxy.proxy import Proxy
-    from monitor.drill.proxy.side import Side
+
+class Teller(Protocol):
+    """What a lie asks of the proxy that tells it."""
+
+    clock: Callable[[], datetime]
+    side: Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class Lie:
         self._only_if = only_if
         self._seen = self._taken = 0
         self._acted = threading.Condition()
-        self._proxy: Proxy | None = None
+        self._teller: Teller | None = None
         self._random = random.Random(0)
 
     async def on_request(self, exchange: Exchange) -> Verdict:
@@ -157,9 +161,9 @@ class Lie:
         """Called before a response is handed to the client; not for a proxy's own. `exchange.response` may be set."""
         return PASS
 
-    def bind(self, proxy: Proxy, seed: int) -> None:
+    def bind(self, teller: Teller, seed: int) -> None:
         """Called once by the proxy that takes the lie."""
-        self._proxy = proxy
+        self._teller = teller
         self._random = random.Random(seed)
 
     def turn(self) -> bool:
@@ -174,7 +178,7 @@ class Lie:
 
     def did(self, what: str, exchange: Exchange | None = None, place: Place | None = None, **facts: Any) -> None:
         """Record an act, at the proxy's clock."""
-        act = Act(self.proxy.clock(), what, exchange.client_id if exchange else None, place, facts)
+        act = Act(self._told_by.clock(), what, exchange.client_id if exchange else None, place, facts)
         with self._acted:
             self.acts.append(act)
             self._acted.notify_all()
@@ -190,14 +194,14 @@ class Lie:
         return self.where.means(exchange, places=told) and (self._only_if is None or self._only_if(exchange))
 
     @property
-    def proxy(self) -> Proxy:
-        assert self._proxy is not None, "the lie is not in a proxy"
-        return self._proxy
+    def _told_by(self) -> Teller:
+        assert self._teller is not None, "the lie is not in a proxy"
+        return self._teller
 
     @property
     def side(self) -> Side:
         """Connections of the proxy's own, for use in hooks."""
-        return self.proxy.side
+        return self._told_by.side
 
     # For the thread that runs the drill
 

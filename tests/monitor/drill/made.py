@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.drill.drill import Drill
-from monitor.drill.run import Result
-from monitor.drill.verdict import Found, judge
+from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.found import Found
+from monitor.drill.definition.verdict import judge
+from monitor.drill.running.run import Result
 from rules.vocabulary.finding import Event, Finding
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from monitor.drill.checker import Checker, Checks, Follower
-from monitor.drill.verdict import Found
+from monitor.drill.definition.found import Found
+from monitor.drill.running.checker import Checker, Checks, Follower
 from rules.step import Stepped
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice
-from streaming_jobs.files import completed
+from streaming_jobs.history.files import completed
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, World, turns
 from tests.streaming_jobs.probe_log import commit

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from monitor.drill.drill import Drill, found
+from monitor.drill.definition.drill import Drill, found
+from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillStopped
 from monitor.drill.registry import chosen
-from monitor.drill.run import Session
-from monitor.drill.stage import Stage
+from monitor.drill.running.run import Session
 from tests.monitor.commands import offsetwatch
 
 pytestmark = pytest.mark.kafka

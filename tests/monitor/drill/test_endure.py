@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.drill.defects import DEFECTS, named
-from monitor.drill.endure import Endurance
-from monitor.drill.verdict import Found
+from monitor.drill.definition.found import Found
+from monitor.drill.endurance.defects import DEFECTS, named
+from monitor.drill.endurance.endure import Endurance
 from monitor.errors import VIOLATION, UserError
 from tests.monitor.drill.made import one
 

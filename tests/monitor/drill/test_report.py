@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from monitor.drill import registry, report
-from monitor.drill.drill import ORDER, Drill, found
+from monitor.drill import registry
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.reporting import report
 from monitor.errors import UserError
 from tests.monitor.drill.made import one, result
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill import schedule as module
+from monitor.drill.endurance import schedule as module
+from monitor.drill.endurance.schedule import KINDS, Entry, Schedule, Targets, draw, possible, run
 from monitor.drill.errors import DrillFailed
 from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.roles import BrokerOf
-from monitor.drill.schedule import KINDS, Entry, Schedule, Targets, draw, possible, run
 
 TARGETS = Targets(partitions=[("t", 0), ("t", 1)], transactional_ids=["x-0"], groups=["g"], topics=["t"])
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from monitor.drill.drill import ORDER, Drill, found
-from monitor.drill.verdict import Found, complete, judge
+from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.found import Found
+from monitor.drill.definition.verdict import complete, judge
 from tests.monitor.drill.made import one
 
 

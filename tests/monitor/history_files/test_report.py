@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from monitor.check import Options, run
+from monitor.commands.check import Options, run
 from monitor.history_files.report import Report
 from monitor.history_files.verdict import Verdict
 from rules.vocabulary.catalogue import CATALOGUE

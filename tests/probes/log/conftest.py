@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from probes.log.journal import Journal
+from probes.log.journals.journal import Journal
 from tests.probes.log.lives import StillClock
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest.mock import patch
 
-import probes.log.history
+import probes.log.commits.history
 
 Mode = Literal["killed before", "killed after", "refused before", "refused after"]
 MODES: tuple[Mode, ...] = ("killed before", "killed after", "refused before", "refused after")
 
 _STEPS: tuple[tuple[Any, str], ...] = (
     (os, "pwrite"), (os, "write"), (os, "fsync"), (os, "fdatasync"), (os, "ftruncate"), (Path, "touch"),
-    (Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "rmtree"), (probes.log.history, "write_deltalake"),
+    (Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "rmtree"),
+    (probes.log.commits.history, "write_deltalake"),
 )  # fmt: skip
 
 

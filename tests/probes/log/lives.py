@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from probes.log.journal import Journal, Life
+from probes.log.journals.journal import Journal, Life
 from rules.vocabulary.slices import Run, Slice, micros
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)

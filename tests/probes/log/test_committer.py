@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-import probes.log.history
-from probes.log.committer import Committer, Pace, committer
+import probes.log.commits.history
+from probes.log.commits.append_plan import PLAN
+from probes.log.commits.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
-from probes.log.plan import PLAN
-from probes.log.segments import life_folders, segments
+from probes.log.journals.segments import life_folders, segments
 from rules.vocabulary.slices import micros
 from tests.probes.log.lives import (
     BEGIN,
@@ -309,7 +309,7 @@ def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, mo
     """Else the loss of the host could take back what the table has, and the next life of the host would count anew."""
     prober = Prober.start(folder, 1, clock)
     order = []
-    for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.history, "write_deltalake")):
+    for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.commits.history, "write_deltalake")):
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, _real=real, _name=name, **k: order.append(_name) or _real(*a, **k))
     with committer(folder, history, clock) as one:
@@ -325,7 +325,7 @@ def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, histo
     stop = threading.Event()
     with committer(folder, history, clock, Pace(every=0.02)) as one:
         with monkeypatch.context() as patched:
-            patched.setattr("probes.log.committer.mark_rows", lambda *_: 1 / 0)
+            patched.setattr("probes.log.commits.committer.mark_rows", lambda *_: 1 / 0)
             running = threading.Thread(target=one.run, args=(stop,))
             running.start()
             wait_for(lambda: one.status().error is not None)

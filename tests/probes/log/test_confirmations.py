@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from probes.log.committer import Committer, committer
-from probes.log.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
+from probes.log.commits.committer import Committer, committer
+from probes.log.commits.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
 from rules.vocabulary.slices import RegisterOp, Run
 from tests.probes.log.lives import TOPIC, TOPIC_ID, Prober, StillClock, check_marks, check_slices, table_rows
 
@@ -174,7 +174,7 @@ def test_the_end_waits_for_an_answer_too(folder, history, clock, cluster, opened
         naps.append(seconds)
         cluster.topics = {TOPIC: TOPIC_ID} if len(naps) == 3 else None
 
-    monkeypatch.setattr("probes.log.committer.time.sleep", nap)
+    monkeypatch.setattr("probes.log.commits.committer.time.sleep", nap)
     with opened() as one:
         cluster.topics = None
         send(prober, clock, 0)
@@ -197,7 +197,7 @@ def test_a_plan_that_is_carried_out_again_counts_the_same(folder, history, clock
             raise Killed
 
         with monkeypatch.context() as patched:
-            patched.setattr("probes.log.history.History.append", die)
+            patched.setattr("probes.log.commits.history.History.append", die)
             with pytest.raises(Killed):
                 one.commit()
     cluster.topics = {TOPIC: TOPIC_ID}

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from probes.log.committer import Committer, Pace, committer
+from probes.log.commits.committer import Committer, Pace, committer
 from probes.log.errors import ProbeLogError
-from probes.log.segments import segments
+from probes.log.journals.segments import segments
 from tests.probes.log.faults import MODES, Killed, Mode, fault
 from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, closes, logged, table_rows
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.log.frames import HEADER_BYTES, MARKER, frame, frames
+from probes.log.journals.frames import HEADER_BYTES, MARKER, frame, frames
 
 payloads = st.lists(st.text(min_size=1, max_size=40).map(str.encode), min_size=1, max_size=6)
 

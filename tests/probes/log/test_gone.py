@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from probes.log.commits.gone import declare_gone
+from probes.log.commits.history import History as Table
 from probes.log.errors import HostUnknown
-from probes.log.gone import declare_gone
-from probes.log.history import History as Table
 from rules.vocabulary.slices import to_table
 from tests.rules.histories import START, Store, found, number
 from tests.rules.test_late_evidence import Hosts, traffic

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from probes.log.committer import Pace, committer
+from probes.log.commits.append_plan import PLAN
+from probes.log.commits.committer import Pace, committer
+from probes.log.commits.history import TableProperties
 from probes.log.errors import HistoryMismatch, HistoryUnavailable
-from probes.log.history import TableProperties
-from probes.log.plan import PLAN
 from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.probes.log.lives import (
     BEGIN,

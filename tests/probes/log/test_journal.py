@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 from probes.log.errors import JournalUnwritable
-from probes.log.journal import Journal
-from probes.log.progress import encode, head
-from probes.log.reader import BrokenJournal, LifeReader
+from probes.log.journals.journal import Journal
+from probes.log.journals.progress import encode, head
+from probes.log.journals.reader import BrokenJournal, LifeReader
+from probes.log.journals.segments import OVER, is_held, segments
 from probes.log.rows import unpack
-from probes.log.segments import OVER, is_held, segments
 from rules.vocabulary.slices import micros
 from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, a_life
 

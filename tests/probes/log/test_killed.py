@@ -25,9 +25,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import probes
 from deploy.local_kafka import LocalKafka
-from probes.log.recovery import DIED
-from probes.log.segments import OVER, life_folders
-from probes.tag import read
+from probes.log.commits.recovery import DIED
+from probes.log.journals.segments import OVER, life_folders
+from probes.records.tag import read
 from rules.cycles.search import search
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE

@@ -17,8 +17,8 @@ import orjson
 
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
-from probes.fleet import Fleet
-from probes.log.journal import Journal
+from probes.log.journals.journal import Journal
+from probes.running.fleet import Fleet
 from rules.vocabulary.slices import Slice
 
 

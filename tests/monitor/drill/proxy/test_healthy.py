@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from monitor.drill.drill import Drill
+from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.stage import Stage
 from monitor.drill.proxy import PASS, Exchange, Lie, Verdict
 from monitor.drill.proxy.messages import ALL_APIS
-from monitor.drill.run import Session
-from monitor.drill.stage import Stage
+from monitor.drill.running.run import Session
 
 
 class Look(Lie):

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.java_client import JavaClients
+from monitor.drill.actors.java_client import JavaClients
 from monitor.drill.proxy import ONCE, PASS, Api, Exchange, Lie, Place, Proxy, Verdict, When, Where
 from monitor.drill.proxy.edits import change_produced
 from monitor.drill.proxy.lies import (

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.java_client import JavaClients
+from monitor.drill.actors.java_client import JavaClients
 from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict, records
 from monitor.drill.proxy.edits import change_fetched_batches
 from monitor.drill.proxy.messages import ALL_APIS, encode_request, encode_response

@@ -1,0 +1,1 @@
+"""What the commands of `offsetwatch` do, but for those with a room of their own."""

@@ -1,0 +1,216 @@
+"""`offsetwatch doctor`: is everything there, and is what is there safe? Each question is one line of a table.
+
+`bad` means that Offsetwatch would not work, or that its verdicts would not mean what they say; then the exit code is 1.
+`warning` is what falls short and does not stop it. Asking (`examine`) and judging (the pure functions below it) are
+apart: what the cluster says is gathered first, then judged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from monitor.config.config import Config
+from monitor.errors import ConfigError
+from monitor.process.machine import available_memory
+from monitor.process.reach import Reached, connection, reach
+from monitor.process.versions import versions
+from probes.config import TopicsConfig
+from probes.kafka.client import Connection, consumer_settings, producer_settings
+from probes.kafka.errors import ProbeError
+from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
+
+State = Literal["ok", "warning", "bad"]
+_STYLE: Final = {"ok": "green", "warning": "yellow", "bad": "bold red"}
+_OLDEST_PYTHON: Final = (3, 11)
+_DISK_GB: Final = 2.0
+_MEMORY_GB: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One line of the table."""
+
+    about: str
+    state: State
+    detail: str
+
+
+SAFE_PRODUCER: Final = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false"}
+SAFE_CONSUMER: Final = {
+    "enable.auto.commit": "false",
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+    "allow.auto.create.topics": "false",
+}
+
+
+def examine(config: Config) -> Iterator[Answer]:
+    """Every question's answer, in turn: the last ones wait for the cluster, at most `cluster.reachable_within` each."""
+    yield from software(versions(), sys.version_info[:2])
+    yield java()
+    yield jars()
+    yield folder(config.data)
+    yield memory()
+    try:
+        reached = reach(config)
+    except ConfigError as error:
+        yield Answer("cluster", "bad", str(error))
+        return
+    yield cluster(reached)
+    yield from clients(connection(config))
+    topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)
+    try:
+        view = topics.view(with_config=True)
+    except ProbeError as error:
+        yield Answer("probe topics", "bad", str(error))
+        return
+    yield from probe_topics(view, topics.names, config.probes.topics)
+
+
+def software(found: Mapping[str, str], python: Sequence[int]) -> Iterator[Answer]:
+    """Versions; a package that is absent or a Python that is too old is bad."""
+    named = ".".join(map(str, python))
+    fits = tuple(python) >= _OLDEST_PYTHON
+    yield Answer("python", "ok" if fits else "bad", found["python"] if fits else f"{named} is older than 3.11")
+    for package, version in found.items():
+        if package != "python":
+            name = "offsetwatch" if package == "version" else package.replace("_", "-")
+            yield Answer(name, "bad" if version == "absent" else "ok", version)
+
+
+def java() -> Answer:
+    from deploy.java import OLDEST, find, version
+
+    program = find()
+    if program is None:
+        return Answer(
+            "java", "bad", f"none of version {OLDEST} or newer in JAVA_HOME, on PATH or among what was fetched"
+        )
+    return Answer("java", "ok", f"{version(program)} ({program})")
+
+
+def jars() -> Answer:
+    from deploy.errors import DeployError
+    from deploy.jars import spark_jars
+
+    try:
+        found = spark_jars(lambda line: None)
+    except DeployError as error:
+        return Answer("jars", "bad", str(error))
+    return Answer("jars", "ok", f"{len(found)} of Delta Lake in {found[0].parent}")
+
+
+def folder(data: Path) -> Answer:
+    """The data folder, or the nearest folder above it that exists, can be written and has room."""
+    there = data.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Answer("data folder", "bad", f"{there} cannot be written")
+    free = shutil.disk_usage(there).free / 1e9
+    room = f"{data}, {free:.1f} GB free"
+    return Answer("data folder", "ok" if free >= _DISK_GB else "warning", room)
+
+
+def memory() -> Answer:
+    available = available_memory() / 1e9
+    enough = available >= _MEMORY_GB
+    return Answer("memory", "ok" if enough else "warning", f"{available:.1f} GB available")
+
+
+def cluster(reached: Reached) -> Answer:
+    brokers = ", ".join(f"{node} at {address}" for node, address in sorted(reached.brokers.items()))
+    return Answer("cluster", "ok", f"{reached.cluster}: broker{'s' * (len(reached.brokers) != 1)} {brokers}")
+
+
+def clients(to: Connection) -> Iterator[Answer]:
+    """What the probes' clients are given, against what the verdicts assume."""
+    producer = producer_settings(to, client="offsetwatch-doctor")
+    consumer = consumer_settings(to, client="offsetwatch-doctor", group="offsetwatch-doctor")
+    yield _settings("producer settings", producer, SAFE_PRODUCER)
+    yield _settings("consumer settings", consumer, SAFE_CONSUMER)
+    protocol = to.security.get("security.protocol", "plaintext").lower()
+    yield Answer("connection", "ok", f"security.protocol {protocol}")
+
+
+def _settings(about: str, given: Mapping[str, str], safe: Mapping[str, str]) -> Answer:
+    unsafe = [
+        f"{key} is {given.get(key, 'not set')}, not {value}" for key, value in safe.items() if given.get(key) != value
+    ]
+    return Answer(about, "bad" if unsafe else "ok", "; ".join(unsafe or (f"{k}={v}" for k, v in safe.items())))
+
+
+def probe_topics(view: ClusterView, names: Sequence[str], config: TopicsConfig) -> Iterator[Answer]:
+    """Each probe topic as it is, and what the probes would change at their start."""
+    wanted = plan(view, names, config)
+    for name in names:
+        topic = view.topics.get(name)
+        mine = [change for change in wanted.changes if change.topic == name]
+        if topic is None:
+            state: State = "ok" if config.manage else "bad"
+            yield Answer(
+                f"topic {name}", state, "will be created" if config.manage else "is not there, and manage is off"
+            )
+            continue
+        problems = list(unsafe(topic))
+        leaderless = sum(leader is None for leader in topic.leaders)
+        if leaderless:
+            problems.append(f"{leaderless} partitions have no leader")
+        replicas = min(len(replicas) for replicas in topic.replicas)
+        detail = f"{len(topic.replicas)} partitions, {replicas} replicas"
+        pending = "; ".join(_change(change) for change in mine)
+        if problems:
+            yield Answer(f"topic {name}", "bad", f"{detail}; {'; '.join(problems)}")
+        elif pending:
+            what = "will be changed at the next start" if config.manage else "differs from what was asked"
+            yield Answer(f"topic {name}", "warning", f"{detail}; {what}: {pending}")
+        else:
+            yield Answer(f"topic {name}", "ok", detail)
+    for remark in wanted.remarks:
+        yield Answer("probe topics", "warning", remark)
+
+
+def unsafe(topic: TopicView) -> Iterator[str]:
+    """What makes a topic's own settings break the promise that verdicts rest on."""
+    settings = topic.config
+    if settings is None:
+        return
+    if settings.get("unclean.leader.election.enable") == "true":
+        yield "unclean.leader.election.enable is true: acknowledged records may be lost by design"
+    if "compact" in settings.get("cleanup.policy", "delete"):
+        yield "cleanup.policy holds compact: records disappear by design"
+    replicas = min(len(one) for one in topic.replicas)
+    least = int(settings.get("min.insync.replicas", "1"))
+    if replicas >= 3 and least < 2:
+        yield f"min.insync.replicas is {least} with {replicas} replicas: an acknowledged record may have one copy"
+
+
+def _change(change: Create | Grow | Alter) -> str:
+    if isinstance(change, Grow):
+        return f"{change.total} partitions"
+    return ", ".join(f"{key}={value}" for key, value in sorted(change.config.items()))
+
+
+def table(answers: Sequence[Answer]) -> Table:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "question", "answer"):
+        shown.add_column(name, no_wrap=name != "answer", overflow="fold")
+    for answer in answers:
+        shown.add_row(Text(answer.state, style=_STYLE[answer.state]), answer.about, answer.detail)
+    return shown
+
+
+def run(config: Config, show: Callable[[Table], None]) -> int:
+    """Show the table. The exit code: 1 if something is bad."""
+    answers = list(examine(config))
+    show(table(answers))
+    return 1 if any(answer.state == "bad" for answer in answers) else 0

@@ -1,0 +1,1 @@
+"""Probes that only drills have, in Python and with Kafka's own Java client."""

@@ -1,0 +1,37 @@
+"""A finding as the checker of a drill has it: with its severity, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.finding import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A finding with its severity, and when the checker had it: seconds of the wall clock."""
+
+    finding: Finding
+    severity: str
+    seen: float
+
+    @property
+    def name(self) -> str:
+        return self.finding.anomaly
+
+    @property
+    def violation(self) -> bool:
+        """Would it alert somebody as a violation?"""
+        kind = CATALOGUE[self.name].kind if self.name in CATALOGUE else "violation"
+        return kind == "violation" and self.severity != "allowed"
+
+    def told(self) -> dict[str, Any]:
+        """For a report: JSON values only."""
+        f = self.finding
+        return {
+            "anomaly": f.anomaly, "severity": self.severity, "event": f.event, "topic": f.topic,
+            "partition": f.partition, "message": f.message, "evidence": dict(f.evidence), "context": dict(f.context),
+            "at": f.at, "seen": self.seen, "id": f.id, "implied_by": f.implied_by,
+        }  # fmt: skip

@@ -1,0 +1,1 @@
+"""What drills there are and what they came to: lists, tables, the page."""

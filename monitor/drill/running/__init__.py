@@ -1,0 +1,1 @@
+"""Drills, run one after the other: clusters, the checker that looks on, the session."""

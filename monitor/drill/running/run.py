@@ -1,0 +1,236 @@
+"""Drills, run: a cluster, the proxy if there are lies, the probes, the checker; then a verdict.
+
+    session = Session(folder, say=..., stop=...)
+    result = session.run(drill)      # one after the other; the cluster is used again where that is possible
+    session.close()
+
+A run: the probes start, and work as if nothing were wrong; the drill acts; the must findings are waited for; the drill
+undoes what it did; some seconds of ordinary work follow; writing ends, readers and checks catch up, everything ends.
+Whatever comes until then counts. The folder of a run that passed is removed, that of another is kept, with its history.
+
+Everything that was started is ended, however a run ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.local_kafka import LocalKafka
+from monitor.drill.definition.drill import QUIET, Drill, merged
+from monitor.drill.definition.found import Found
+from monitor.drill.definition.stage import Stage
+from monitor.drill.definition.verdict import Verdict, complete, judge, still_open
+from monitor.drill.errors import DrillFailed, DrillSkipped, DrillStopped
+from monitor.drill.running.checker import Checker
+from monitor.drill.running.clusters import Clusters
+from monitor.errors import known_errors
+from probes.clock import SystemClock
+from probes.config import ProbesConfig
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.running.fleet import Fleet
+from rules.vocabulary.objectives import SECOND
+
+log = logging.getLogger(__name__)
+
+READY_WITHIN: Final = 40.0
+CATCH_UP_WITHIN: Final = 25.0
+MARGIN: Final = 2 * SECOND
+"""Log time that checks are given beyond the objectives, once nothing is written any more."""
+_LOOK: Final = 0.2
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of one run. `history`: the folder that was kept, None where nothing was. `acts`: what was done and
+    when, seconds of the wall clock."""
+
+    drill: Drill
+    verdict: Verdict
+    found: tuple[Found, ...]
+    seconds: float
+    acts: tuple[tuple[float, str], ...]
+    kafka: str
+    history: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A cluster that is not ours: how clients reach it, and how many brokers it has."""
+
+    connection: Connection
+    brokers: int
+
+
+class Session:
+    """Runs drills in `folder`. `stop` ends it: the running drill raises DrillStopped. `keep`: remove nothing."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        say: Say,
+        stop: threading.Event,
+        seed: int = 0,
+        keep: bool = False,
+        against: Staging | None = None,
+        on_found: Callable[[Found], None] = lambda found: None,
+    ) -> None:
+        self._folder, self._say, self._stop, self._seed, self._keep = folder, say, stop, seed, keep
+        self._against, self._on_found = against, on_found
+        self._clusters = Clusters(folder, say)
+
+    def close(self) -> None:
+        self._clusters.drop()
+
+    def run(self, drill: Drill) -> Result:
+        """Run it. Raises DrillStopped; an error of ours makes it a drill that was not performed."""
+        began = time.monotonic()
+        folder = self._folder / f"{drill.title.replace('/', '-')}-{uuid.uuid4().hex[:4]}"
+        stage: Stage | None = None
+        error: str | None = None
+        skipped = False
+        kafka = ""
+        with ExitStack() as ending:
+            try:
+                cluster = None if self._against else self._clusters.take(drill.cluster)
+                kafka = cluster.version if cluster else "staging"
+                stage = self._stage(drill, folder, cluster, ending)
+                self._perform(drill, stage, ending)
+            except DrillStopped:
+                raise
+            except Exception as failure:  # one drill that cannot be performed says nothing of the next one
+                if not isinstance(failure, known_errors()):
+                    log.exception("the drill %s failed", drill.title)
+                skipped = isinstance(failure, DrillSkipped)
+                told = " ".join(str(failure).split())
+                error = told if isinstance(failure, known_errors()) else f"{type(failure).__name__}: {told}"
+        if error is not None or drill.spoils_cluster:
+            self._clusters.drop()
+        seen = tuple(stage.checker.found) if stage else ()
+        verdict = judge(drill, seen, stage.first_act if stage else None, error, skipped=skipped)
+        kept = folder if self._keep or verdict.failed else None
+        if kept is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return Result(
+            drill=drill, verdict=verdict, found=seen,
+            seconds=time.monotonic() - began, acts=_acts(stage), kafka=kafka, history=kept,
+        )  # fmt: skip
+
+    def _stage(self, drill: Drill, folder: Path, kafka: LocalKafka | None, ending: ExitStack) -> Stage:
+        """Everything up to the probes, which do not work yet."""
+        direct = self._against.connection if self._against else Connection(kafka.bootstrap if kafka else "")
+        lies = list(drill.lies())
+        through = direct
+        if lies:
+            from monitor.drill.proxy import Proxy, upstream
+
+            reached = upstream(direct.security)
+            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._seed, upstream=reached))
+            through = Connection(proxy.bootstrap)
+        config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
+        checker = Checker(folder, drill.objectives, on_found=self._on_found)
+        return Stage(
+            folder=folder, config=config, connection=through, direct=direct, kafka=kafka, lies=lies,
+            checker=checker, say=self._say, stop=self._stop,
+        )  # fmt: skip
+
+    def _perform(self, drill: Drill, stage: Stage, ending: ExitStack) -> None:
+        ending.callback(drill.end)
+        drill.prepare(stage)
+        fleet = stage.fleet = Fleet(
+            stage.config, stage.connection.bootstrap, stage.connection.security, stage.folder / "journals",
+            SystemClock(), history=stage.checker.history, say=self._say,
+        )  # fmt: skip
+        ending.callback(_remove_topics, stage)
+        stage.checker.start()
+        ending.callback(stage.checker.stop)
+        ending.callback(fleet.stop)
+        self._say("starting the probes")
+        fleet.start()
+        for spec in drill.actors(stage):
+            fleet.add(spec)
+        stage.wait(lambda: _at_work(stage), READY_WITHIN, "that every probe writes and reads")
+        try:
+            drill.act(stage)
+            self._say("waiting for what must be found")
+            self._await(lambda: complete(drill, stage.checker.found), drill.limit)
+        finally:
+            drill.undo(stage)
+        stage.pause(drill.settle)
+        if drill.closes:
+            self._await(lambda: not still_open(stage.checker.found), drill.limit)
+        self._say("writing ends; readers and checks catch up")
+        fleet.stop_sending()
+        target = int(stage.clock() * 1e6) + max(drill.objectives.grace, drill.objectives.delivery) + MARGIN
+        self._await(lambda: stage.checker.now > target, CATCH_UP_WITHIN)
+        fleet.stop()
+        stage.checker.stop()
+        idle = [type(lie).__name__ for lie in stage.lies if not lie.acts and not drill.may_be_idle(lie)]
+        if idle:
+            raise DrillFailed(f"nothing called for the lie {', '.join(idle)}, so nothing is proven")
+
+    def _await(self, until: Callable[[], Any], seconds: float) -> bool:
+        """Wait until it holds, at most so long; whether it does. Raises DrillStopped."""
+        end = time.monotonic() + seconds
+        while not until():
+            if time.monotonic() > end:
+                return False
+            if self._stop.wait(_LOOK):
+                raise DrillStopped
+        return True
+
+
+def probes_config(drill: Drill, brokers: int) -> ProbesConfig:
+    """The probes that the drill asks for, in topics of their own on a cluster of so many brokers."""
+    topics = {
+        "prefix": f"drill-{drill.title.replace('/', '-')}-{uuid.uuid4().hex[:6]}",
+        "replication": min(3, brokers),
+        "min_in_sync": 2 if brokers >= 3 else 1,
+    }
+    return ProbesConfig.model_validate(merged(merged({**QUIET}, {"topics": topics}), drill.probes))
+
+
+def _at_work(stage: Stage) -> bool:
+    """Has every probe that writes been acknowledged, and every one that reads read, and have checks begun?"""
+    probes = [p for p in stage.probes.status().probes if p.kind not in ("observer", "audit")]
+    for probe in probes:
+        transactional = probe.kind in ("transactions", "transform", "aborts")
+        if probe.kind == "reader" and not probe.polled:
+            return False
+        if transactional and not probe.transactions_committed:
+            return False
+        if probe.kind in ("writer", "registers") and not probe.acknowledged:
+            return False
+    return stage.checker.now > 0
+
+
+def _remove_topics(stage: Stage) -> None:
+    """The run's topics are of no use to anybody after it."""
+    with suppress(Exception):
+        admin = open_admin(admin_settings(stage.direct, client="offsetwatch-drill"))
+        for future in admin.delete_topics(list(stage.config.topic_names), operation_timeout=5.0).values():
+            future.result(6.0)
+
+
+def _acts(stage: Stage | None) -> tuple[tuple[float, str], ...]:
+    if stage is None:
+        return ()
+    lied = [(act.at.timestamp(), f"{type(lie).__name__}: {act.what}") for lie in stage.lies for act in lie.acts]
+    return tuple(sorted(stage.acted + lied))
+
+
+def in_order_of_clusters(drills: Sequence[Drill]) -> list[Drill]:
+    """The same drills, those that can share a cluster next to each other, those that spoil theirs last."""
+    kinds = list(dict.fromkeys(drill.cluster for drill in drills))
+    return sorted(drills, key=lambda drill: (kinds.index(drill.cluster), drill.spoils_cluster))

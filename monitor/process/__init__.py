@@ -1,0 +1,1 @@
+"""The running process: probes and checks wired and kept at work, signals, its own log."""

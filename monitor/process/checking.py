@@ -1,0 +1,204 @@
+"""Spark, the integrity job and the search for cycles, kept at work: what fails begins again.
+
+A monitor is always on. Its JVM may be killed for want of memory, the disk be full for an hour, a batch hang for ever (a
+state server of Spark's that cannot write leaves its worker waiting). So once a batch has been checked, whatever ends
+the checks is told once (`checks-stalled`), and they begin again, in a new JVM, until they go on; nothing is lost by it,
+since a batch that was not committed is checked again. What is wrong before the first batch is the user's to mend, and
+ends the command.
+
+While the checks stand still the findings table may not be writable either: channels are told at once, and the table
+when they go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from monitor.config.config import Config
+from monitor.errors import known_errors
+from rules.vocabulary.finding import Finding
+from streaming_jobs.checks_stalled import stalled
+from streaming_jobs.errors import HistoryMissing, JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming_jobs.cycles.search import CycleJob, Searched
+    from streaming_jobs.integrity_job import Batch, IntegrityJob, Progress
+
+FIRST_PAUSE: Final = 2.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two attempts to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told: of each batch's findings, of each batch that is done, of cycles, of a condition of the checks
+    themselves; `say` is given lines for the user."""
+
+    say: Callable[[str], None]
+    on_batch: Callable[[Batch], None]
+    on_progress: Sequence[Callable[[Progress], None]]
+    on_cycles: Callable[[Searched], None]
+    on_condition: Callable[[Finding], None]
+
+
+class Checks:
+    """One run of the checks over one checkpoint, through all its failures. `start` once, `wait` again and again by one
+    thread, `stop` at the end."""
+
+    def __init__(self, config: Config, told: Told) -> None:
+        self._config = config
+        self._told = told
+        self._stopping = threading.Event()
+        self._session: SparkSession | None = None
+        self._job: IntegrityJob | None = None
+        self._cycles: CycleJob | None = None
+        self._served = False
+        self._lock = threading.Lock()
+        self._since: datetime | None = None
+        self._opened: Finding | None = None
+        self._pause = FIRST_PAUSE
+
+    def start(self) -> None:
+        """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
+        self._session = self._open_session()
+        if not self._stopping.is_set():
+            self._start_job(self._session)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did, if they
+        never checked a batch; else they begin again."""
+        if self._job is None and self._opened is None:
+            return self._stopping.wait(seconds)
+        try:
+            if self._job is None:
+                self.start()
+                return self._stopping.is_set()
+            ended = self._job.wait(seconds)
+            if self._stopping.is_set():
+                return ended
+            limit = self._config.job.batch_limit
+            if not ended and self._job.busy_for() <= limit:
+                return False
+            raise JobFailed(
+                "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
+            )
+        except known_errors() as error:
+            if not self._served:
+                raise
+            self._begin_again(" ".join(str(error).split()).rstrip("."))
+            return False
+
+    def ask_to_stop(self) -> None:
+        """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
+        self._stopping.set()
+        job = self._job
+        if job is not None:
+            threading.Thread(target=job.stop, name="stop-job", daemon=True).start()
+
+    def stop(self) -> None:
+        """Finish the running batch, then end Spark. May be called twice."""
+        self._stopping.set()
+        if self._job is not None:
+            self._job.stop()
+        if self._cycles is not None:
+            self._cycles.stop()
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # the JVM may have gone already; what it had is on disk
+                session.stop()
+
+    # Beginning again
+
+    def _begin_again(self, why: str) -> None:
+        """Leave what failed behind; the next `wait` starts anew."""
+        with self._lock:
+            if self._opened is None:
+                self._since = datetime.now(UTC)
+                self._opened = stalled("opened", self._since, self._since, why)
+                self._told.on_condition(self._opened)
+                self._told.say(f"the checks have stopped and begin again until they go on: {why}")
+        from streaming_jobs.session import kill
+
+        job, self._job = self._job, None
+        if job is not None:
+            job.abandon()
+        kill()
+        if self._cycles is not None:
+            self._cycles.stop()
+            self._cycles = None
+        self._session = None
+        self._stopping.wait(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _on_done(self, progress: Progress) -> None:
+        self._served = True
+        with self._lock:
+            opened, self._opened = self._opened, None
+            since, self._pause = self._since, FIRST_PAUSE
+        if opened is None or since is None or self._job is None:
+            return
+        now = datetime.now(UTC)
+        self._told.say(f"the checks go on, after {(now - since).total_seconds():.0f} s")
+        self._job.record([opened, stalled("closed", now, since)])
+
+    # Starting
+
+    def _open_session(self) -> SparkSession:
+        if self._opened is None:
+            self._told.say("starting Spark")
+        # Imported here: a stop, a help text and a check of a file must not wait for them.
+        from deploy.jars import graphframes_jars, spark_jars
+        from deploy.java import java_home
+        from streaming_jobs.integrity_job import session_settings
+        from streaming_jobs.session import start
+
+        say, job = self._told.say, self._config.job
+        jars = spark_jars(say)
+        if job.cycles.engine == "graphframes" and job.cycles.enabled:
+            jars = [*jars, *graphframes_jars(say)]
+        return start(session_settings(job, jars, java_home=java_home(say)))
+
+    def _start_job(self, session: SparkSession) -> None:
+        from streaming_jobs.integrity_job import IntegrityJob, Listeners
+
+        job = self._config.job
+        listeners = Listeners(
+            on_batch=[self._told.on_batch],
+            on_progress=[self._on_done, *self._told.on_progress],
+            on_rebuild=[self._told.say],
+        )
+        self._job = IntegrityJob(job, session, listeners)
+        if self._stopping.is_set():
+            return
+        if self._opened is None:
+            self._told.say(f"checking the probe log in {job.history_path}")
+        try:
+            self._job.start()
+        except HistoryMissing:
+            if not self._stopping.is_set():
+                raise
+            return
+        if job.cycles.enabled:
+            self._cycles = self._cycle_job(session)
+            self._cycles.start()
+
+    def _cycle_job(self, session: SparkSession) -> CycleJob:
+        from streaming_jobs.cycles.search import CycleJob
+
+        job, listeners = self._config.job, [self._told.on_cycles]
+        if job.cycles.engine == "graphframes":
+            from streaming_jobs.cycles.graph_frames import components, unavailable
+
+            reason = unavailable(session)
+            if reason is None:
+                divided = components(session, self._config.data / "spark" / "graphframes")
+                return CycleJob(job, listeners, components=divided, engine="graphframes")
+            self._told.say(f"cycles are searched in memory: {reason}")
+        return CycleJob(job, listeners)

@@ -1,0 +1,66 @@
+"""Asks the cluster whether it is there, within a time limit, before anything is built on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from monitor.config.config import Config
+from monitor.errors import ConfigError
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.topics.probe_topics import NO_CONTROLLER, answers
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A cluster that answered: its id, its brokers as id -> host:port, the client that it answered to."""
+
+    cluster: str
+    brokers: Mapping[int, str]
+    admin: AdminClient
+
+
+def connection(config: Config) -> Connection:
+    """How to reach the cluster. Raises ConfigError for settings that are none, and for secrets that are not there."""
+    try:
+        return Connection(config.cluster.bootstrap, config.cluster.secrets())
+    except ProbeError as error:
+        raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
+
+
+def reach(config: Config) -> Reached:
+    """Raises ConfigError, one sentence that names the addresses, where they came from, and why nobody answers."""
+    complaints: list[ClientError] = []
+    try:
+        admin: Any = open_admin(admin_settings(connection(config), client="offsetwatch-doctor"), complaints.append)
+    except ClientError as error:
+        raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
+    limit = config.cluster.reachable_within
+    try:
+        found = admin.describe_cluster(request_timeout=limit).result(timeout=limit + 1.0)
+    except Exception as error:
+        admin.poll(0.0)  # errors of the connection are told to whoever polls
+        if brokers := answers(admin, limit):
+            raise ConfigError(
+                f"{config.named('cluster.bootstrap')}: {len(brokers)} broker(s) answer at {config.cluster.bootstrap}, "
+                f"and {NO_CONTROLLER}"
+            ) from error
+        raise ConfigError(
+            f"{config.named('cluster.bootstrap')}: no broker answers at {config.cluster.bootstrap} "
+            f"within {limit:g} s: {_reason(complaints, translate(error))}"
+        ) from error
+    return Reached(found.cluster_id, {node.id: f"{node.host}:{node.port}" for node in found.nodes}, admin)
+
+
+def _reason(complaints: list[ClientError], error: ClientError) -> str:
+    """The complaint that says most: a refused login or name over a refused connection over a time-out."""
+    for code in ("_AUTHENTICATION", "_SSL", "_RESOLVE", "_TRANSPORT"):
+        for complaint in complaints:
+            if complaint.code == code:
+                return str(complaint)
+    return str(error)

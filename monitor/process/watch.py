@@ -1,0 +1,244 @@
+"""The running monitor: the integrity job, what it found so far, and the channels that are told what it finds.
+
+    Watch(config).start() -> metrics are served, findings of the past are counted, Spark runs, batches are checked
+
+The order of a start is that of what fails first and cheapest: another monitor on the same data, the metrics' port, the
+tables, the probes if they run in this process, Java and jars, Spark, the probe log. At a stop the probes end first
+(writers, readers, observer, the last append to the probe log), then the running batch is finished and committed, then
+Spark ends, and the metrics last: the last scrape sees the last finding.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.dispatch import REMEMBERED, Channel, Dispatcher
+from alerts.event import FindingEvent, events
+from alerts.exposition import Exposition
+from alerts.log import LogChannel
+from alerts.metrics import Count, Metrics, Open
+from alerts.probe_metrics import ProbeMetrics
+from monitor.config.config import Config
+from monitor.errors import ConfigError, UserError
+from monitor.process.checking import Checks, Told
+from monitor.process.versions import versions
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.policy import severity
+from streaming_jobs.checkpoint_claim import claimed
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current
+
+if TYPE_CHECKING:
+    from probes.running.fleet import Fleet
+    from streaming_jobs.cycles.search import Searched
+    from streaming_jobs.integrity_job import Batch, Progress
+
+Say = Callable[[str], None]
+
+
+class Watch:
+    """One run of the monitor. `start` returns once batches are being checked, or a stop was asked for; `stop` ends it.
+
+    `listeners` are told each batch's new events after the channels were. Errors of ours are raised by `start` and
+    `wait`."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        say: Say,
+        fleet: Fleet | None = None,
+        channels: Sequence[Channel] = (),
+        listeners: Sequence[Callable[[list[FindingEvent], Batch], None]] = (),
+        on_progress: Sequence[Callable[[Progress], None]] = (),
+    ) -> None:
+        self._config = config
+        self._say = say
+        self._fleet = fleet
+        self._listeners = tuple(listeners)
+        self._on_progress = tuple(on_progress)
+        self._extra = tuple(channels)
+        self._ending = ExitStack()
+        self._stopping = threading.Event()
+        self._fleet_lock = threading.Lock()
+        self._fleet_stopped = False
+        self._checks: Checks | None = None
+        self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
+        self._dispatcher: Dispatcher | None = None
+        self.metrics = Metrics(build=versions())
+        self.url: str | None = None
+        """Where the metrics are served, once they are."""
+
+    def start(self) -> None:
+        """Everything up to the first batch. May be called in a thread of its own, and `stop` from another."""
+        alerts = self._config.alerts
+        self._ending.enter_context(claimed(self._config.job.checkpoint_path))
+        if alerts.metrics:
+            exposition = Exposition(self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port)
+            self._ending.callback(exposition.close)
+            self.url = exposition.url
+            self._say(f"metrics are served at {exposition.url}")
+        recorded = read_table(self._config.job.tables_path, "findings")
+        begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
+        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
+        self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
+        if self._fleet is not None:
+            self._start_probes(self._fleet)
+        if not self._stopping.is_set():
+            self._checks = Checks(self._config, self._told())
+            self._checks.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did."""
+        return self._checks.wait(seconds) if self._checks is not None else self._stopping.wait(seconds)
+
+    def ask_to_stop(self) -> None:
+        """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
+        self._stopping.set()
+        if self._checks is not None:
+            self._checks.ask_to_stop()
+
+    def stop(self) -> None:
+        """End everything in order. May be called twice."""
+        self._stopping.set()
+        self.stop_probes()
+        if self._checks is not None:
+            self._checks.stop()
+        self._ending.close()
+
+    def stop_probes(self) -> None:
+        """End the probes, if they run in this process, with everything they did in the probe log."""
+        with self._fleet_lock:
+            if self._fleet is not None and not self._fleet_stopped:
+                self._fleet_stopped = True
+                self._fleet.stop()
+
+    def _start_probes(self, fleet: Fleet) -> None:
+        with self._fleet_lock:
+            if self._fleet_stopped:
+                return
+            fleet.start()
+        collector = ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer)
+        self.metrics.registry.register(collector)
+
+    def _told(self) -> Told:
+        return Told(
+            say=self._say,
+            on_batch=self._on_batch,
+            on_progress=[self._on_batch_done, *self._on_progress],
+            on_cycles=self._on_cycles,
+            on_condition=self._on_condition,
+        )
+
+    def _on_condition(self, finding: Finding) -> None:
+        """A condition of the checks themselves, which the findings table does not hold yet."""
+        with self._telling:
+            assert self._dispatcher is not None
+            now = datetime.now(UTC)
+            rows = findings_table([(finding, severity(finding.anomaly, finding.context))]).to_pylist()
+            self._dispatcher.dispatch(events(rows, now, self._config.job.objectives.grace))
+
+    def _on_cycles(self, searched: Searched) -> None:
+        with self._telling:
+            assert self._dispatcher is not None
+            rows = searched.findings.to_pylist()
+            self._dispatcher.dispatch(events(rows, searched.counted, self._config.job.objectives.grace))
+
+    def _on_batch(self, batch: Batch) -> None:
+        with self._telling:
+            self._tell(batch)
+
+    def _tell(self, batch: Batch) -> None:
+        assert self._dispatcher is not None
+        grace = self._config.job.objectives.grace
+        fresh = self._dispatcher.dispatch(events(batch.findings.to_pylist(), batch.counted, grace))
+        states = batch.states.to_pylist()
+        self.metrics.partitions(states)
+        newest = max((row["now"] for row in states if row["now"] is not None), default=None)
+        records = batch.stats.sent + batch.stats.polled
+        self.metrics.checked(slices=batch.stats.slices, records=records, newest=newest)
+        for listener in self._listeners:
+            listener(fresh, batch)
+
+    def _on_batch_done(self, progress: Progress) -> None:
+        self.metrics.batch(
+            seconds=progress.duration,
+            input_rate=progress.input_rows_per_second,
+            commits_behind=progress.lag_versions,
+        )
+
+    def _log(self, where: str) -> TextIO:
+        if where in ("stdout", "stderr"):
+            return sys.stdout if where == "stdout" else sys.stderr
+        try:
+            stream = Path(where).open("a", encoding="utf-8")  # noqa: SIM115 - closed with everything else
+        except OSError as error:
+            raise ConfigError(f"{self._config.named('alerts.log')}: {where}: {error.strerror}") from error
+        self._ending.callback(stream.close)
+        return stream
+
+
+def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
+    """Give the metrics what the tables held before: of findings counts, open conditions and the last times, of the
+    partitions the newest row that was checked."""
+    counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
+    # An event that two processes wrote counts once.
+    once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
+    counts = Counter((row["anomaly"], row["severity"]) for row in once.values())
+    last: dict[str, float] = {}
+    for row in once.values():
+        last[row["severity"]] = max(last.get(row["severity"], 0.0), row["recorded"].timestamp())
+    now = current(recorded)
+    opened = now.filter(pc.equal(now["state"], "open")).select(["id", "anomaly"]).to_pylist()
+    found = [Count(*key, findings) for key, findings in counts.items()]
+    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
+
+
+def recorded_identities(recorded: pa.Table) -> list[tuple[str, Any, datetime]]:
+    """The identities of the last events of the findings table: what a batch that runs again may hold."""
+    newest = recorded.sort_by([("recorded", "descending")]).slice(0, REMEMBERED)
+    return [(row["id"], row["event"], row["at"]) for row in newest.select(["id", "event", "at"]).to_pylist()]
+
+
+def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
+    """Run the monitor until `stop` is set. Raises the error by which it ended before."""
+    failed: list[Exception] = []
+
+    def start() -> None:
+        try:
+            watch.start()
+        except Exception as error:  # handed to the caller's thread
+            failed.append(error)
+
+    starter = threading.Thread(target=start, name="start", daemon=True)
+    try:
+        starter.start()
+        while starter.is_alive() and not stop.is_set():
+            starter.join(_TICK)
+        while not stop.is_set() and not failed:
+            if watch.wait(_TICK) and not stop.is_set():
+                raise UserError("the integrity job ended without being asked to")
+        if failed:
+            raise failed[0]
+        say("stopping: the running batch is finished first")
+        if starter.is_alive():
+            watch.ask_to_stop()
+            starter.join(_START_LIMIT)
+    finally:
+        watch.stop()
+
+
+_TICK: Final = 0.2
+_START_LIMIT: Final = 60.0
+"""Seconds. Spark's start cannot be interrupted; what is started is stopped right after."""

@@ -1,0 +1,1 @@
+"""Kafka as probes meet it: client settings, calls that are bounded, what an error means, where a consumer starts."""

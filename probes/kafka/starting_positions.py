@@ -1,0 +1,122 @@
+"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start.
+
+Inside a rebalance callback a consumer answers only the thread that the callback runs in (seen with librdkafka 2.16: a
+call from another thread waits until the callback is over). So there it is asked directly (`in_callback`), and its own
+timeout is what bounds the call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from probes.kafka.calls import bounded, listed
+from probes.kafka.errors import ClientError, ClientStuck, translate
+from probes.topology import Partition
+
+ASK_WITHIN = 5.0
+"""Seconds that the cluster is given to answer where something begins."""
+NO_GROUP = "GROUP_ID_NOT_FOUND"
+"""What some implementations answer to a question about a group that has committed nothing."""
+COORDINATOR_WITHIN = 10.0
+"""Seconds that a group's coordinator is given to become ready."""
+
+
+def committed(
+    consumer: Consumer,
+    partitions: Iterable[Partition],
+    beat: Callable[[], None],
+    within: float = ASK_WITHIN,
+    *,
+    in_callback: bool = False,
+) -> dict[Partition, int | None]:
+    """The group's committed offsets; None where there is none. Raises ClientError, ClientStuck.
+
+    A coordinator that does not know a group may say so, and then it has committed nothing."""
+    asked = [TopicPartition(topic, partition) for topic, partition in partitions]
+    if not asked:
+        return {}
+    try:
+        if in_callback:
+            found = consumer.committed(asked, timeout=within)
+        else:
+            found = bounded(lambda: consumer.committed(asked, timeout=within), within * 2, beat, "committed")
+    except ClientStuck:
+        raise
+    except Exception as error:
+        problem = translate(error)
+        if problem.code == NO_GROUP:
+            return dict.fromkeys(((tp.topic, tp.partition) for tp in asked), None)
+        raise problem from error
+    for tp in found:
+        if tp.error is not None and (problem := translate(tp.error)).code != NO_GROUP:
+            raise problem
+    return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
+
+
+def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: float = ASK_WITHIN) -> dict[Partition, int]:
+    """The first offset of each partition, as far as its leader tells within the time."""
+    asked = {TopicPartition(topic, partition): OffsetSpec.earliest() for topic, partition in partitions}
+    if not asked:
+        return {}
+    starts: dict[Partition, int] = {}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=within)
+    for tp, future in futures.items():
+        try:
+            starts[tp.topic, tp.partition] = listed(future)
+        except Exception:
+            continue
+    return starts
+
+
+def committed_at_last(
+    consumer: Consumer,
+    partitions: Iterable[Partition],
+    beat: Callable[[], None],
+    within: float = COORDINATOR_WITHIN,
+    *,
+    in_callback: bool = False,
+) -> dict[Partition, int | None]:
+    """`committed`, asked again for `within` seconds: a coordinator that has just moved or is loading refuses at first,
+    and so does one (to a consumer at read_committed) that holds offsets of a transaction that has not ended."""
+    partitions = list(partitions)
+    limit = time.monotonic() + within
+    while True:
+        try:
+            return committed(consumer, partitions, beat, in_callback=in_callback)
+        except ClientError as error:
+            if error.fatal or time.monotonic() >= limit:
+                raise
+        time.sleep(0.2)
+        beat()
+
+
+def beginnings(
+    consumer: Consumer,
+    admin: AdminClient,
+    partitions: Iterable[Partition],
+    carried: dict[Partition, int],
+    beat: Callable[[], None],
+    *,
+    use_committed: bool = True,
+    within: float = COORDINATOR_WITHIN,
+    in_callback: bool = False,
+) -> dict[Partition, int]:
+    """The offset to begin at in each partition; OFFSET_BEGINNING where no leader told the log's start.
+
+    `within`: seconds that the group's coordinator is given.
+
+    Raises ClientError and ClientStuck where the group's offsets cannot be read: to begin at the start instead would
+    read everything again after each outage."""
+    wanted = list(partitions)
+    begin = {where: carried[where] for where in wanted if where in carried}
+    rest = [where for where in wanted if where not in begin]
+    if use_committed:
+        found = committed_at_last(consumer, rest, beat, within, in_callback=in_callback)
+        begin |= {where: at for where, at in found.items() if at is not None}
+    rest = [where for where in wanted if where not in begin]
+    begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")
+    return {where: begin.get(where, OFFSET_BEGINNING) for where in wanted}

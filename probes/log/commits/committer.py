@@ -1,0 +1,414 @@
+"""One process per host that carries every journal of its folder into the Delta table `history`, exactly once.
+
+Each turn reads the new whole frames of all journals, finishes the lives that have died meanwhile, writes down what it
+is about to append (`append_plan`), asks the table for the last version that it has of this folder, and appends.
+After a crash, or after any error, the plan on disk and the table's answer tell where to go on; nothing else is
+remembered. Rows leave the disk only once they are in the table: what is in it and over is deleted after a while.
+
+What rows say of a topic counts once the cluster has confirmed that it is still the one that they name
+(`confirmations`).
+
+The disk that journals lie on and the table may both fail for as long as they like: probes stop when they cannot write
+their journal, the committer goes on trying, and the backlog is appended in pieces.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from probes.clock import Clock
+from probes.log.commits.append_plan import Part, Plan, load, save
+from probes.log.commits.confirmations import Confirmations, Moment, counted
+from probes.log.commits.history import History, TableProperties
+from probes.log.commits.lives import Lives
+from probes.log.commits.marks import COMMITTER, PlaceName, Vouched, current_places, mark_rows
+from probes.log.errors import (
+    FolderTaken,
+    HistoryConflict,
+    HistoryMismatch,
+    HistoryUnavailable,
+    JournalUnwritable,
+    ProbeLogError,
+)
+from probes.log.journals.reader import BrokenJournal, LifeReader
+from probes.log.journals.segments import is_held
+from probes.log.rows import Row, Shared, table
+from rules.vocabulary.slices import from_micros, micros
+
+log = logging.getLogger("offsetwatch.committer")
+
+LOCK: Final = "committer.lock"
+ASK_AGAIN: Final = 0.1
+"""Seconds between two questions for a topic's id, when nothing else is left to do."""
+CONFLICTS: Final = 20
+"""Tries of one append that met other hosts' appends, before it counts as an error."""
+_IMPOSSIBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, LookupError)
+
+Group = tuple[Shared, Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """`every`: seconds from one append to the next, at least. `batch_bytes`: about as much of the journals goes into
+    one append. `keep`: how long the journal of a life that is over, and in the table, stays on disk. `longest_wait`:
+    seconds between two tries when the table or the disk fails, at most."""
+
+    every: float = 1.0
+    batch_bytes: int = 32 << 20
+    keep: timedelta = timedelta(minutes=15)
+    longest_wait: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterStatus:
+    """A glance at a committer. `rows`: appended since it started, marks included. `lag`: from the last append to now.
+    `backlog`: bytes of journals that are not in the table. `lives`: journals being read. `unverifiable`: journals that
+    do not tell all, with the reason. `error`: why the last turn failed."""
+
+    last_commit: datetime | None = None
+    version: int = 0
+    rows: int = 0
+    last_rows: int = 0
+    append_seconds: float = 0.0
+    lag: timedelta | None = None
+    backlog: int = 0
+    lives: int = 0
+    unverifiable: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A plan that is on disk, with its rows."""
+
+    plan: Plan
+    rows: pa.Table
+
+
+def committer(
+    folder: Path,
+    table_uri: str | Path,
+    clock: Clock,
+    pace: Pace | None = None,
+    *,
+    properties: TableProperties | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    confirmations: Confirmations | None = None,
+) -> Committer:
+    """A committer from a journal folder to the Delta table at `table_uri`, a path or an object store's URL. Without
+    `confirmations` topics are believed to be what rows say."""
+    history = History(str(table_uri), properties or TableProperties(), storage_options)
+    return Committer(folder, history, clock, pace, confirmations)
+
+
+class Committer:
+    """The committer of one journal folder. A context manager: it holds the folder from `with` to its end.
+
+    `commit` makes one turn, `run` makes turns until it is told to stop, `drain` until nothing is left. One thread, but
+    for `status`."""
+
+    def __init__(
+        self, folder: Path, history: History, clock: Clock, pace: Pace | None = None,
+        confirmations: Confirmations | None = None,
+    ) -> None:  # fmt: skip
+        """`history` is this committer's own. Nothing is touched yet."""
+        self._confirmations = confirmations
+        self.folder = folder
+        self._history = history
+        self._clock = clock
+        self._pace = pace or Pace()
+        self._lock = -1
+        self._status = CommitterStatus()
+        self._lives = Lives(folder, clock)
+        self._impossible: set[str] = set()
+        self._loaded = False
+        self._plan: Plan | None = None
+        self._pending: _Pending | None = None
+        self._more = True
+        self._waiting = False
+
+    def __enter__(self) -> Committer:
+        """Raises `FolderTaken` where another committer holds the folder, `JournalUnwritable` where it can't be made."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            raise FolderTaken(f"another committer is at work on {self.folder}") from None
+        except OSError as refused:
+            self._release()
+            raise JournalUnwritable(f"cannot use the journal folder {self.folder}: {refused.strerror}") from refused
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._forget()
+        self._release()
+
+    def status(self) -> CommitterStatus:
+        """From any thread."""
+        status = self._status
+        lag = self._clock.now() - status.last_commit if status.last_commit else None
+        return replace(status, lag=lag)
+
+    def run(self, stop: threading.Event) -> None:
+        """Make turns until `stop`, then carry over what is there by then. What fails is tried again, less and less
+        often; only `HistoryMismatch` is raised, since nobody but the user can mend it."""
+        failures = 0
+        due = time.monotonic()
+        while not stop.wait(max(0.0, due - time.monotonic())):
+            begun = time.monotonic()
+            try:
+                self.commit()
+                failures = 0
+            except HistoryMismatch:
+                raise
+            except ProbeLogError:
+                failures = min(failures + 1, 16)
+            except Exception as unexpected:
+                # Nobody foresaw it, and the log must go on: begin again from what is on disk.
+                log.exception("the committer of %s failed", self.folder)
+                self._forget()
+                self._failed(ProbeLogError(f"the committer failed: {type(unexpected).__name__}: {unexpected}"))
+                failures = min(failures + 1, 16)
+            due = begun + max(self._pace.every, min(self._pace.every * 2**failures, self._pace.longest_wait))
+        try:
+            self.drain()
+        except (HistoryUnavailable, JournalUnwritable) as error:
+            log.warning("what is left in %s is appended by the next committer: %s", self.folder, error)
+
+    def drain(self) -> None:
+        """Append all that the journals hold at the time of the call. Raises as `commit` does."""
+        self.commit()
+        while self._more:
+            if self._pending is None and self._waiting:
+                time.sleep(ASK_AGAIN)
+            self.commit()
+
+    def commit(self) -> int:
+        """One turn: append what is new, and the marks. Returns the rows appended.
+
+        Raises `HistoryUnavailable`, `JournalUnwritable` (call again later: nothing is lost) and `HistoryMismatch`."""
+        try:
+            return self._turn()
+        except (OSError, BrokenJournal) as refused:
+            reason = (isinstance(refused, OSError) and refused.strerror) or refused
+            raise self._failed(JournalUnwritable(f"cannot use {self.folder}: {reason}")) from refused
+        except ProbeLogError as error:
+            raise self._failed(error) from error.__cause__
+
+    def _failed(self, error: ProbeLogError) -> ProbeLogError:
+        # A plan that is on disk stays as it is and is tried again; what was only read is read again.
+        if self._pending is None:
+            self._forget()
+        self._status = replace(self._status, error=str(error))
+        return error
+
+    def _turn(self) -> int:
+        if not self._loaded:
+            self._load()
+        if self._pending is None:
+            self._pending = self._prepare()
+        else:
+            self._more = True
+        if self._pending is None:
+            return 0
+        begun = time.perf_counter()
+        self._append(self._pending)
+        adopted = self._pending.plan
+        appended = self._adopt(self._pending, time.perf_counter() - begun)
+        self._lives.clear(adopted.parts, adopted.now, self._pace.keep)
+        return appended
+
+    # Where to go on: the plan on disk, and the table's answer.
+
+    def _forget(self) -> None:
+        self._lives.forget()
+        self._loaded, self._plan, self._pending, self._more = False, None, None, True
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _load(self) -> None:
+        planned = load(self.folder)
+        if planned is not None:
+            if self._history.id() != planned.table:
+                raise HistoryMismatch(
+                    f"{self.folder} belongs to another Delta table than {self._history.uri}: "
+                    "use the old table again, or an empty journal folder"
+                )
+            if self._is_done(planned):
+                self._plan = planned
+            else:
+                self._redo(planned)
+        self._loaded = True
+
+    def _is_done(self, plan: Plan) -> bool:
+        """Whether the table has the plan's append. Raises `HistoryMismatch` where it has neither that nor its last."""
+        last = self._history.last_version(plan.app) or 0
+        if plan.version - 1 <= last <= plan.version:
+            return last == plan.version
+        raise HistoryMismatch(
+            f"the Delta table {self._history.uri} has append {last} of {self.folder}, whose next is {plan.version}: "
+            "one of them was put back to an older state, or another committer writes in its name"
+        )
+
+    def _redo(self, planned: Plan) -> None:
+        """The plan was not carried out: read the same bytes again, and go back to where it began."""
+        current = set(planned.current)
+        self._plan = replace(
+            planned,
+            version=planned.version - 1,
+            parts={name: Part(part.start, part.start) for name, part in planned.parts.items()},
+            counters=[(c, t, topic, p, n - (i in current)) for i, (c, t, topic, p, n) in enumerate(planned.counters)],
+        )
+        groups: list[Group] = []
+        try:
+            for name, part in planned.parts.items():
+                if part.end > part.start:
+                    reader = self._lives.reader(name, part.start)
+                    shared = reader.life.shared
+                    groups.append((shared, counted(shared, reader.read_to(part.end), planned.replaced)))
+        except BrokenJournal:
+            # A journal was taken away since. What it held is gone, and the plan's marks with it: make another one.
+            self._lives.forget()
+            return
+        self._pending = _Pending(planned, _rows(planned, groups))
+
+    # One turn.
+
+    def _prepare(self) -> _Pending | None:
+        """Read what is new and write down the next append. None while no partition is known."""
+        table_id = self._history.id()
+        before = self._plan or Plan(
+            app=f"offsetwatch-committer-{uuid.uuid4()}", table=table_id, marker=uuid.uuid4().int >> 65, version=0, now=0
+        )
+        # Each goes on from where it was read to; those whose folder has gone are not planned again.
+        parts = {
+            name: Part(part.end, part.end, part.until)
+            for name, part in before.parts.items()
+            if self._lives.path(name).exists()
+        }
+        readers = [one for one in self._lives.discover(parts) if one.name not in self._impossible]
+        # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before.
+        now = max(micros(self._clock.now()), before.now)
+        groups = self._read(readers, parts, now)
+        told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
+        self._waiting = told is None
+        if told is None:
+            # What was read is read again, once the cluster has told of its topics.
+            self._forget()
+            return None
+        groups = [(shared, counted(shared, rows, told[1])) for shared, rows in groups]
+        vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
+        places, counters = _places(before, readers)
+        if not places:
+            return None
+        marks = mark_rows(
+            places, [_vouched(one) for one in vouched], counters, now, before.version + 1,
+            self._clock.boot, self._clock.monotonic_ns(),
+        )  # fmt: skip
+        counters |= {place: counters.get(place, 0) + 1 for place in places}
+        index = {place: i for i, place in enumerate(counters)}
+        plan = replace(
+            before, table=table_id, version=before.version + 1, now=now, parts=parts, marks=marks,
+            counters=[(*place, n) for place, n in counters.items()], current=[index[place] for place in places],
+            confirmed=_confirmed(before, told[0], counters), replaced=told[1],
+        )  # fmt: skip
+        rows = self._built(plan, groups, readers)
+        save(self.folder, plan)
+        return _Pending(plan, rows)
+
+    def _read(self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int) -> list[Group]:
+        """The new rows of all lives; `parts` then says how far each was read."""
+        share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 16)
+        groups: list[Group] = []
+        self._more = False
+        for reader in readers:
+            part = parts.get(reader.name, Part(0, 0))
+            groups.append((reader.life.shared, reader.read(share)))
+            if reader.offset != part.end:
+                # The table must not hold what the loss of the host could take back.
+                reader.sync()
+            self._more |= reader.offset - part.end >= share
+            until = part.until if part.until is not None else self._lives.after(reader, now)
+            parts[reader.name] = Part(part.end, reader.offset, until)
+        return groups
+
+    def _built(self, plan: Plan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
+        try:
+            return _rows(plan, groups)
+        except _IMPOSSIBLE as error:
+            # One probe's impossible rows must not hold up the others' for ever: its process becomes unverifiable.
+            for group, reader in zip(groups, readers, strict=True):
+                try:
+                    table([group])
+                except _IMPOSSIBLE as reason:
+                    self._impossible.add(reader.name)
+                    self._lives.unverifiable[reader.name] = f"its journal holds impossible rows: {reason}"
+            raise JournalUnwritable(f"a journal holds impossible rows: {error}") from error
+
+    def _append(self, pending: _Pending) -> None:
+        for trial in range(CONFLICTS):
+            if self._is_done(pending.plan):
+                return
+            try:
+                self._history.append(pending.rows, pending.plan.app, pending.plan.version)
+                return
+            except HistoryConflict:
+                if trial == CONFLICTS - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.05))
+
+    def _adopt(self, pending: _Pending, seconds: float) -> int:
+        self._plan, self._pending = pending.plan, None
+        appended: int = pending.rows.num_rows
+        reading = self._lives.reading()
+        self._status = CommitterStatus(
+            last_commit=from_micros(pending.plan.now), version=pending.plan.version, rows=self._status.rows + appended,
+            last_rows=appended, append_seconds=seconds, backlog=sum(reader.unread() for reader in reading),
+            lives=len(reading), unverifiable=dict(self._lives.unverifiable),
+        )  # fmt: skip
+        return appended
+
+
+def _places(before: Plan, readers: Sequence[LifeReader]) -> tuple[list[PlaceName], dict[PlaceName, int]]:
+    """The partitions to mark, and how many mark rows each partition ever had."""
+    counters = {PlaceName(c, topic_id, topic, p): n for c, topic_id, topic, p, n in before.counters}
+    known = list(counters)
+    places = current_places(((one.life, one.progress) for one in readers), [known[i] for i in before.current])
+    return places, counters
+
+
+def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
+    """When each topic id was last confirmed, of those that have partitions in the log."""
+    known = {place.topic_id for place in counters}
+    return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
+
+
+def _vouched(reader: LifeReader) -> Vouched:
+    broken = reader.broken is not None
+    return Vouched(reader.life, reader.progress, broken, broken and is_held(reader.folder))
+
+
+def _rows(plan: Plan, groups: Sequence[Group]) -> pa.Table:
+    marks = [(Shared(cluster, COMMITTER, plan.marker, ""), rows) for cluster, rows in plan.marks.items()]
+    return table([*groups, *marks])

@@ -1,0 +1,113 @@
+"""The lives whose journals a committer reads: who is there, who has died, whose log is not to be had, what can go."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+from probes.clock import Clock
+from probes.log.commits.append_plan import Part
+from probes.log.commits.recovery import clear_rubbish, recover_life
+from probes.log.journals.reader import BrokenJournal, LifeReader
+from probes.log.journals.segments import LIVES, NEW, OVER, is_held, life_folders, segments
+
+HOST_LOST = "its host went down with it, and the end of its journal may be missing"
+
+
+class Lives:
+    """The journals of one folder, each read from where the last plan ended.
+
+    `unverifiable`: name and reason of each journal that does not tell all that its process did."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder
+        self.unverifiable: dict[str, str] = {}
+        self._clock = clock
+        self._readers: dict[str, LifeReader] = {}
+
+    def path(self, name: str) -> Path:
+        return self.folder / LIVES / name
+
+    def reading(self) -> list[LifeReader]:
+        return [reader for reader in self._readers.values() if reader.broken is None]
+
+    def reader(self, name: str, at: int) -> LifeReader:
+        """The life's reader, begun at `at` where there is none yet. Raises `BrokenJournal`."""
+        if name not in self._readers:
+            self._readers[name] = LifeReader(self.path(name), at)
+        return self._readers[name]
+
+    def discover(self, read_to: Mapping[str, Part]) -> list[LifeReader]:
+        """The readers of all lives that are still of interest; those that have died are finished first.
+
+        Raises `JournalUnwritable` where a dead life cannot be finished."""
+        folders = {folder.name: folder for folder in life_folders(self.folder)}
+        for name in self._readers.keys() - folders.keys():
+            self._taken_away(name)
+        found = []
+        for name, folder in folders.items():
+            part = read_to.get(name)
+            if part is not None and part.until is not None and name not in self._readers:
+                continue
+            try:
+                reader = self.reader(name, part.end if part is not None else 0)
+            except BrokenJournal as reason:
+                self.unverifiable[name] = str(reason)
+                continue
+            if reader.broken is None and not reader.progress.over and not is_held(folder):
+                recovered = recover_life(folder, self._clock)
+                if recovered is not None and recovered.reason is not None:
+                    self.unverifiable[name] = recovered.reason
+            found.append(reader)
+        return found
+
+    def after(self, reader: LifeReader, now: int) -> int | None:
+        """Until when to vouch for a life, in microseconds of log time; None as long as its end is not read."""
+        if reader.broken is not None:
+            self.unverifiable[reader.name] = f"its journal is broken {reader.broken}"
+            return None if is_held(reader.folder) else now
+        if reader.progress.lost:
+            self.unverifiable[reader.name] = HOST_LOST
+        return now if reader.progress.over else None
+
+    def clear(self, parts: Mapping[str, Part], now: int, keep: timedelta) -> None:
+        """Delete what `parts`, which are in the table, make superfluous: whole segments of lives that go on, and the
+        journals of those that were over for `keep`. A broken journal is kept as it is."""
+        kept = keep // timedelta(microseconds=1)
+        for name, part in parts.items():
+            folder = self.path(name)
+            if part.until is None:
+                for (_, path), (following, _) in pairwise(segments(folder)):
+                    if following <= part.end:
+                        path.unlink(missing_ok=True)
+            elif part.until < now:
+                self._let_go(name)
+                if part.until + kept < now and (folder / OVER).exists():
+                    self._delete(folder)
+        clear_rubbish(self.folder, self._clock)
+
+    def forget(self) -> None:
+        """Let go of all readers: the next ones begin where they are told to."""
+        for name in list(self._readers):
+            self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        if (reader := self._readers.pop(name, None)) is not None:
+            reader.close()
+
+    def _taken_away(self, name: str) -> None:
+        if not self._readers[name].progress.over:
+            self.unverifiable[name] = "its journal was taken away"
+        self._let_go(name)
+
+    def _delete(self, folder: Path) -> None:
+        # Under another name first: a life's folder is there whole or not at all.
+        away = folder.with_name(folder.name + NEW)
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(away)
+        shutil.rmtree(away, ignore_errors=True)
+        self.unverifiable.pop(folder.name, None)

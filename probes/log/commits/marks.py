@@ -1,0 +1,85 @@
+"""The committer's mark rows: for each partition, how far the log of each of this host's processes is complete.
+
+One row per partition and append. It counts only slices that are in the table with the same append or an earlier one,
+and promises a time only as far as the journals that were read do. It is written also when nothing else is: it is the
+log's heartbeat and the clock that the rules go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from probes.log.journals.progress import Life, Progress
+from probes.log.rows import FIELDS, Row
+
+COMMITTER: Final = "committer"
+"""The `run` and the `kind` of mark rows."""
+
+
+class PlaceName(NamedTuple):
+    """A partition with its topic's name."""
+
+    cluster: str
+    topic_id: str
+    topic: str
+    partition: int
+
+
+class Vouched(NamedTuple):
+    """One life's progress as of what this append brings."""
+
+    life: Life
+    progress: Progress
+    broken: bool = False
+    """Its journal cannot be read on: what it did since is not to be had."""
+    held: bool = False
+    """It lives."""
+
+    def mark(self, slices: int, now: int) -> tuple[int, int, int, int | None, bool]:
+        """A `Mark` as it is packed. Whoever closed invokes nothing more, and all that it ever did is here."""
+        progress = self.progress
+        if progress.closed:
+            return self.life.process, slices, now, progress.newest + 1, False
+        if progress.lost:
+            return self.life.process, slices, progress.through, progress.over_by, True
+        if self.broken:
+            return self.life.process, slices, progress.through, None if self.held else now, True
+        return self.life.process, slices, progress.through, None, False
+
+
+def current_places(lives: Iterable[tuple[Life, Progress]], before: Iterable[PlaceName]) -> list[PlaceName]:
+    """The partitions to mark: those in which this host's processes have rows. Of a cluster without any such process
+    those marked `before` stay: the log's clock goes on while its probes are down."""
+    found: dict[PlaceName, None] = {}
+    for life, progress in lives:
+        for (topic_id, partition), topic in progress.topics.items():
+            found[PlaceName(life.cluster, topic_id, topic, partition)] = None
+    clusters = {place.cluster for place in found}
+    for place in before:
+        if place.cluster not in clusters:
+            found[place] = None
+    return list(found)
+
+
+def mark_rows(
+    places: Iterable[PlaceName], vouched: Iterable[Vouched], counters: Mapping[PlaceName, int],
+    now: int, op: int, boot: str, mono: int,
+) -> dict[str, list[Row]]:  # fmt: skip
+    """Packed mark rows by cluster. `counters`: mark rows that each place had before; `now` in microseconds."""
+    known = list(vouched)
+    rows: dict[str, list[Row]] = {}
+    for place in places:
+        key = (place.topic_id, place.partition)
+        marks = [
+            one.mark(slices, now)
+            for one in known
+            if one.life.cluster == place.cluster and (slices := one.progress.next_slice(key))
+        ]
+        told = {
+            "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": op,
+            "slice": counters.get(place, 0), "f": "mark", "type": "ok", "invoked": now, "completed": now,
+            "mono_invoked": mono, "mono_completed": mono, "kind": COMMITTER, "marks": marks or None, "boot": boot,
+        }  # fmt: skip
+        rows.setdefault(place.cluster, []).append([told.get(name) for name in FIELDS])
+    return rows

@@ -1,0 +1,224 @@
+"""Finishing dead lives, so that nothing that was in flight is taken for a failure, and nothing stays open for ever.
+
+A life is dead when nobody holds its journal's lock and the journal has no end. What it had opened and not finished is
+logged as `info`, and each partition gets a close row of type `info`, in one frame together with the journal's end: a
+crash of the recovery leaves all of it or nothing, and doing it again changes nothing.
+
+Nobody saw an operation in flight end: it went on at least until the journal last heard of it, and until the process
+died at most. Its row completes when the life is found dead, which is never too early: nothing that it polled, and
+nothing that saw what it sent, is taken to have come after its end.
+
+Where the host itself went down (another boot id), the last second or so of the journal may be gone. Then the sequence
+numbers that were reserved and not logged are logged as `info` sends as well, since they may have left, and there is no
+close row: that process stays unverifiable. So does one whose journal is broken in the middle, which is left as it is.
+Of a boot that is over, the monotonic clock tells no end: what was in flight then completed by the wall clock alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from probes.clock import Clock
+from probes.log.errors import JournalUnwritable
+from probes.log.journals.frames import frames
+from probes.log.journals.journal import Journal
+from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
+from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
+from probes.log.rows import unpack
+from rules.vocabulary.slices import Run, Slice, from_micros
+
+DIED = "process-died"
+"""The error code of rows that recovery writes for a process that died."""
+HOST_LOST = "host-lost"
+"""The same where the host went down with it."""
+
+ABANDONED = timedelta(minutes=1)
+"""A life's folder that was not finished being made or deleted after this time is rubbish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A dead life and what was done about it. `closed`: its log is complete. `lost` (the host went down) and `broken`
+    (with the reason): it stays unverifiable. `in_flight` operations had no outcome."""
+
+    folder: Path
+    life: Life | None
+    outcome: Literal["closed", "lost", "broken"]
+    in_flight: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastLife:
+    """The latest life of a transactional id. `held`: it lives, or is being recovered; else it is over or dead."""
+
+    life: Life
+    folder: Path
+    held: bool
+
+
+def recover(folder: Path, clock: Clock) -> list[Recovered]:
+    """Finish every dead life under `folder`, the journal folder; returns those that were found unfinished.
+
+    The committer does this as it goes; call it as well before the first probe starts, where no committer runs. Raises
+    `JournalUnwritable`."""
+    clear_rubbish(folder, clock)
+    done = []
+    for life_folder in life_folders(folder):
+        if not (life_folder / OVER).exists() and (one := recover_life(life_folder, clock)) is not None:
+            done.append(one)
+    return done
+
+
+def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
+    """Finish one life if it is dead and unfinished; None where it lives, is over already, or has gone."""
+    held = lock(life_folder)
+    if held is None:
+        return None
+    try:
+        journal = _take_over(life_folder, held)
+    except BrokenEnd as broken:
+        os.close(held)
+        return Recovered(life_folder, broken.life, "broken", reason=str(broken))
+    except OSError as refused:
+        os.close(held)
+        raise JournalUnwritable(f"cannot recover the journal {life_folder}: {refused.strerror}") from refused
+    except BaseException:
+        os.close(held)
+        raise
+    try:
+        if journal.progress.over:
+            return None
+        lost = journal.life.boot != clock.boot
+        in_flight = len(journal.progress.open)
+        rows = list(last_rows(journal.life, journal.progress, clock, lost=lost))
+        journal.finish(rows, lost_by=clock.now() if lost else None)
+        return Recovered(life_folder, journal.life, "lost" if lost else "closed", in_flight)
+    finally:
+        journal.close()
+
+
+def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> Iterator[Slice]:
+    """What is still to be logged for a dead life, `slice` numbers left out."""
+    code = HOST_LOST if lost else DIED
+    topics = dict(progress.topics)
+    left = [unpack(packed, life.shared) for rows in progress.open.values() for packed in rows]
+    # Not earlier than what the dead process has logged, whatever the host's clock says now.
+    now = max([clock.now(), from_micros(progress.newest), *(row.completed for row in left)])
+    mono = clock.monotonic_ns()
+    for row in left:
+        row.type, row.error, row.completed = "info", row.error or code, now
+        row.mono_completed = None if lost else max(mono, row.mono_completed or 0)
+        topics.setdefault((row.topic_id, row.partition), row.topic)
+        yield row
+    op = progress.last_op
+    if lost and life.writer is not None:
+        # They left after all that the journal tells of, and before the boot was over.
+        since = from_micros(progress.newest) if progress.newest else now
+        for (topic_id, partition), sent in progress.sent.items():
+            if sent.reserved > sent.used:
+                op += 1
+                run = Run(life.writer, sent.used, None, sent.reserved - sent.used)
+                yield Slice(
+                    cluster=life.cluster, topic_id=topic_id, topic=sent.topic, partition=partition, run=life.run,
+                    process=life.process, op=op, slice=-1, f="send", type="info", invoked=since, completed=now,
+                    error=code, transactional_id=life.transactional_id, boot=life.boot, sent=(run,),
+                )  # fmt: skip
+    if lost:
+        return
+    for (topic_id, partition), topic in topics.items():
+        if (topic_id, partition) not in progress.ended:
+            yield Slice(
+                cluster=life.cluster, topic_id=topic_id, topic=topic, partition=partition, run=life.run,
+                process=life.process, op=op + 1, slice=-1, f="close", type="info", invoked=now, completed=now,
+                error=code, transactional_id=life.transactional_id, boot=clock.boot, mono_invoked=mono,
+                mono_completed=mono,
+            )  # fmt: skip
+
+
+def last_lives(folder: Path) -> dict[str, LastLife]:
+    """The latest life of each transactional id that has a journal under `folder`.
+
+    For the next life with that id, before it makes its own journal: whether there was one, and whether it is dead. Ids
+    whose lives ended long ago are gone together with their journals."""
+    latest: dict[str, tuple[float, LastLife]] = {}
+    for life_folder in life_folders(folder):
+        if not (parts := segments(life_folder)):
+            continue
+        try:
+            life, _ = _read_head(parts[-1][1].read_bytes()[: 1 << 20])
+            written = parts[-1][1].stat().st_mtime
+        except (BrokenEnd, FileNotFoundError):
+            continue
+        name = life.transactional_id
+        if name is not None and (name not in latest or latest[name][0] < written):
+            latest[name] = (written, LastLife(life, life_folder, is_held(life_folder)))
+    return {name: last for name, (_, last) in latest.items()}
+
+
+def clear_rubbish(folder: Path, clock: Clock) -> None:
+    """Delete folders of lives that were never finished being made, or being deleted."""
+    try:
+        entries = list((folder / LIVES).iterdir())
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.endswith(NEW):
+            try:
+                age = clock.now().timestamp() - entry.stat().st_mtime
+            except FileNotFoundError:
+                continue
+            if age > ABANDONED.total_seconds() and not is_held(entry):
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+class BrokenEnd(Exception):
+    """A journal's last segment does not tell how its life ended."""
+
+    def __init__(self, reason: str, life: Life | None = None) -> None:
+        super().__init__(reason)
+        self.life = life
+
+
+def _take_over(life_folder: Path, held: int) -> Journal:
+    """The dead life's journal, open at the end of its last good frame; what is torn after it is cut off."""
+    parts = segments(life_folder)
+    if not parts:
+        raise BrokenEnd(f"{life_folder} holds no journal")
+    for left_over in life_folder.glob(f"*{SUFFIX}{NEW}"):
+        left_over.unlink(missing_ok=True)
+    base, path = parts[-1]
+    data = path.read_bytes()
+    life, progress = _read_head(data)
+    found, ending = frames(data)
+    if ending == "broken":
+        raise BrokenEnd(f"{path} is damaged at byte {found[-1].end}, with good frames after it", life)
+    try:
+        for one in found[1:]:
+            progress.apply(decode(one.payload))
+    except (Inconsistent, LookupError, TypeError, ValueError) as reason:
+        raise BrokenEnd(f"{path}: {reason}", life) from reason
+    end = found[-1].end
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if ending == "torn":
+            os.ftruncate(descriptor, end)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return Journal(life_folder, life, progress, held, descriptor, base, end)
+
+
+def _read_head(data: bytes) -> tuple[Life, Progress]:
+    found, _ = frames(data)
+    try:
+        life, progress, _ = from_head(decode(found[0].payload))
+    except (Inconsistent, LookupError, TypeError, ValueError) as reason:
+        raise BrokenEnd("the segment's head cannot be read") from reason
+    return life, progress

@@ -1,0 +1,1 @@
+"""The journal of one client's life on its host's disk: frames, segments, writing it, reading it while it grows."""

@@ -1,0 +1,203 @@
+"""The journal of one client's life: what it is about to do and what came of it, on a disk that outlives the process.
+
+Before anything is sent, its sequence numbers are reserved (`reserve`, which survives the loss of the host) and the
+operation is opened (`opened`: from here on a `kill -9` leaves it `info`, never forgotten and never `fail`). Polls are
+appended before their offsets are committed, outcomes before the next operation is invoked. When the life ends in order,
+its close rows are appended and the journal is closed. When it does not, `probes.log.commits.recovery` finishes it.
+
+A journal belongs to one thread. The lock that tells the living from the dead is inherited by `fork`: do not fork from a
+process that holds a journal and let the child outlive it (subprocesses that exec are no matter).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from probes.log.errors import JournalUnwritable
+from probes.log.journals.frames import frame
+from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
+from probes.log.journals.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
+from probes.log.rows import AT, Row, pack
+from rules.vocabulary.slices import Slice, micros
+
+SEGMENT_BYTES: Final = 64 << 20
+
+__all__ = ["Journal", "JournalUnwritable", "Life"]
+
+
+class Journal:
+    """One life's journal, open for writing. Make one with `create`.
+
+    Every method that writes raises `JournalUnwritable` where the disk refuses; nothing of that call is then in the
+    journal, and the same call may be made again. `slice` numbers are assigned here, on `append`: probes leave -1."""
+
+    def __init__(
+        self, folder: Path, life: Life, progress: Progress, lock_descriptor: int, descriptor: int,
+        base: int, size: int, segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:  # fmt: skip
+        """For `create` and recovery: take over an open segment of `size` good bytes that begins at offset `base`."""
+        self.life = life
+        self.folder = folder
+        self.progress = progress
+        self._shared = life.shared
+        self._lock = lock_descriptor
+        self._descriptor = descriptor
+        self._base = base
+        self._size = size
+        self._segment_bytes = segment_bytes
+
+    @classmethod
+    def create(cls, folder: Path, life: Life, *, segment_bytes: int = SEGMENT_BYTES) -> Journal:
+        """Begin the journal of a new life under `folder` (made where it is missing) and hold its lock.
+
+        The life is on disk, or nothing of it is, when the host is lost. Raises `JournalUnwritable`, also where a
+        journal of the same process is there already."""
+        final = folder / LIVES / f"{life.kind}-{life.process:016x}"
+        new = final.with_name(final.name + NEW)
+        try:
+            new.mkdir(parents=True)
+            held = lock(new)
+            if held is None:
+                raise OSError(f"{new} is held by another process")
+            try:
+                progress = Progress()
+                first = frame(encode(head(life, progress, 0)))
+                descriptor = _begin_segment(new, 0, first)
+                # A folder does not replace one that holds files: an old journal is never overwritten.
+                new.rename(final)
+                sync_folder(final.parent)
+            except BaseException:
+                os.close(held)
+                raise
+        except OSError as refused:
+            raise JournalUnwritable(f"cannot begin a journal in {folder}: {refused.strerror or refused}") from refused
+        return cls(final, life, progress, held, descriptor, 0, len(first), segment_bytes)
+
+    @property
+    def offset(self) -> int:
+        """Bytes written so far, over all segments."""
+        return self._base + self._size
+
+    def reserve(self, topic_id: str, topic: str, partition: int, upto: int) -> None:
+        """Leave to use the life's sequence numbers below `upto` in this partition. On disk when it returns."""
+        self._write(["reserve", topic_id, topic, partition, upto], sync=True)
+
+    def opened(self, op: int, rows: Sequence[Slice]) -> None:
+        """Before the requests of operation `op` leave: the `info` rows to log if this life dies in mid-flight."""
+        if rows:
+            self._write(["opened", op, [pack(row, self._shared, -1) for row in rows]])
+
+    def append(self, rows: Sequence[Slice]) -> None:
+        """The outcome of an operation, one row per partition; closes it if it was opened. Sets each row's `slice`."""
+        if not rows:
+            return
+        packed = self._numbered(rows)
+        self._write(["rows", packed])
+        for row, one in zip(rows, packed, strict=True):
+            row.slice = one[_SLICE]
+
+    def alive(self, at: datetime) -> None:
+        """Whatever was invoked before `at` is appended, or open. Call it at least every half second."""
+        self._write(["alive", micros(at)])
+
+    def close(self) -> None:
+        """End the life, after the close rows were appended, and let go of it. May be called twice.
+
+        Where an operation is still open or a partition has no close row, recovery will finish the life instead."""
+        if self._descriptor < 0:
+            return
+        try:
+            if self.progress.complete and not self.progress.over:
+                self._write(["closed", []])
+            if self.progress.over:
+                # Only a hint: whoever misses it reads the journal.
+                with contextlib.suppress(OSError):
+                    (self.folder / OVER).touch()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the journal as it is, as the process's death would."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            os.close(self._lock)
+            self._descriptor = self._lock = -1
+
+    def __del__(self) -> None:
+        # Whoever forgets a journal must not run the process out of descriptors; nobody can write it any more.
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.release()
+
+    def finish(self, rows: Sequence[Slice], *, lost_by: datetime | None = None) -> None:
+        """For recovery: the life's last rows and its end, both or neither. Let go of it with `close`.
+
+        `lost_by`: the life's log may miss its end, and it was over by then."""
+        packed = self._numbered(rows)
+        self._write(["closed", packed] if lost_by is None else ["lost", packed, micros(lost_by)])
+
+    def _numbered(self, rows: Sequence[Slice]) -> list[Row]:
+        given: dict[PlaceKey, int] = {}
+        packed = []
+        for row in rows:
+            key = (row.topic_id, row.partition)
+            number = given.get(key)
+            if number is None:
+                number = self.progress.next_slice(key)
+            given[key] = number + 1
+            packed.append(pack(row, self._shared, number))
+        return packed
+
+    def _write(self, message: list[Any], *, sync: bool = False) -> None:
+        if self._descriptor < 0:
+            raise ValueError("the journal is closed")
+        data = frame(encode(message))
+        try:
+            if self._size >= self._segment_bytes:
+                self._roll()
+            # At a position of our own keeping: what a refused write left behind is written over.
+            _write_at(self._descriptor, data, self._size)
+            if sync:
+                os.fdatasync(self._descriptor)
+        except OSError as refused:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise JournalUnwritable(f"cannot write the journal {self.folder}: {refused.strerror}") from refused
+        self._size += len(data)
+        self.progress.apply(message)
+
+    def _roll(self) -> None:
+        os.fdatasync(self._descriptor)
+        first = frame(encode(head(self.life, self.progress, self.offset)))
+        descriptor = _begin_segment(self.folder, self.offset, first)
+        sync_folder(self.folder)
+        os.close(self._descriptor)
+        self._descriptor, self._base, self._size = descriptor, self.offset, len(first)
+
+
+_SLICE: Final = AT["slice"]
+
+
+def _begin_segment(folder: Path, offset: int, first: bytes) -> int:
+    """A new segment with its first frame, on disk before it has its name: under its name it is never torn there."""
+    new = folder / (segment_name(offset) + NEW)
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        _write_at(descriptor, first, 0)
+        os.fdatasync(descriptor)
+        new.rename(folder / segment_name(offset))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(descriptor, rest, position)
+        rest, position = rest[written:], position + written

@@ -1,0 +1,105 @@
+"""What a poll returned, sorted out: runs and irregular records by partition, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from probes.kafka.errors import ClientError, translate
+from probes.records.envelope import alterations
+from probes.records.tag import Decoded, decode
+from probes.topology import Partition
+from rules.vocabulary.slices import Altered
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The records of one partition, in the order they came. `next` is the offset after the last; `altered` are those of
+    the runs that differ from what was sent beside their values."""
+
+    decoded: Decoded
+    count: int
+    first: int
+    next: int
+    altered: Sequence[Altered] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that came in place of a record; `where` is None if it names no partition, `topic` if it names none."""
+
+    where: Partition | None
+    error: ClientError
+    topic: str | None = None
+
+
+def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partition, Polled], list[Problem]]:
+    """The messages of one consume call. `runs` are the probe runs whose records are ours."""
+    by_partition: dict[Partition, list[Any]] = {}
+    problems: list[Problem] = []
+    for message in messages:
+        if message.error() is not None:
+            topic, partition = message.topic(), message.partition()
+            where = (topic, partition) if topic is not None and partition is not None and partition >= 0 else None
+            problems.append(Problem(where, translate(message.error()), topic))
+            continue
+        by_partition.setdefault((message.topic(), message.partition()), []).append(message)
+    polled: dict[Partition, Polled] = {}
+    for (topic, partition), records in by_partition.items():
+        offsets = [record.offset() for record in records]
+        values = [record.value() for record in records]
+        decoded = decode(values, offsets, topic=topic, partition=partition, runs=runs)
+        altered = alterations(records, values, decoded.irregular)
+        polled[topic, partition] = Polled(decoded, len(records), offsets[0], offsets[-1] + 1, altered)
+    return polled, problems
+
+
+class Positions:
+    """Where one consumer stands after its polls: what it says itself, unless its own polls say otherwise.
+
+    Its own word goes beyond the last record where markers and aborted records follow. But librdkafka's position never
+    goes back by itself: after its topic was made anew and it began again at the log's start, `position` stays where it
+    was while polls return what comes long before (seen with 2.16). Where a poll went back, the next position is the
+    poll's, until the client says something else again. Bounded by the partitions."""
+
+    def __init__(self) -> None:
+        self._stale: dict[Partition, int] = {}
+
+    def after(
+        self, consumer: Consumer, polled: Mapping[Partition, Polled], before: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """The next position in each partition of a poll. `before`: where it stood, as far as that is known."""
+        said = positions(consumer, polled)
+        found = {}
+        for where, part in polled.items():
+            told = said.get(where, part.next)
+            went_back = part.first < before.get(where, -1)
+            if told > part.next and (went_back or self._stale.get(where) == told):
+                self._stale[where], found[where] = told, part.next
+            else:
+                self._stale.pop(where, None)
+                found[where] = told
+        return found
+
+    def now(
+        self, consumer: Consumer, partitions: Iterable[Partition], known: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """Where it stands between two polls, where that is known: `known` is by its last ones."""
+        said = positions(consumer, partitions)
+        held = {where for where, told in said.items() if self._stale.get(where) == told}
+        return {
+            where: known[where] if where in held else told
+            for where, told in said.items()
+            if where not in held or where in known
+        }
+
+
+def positions(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """The consumer's own position in each partition, where it has one. Local, asks no broker."""
+    asked = [TopicPartition(topic, partition) for topic, partition in partitions]
+    if not asked:
+        return {}
+    return {(tp.topic, tp.partition): tp.offset for tp in consumer.position(asked) if tp.offset >= 0}

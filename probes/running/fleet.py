@@ -1,0 +1,271 @@
+"""The fleet: all probes of one host, the committer of their log, and the upkeep of the probe topics. Wired here.
+
+fleet = Fleet(config, "host:9092", security, journal_folder, clock, history="path or URL of the Delta table")
+fleet.start()      # raises a ProbeError with a sentence for the user where it cannot
+fleet.status()     # for a person: counters of every probe, the committer's state
+fleet.stop()       # writers first, then readers, the observer last, then the committer: nothing is lost
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from probes.clock import Clock
+from probes.config import ProbesConfig
+from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.errors import ProbeError
+from probes.log.commits.committer import Committer, CommitterStatus, committer
+from probes.log.commits.confirmations import Confirmations
+from probes.log.commits.recovery import recover
+from probes.log.errors import ProbeLogError
+from probes.running.probe_process import Errand, ProcessSupervisor
+from probes.running.probe_run import run_id
+from probes.running.supervisor import Spec, Supervisor
+from probes.topics.probe_topics import ProbeTopics
+from probes.topology import Broker, Layout
+from probes.workloads.audit import Audit
+from probes.workloads.observer import Observer
+from probes.workloads.probe import Counters, World
+from probes.workloads.reader import Reader
+from probes.workloads.registers import Registers
+from probes.workloads.transactional.aborts import Aborts
+from probes.workloads.transactional.transactions import Transactions
+from probes.workloads.transactional.transform import Transform
+from probes.workloads.writer import Writer
+
+log = logging.getLogger("offsetwatch.fleet")
+
+UPKEEP_INTERVAL: Final = 30.0
+"""Seconds between two looks at the probe topics and brokers, when nobody reports a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    run: str
+    layout: Layout | None
+    probes: tuple[Counters, ...]
+    committer: CommitterStatus | None
+
+
+def specs(config: ProbesConfig, run: str, brokers: Sequence[Broker]) -> list[Spec]:
+    """The probes that the configuration asks for."""
+    base = f"{config.topics.prefix}-{run}"
+    made: list[Spec] = []
+    for i in range(config.writer.count):
+        made.append(Spec(f"writer-{i + 1}", Writer, (("in_flight", 1),)))
+    for i in range(config.writer.with_five_in_flight):
+        made.append(Spec(f"writer-five-{i + 1}", Writer, (("in_flight", 5),)))
+    for i in range(config.reader.assign):
+        made.append(_reader(f"reader-{i + 1}", f"{base}-reader-{i + 1}"))
+    for i in range(config.reader.group):
+        made.append(_reader(f"reader-group-{i + 1}", f"{base}-group", mode="subscribe"))
+    for i in range(config.reader.restless):
+        made.append(_reader(f"reader-restless-{i + 1}", f"{base}-restless-{i + 1}", restless=True))
+    for i in range(config.transaction.count):
+        options = (
+            ("timeout", config.transaction.timeouts[i % len(config.transaction.timeouts)]),
+            ("stable", i % 2 == 0),
+            ("group", f"{base}-transactions-{i + 1}"),
+        )
+        made.append(Spec(f"transactions-{i + 1}", Transactions, options))
+    made += _transforms(config, base)
+    for i in range(config.aborts.count):
+        made.append(Spec(f"aborts-{i + 1}", Aborts, (("group", f"{base}-aborts-{i + 1}"),)))
+    made += [Spec(f"registers-{i + 1}", Registers) for i in range(config.registers.count)]
+    if config.reader.per_broker:
+        made += [broker_spec(config, run, broker) for broker in brokers]
+    groups = sorted({str(value) for spec in made for key, value in spec.options if key == "group"})
+    made.append(Spec("observer", Observer, (("groups", tuple(groups)),)))
+    if config.audit.enabled:
+        # It commits nothing that the observer could read back.
+        made.append(Spec("audit", Audit, (("group", f"{base}-audit"),)))
+    return made
+
+
+def _transforms(config: ProbesConfig, base: str) -> list[Spec]:
+    """The members of one group, and the writer that feeds them."""
+    asked = config.transform
+    if not asked.count:
+        return []
+    feed = (("in_flight", 1), ("topic", config.topics.transform_in), ("rate", asked.input_rate))
+    made = [Spec("transform-feed", Writer, feed)]
+    for i in range(asked.count):
+        options = (("timeout", asked.timeouts[i % len(asked.timeouts)]), ("group", f"{base}-transform"))
+        made.append(Spec(f"transform-{i + 1}", Transform, options))
+    return made
+
+
+def broker_spec(config: ProbesConfig, run: str, broker: Broker) -> Spec:
+    """The reader that bootstraps from this broker alone."""
+    group = f"{config.topics.prefix}-{run}-broker-{broker.id}"
+    return _reader(f"reader-broker-{broker.id}", group, bootstrap=broker.address)
+
+
+def _reader(name: str, group: str, **options: object) -> Spec:
+    return Spec(name, Reader, (("group", group), *options.items()))
+
+
+class Fleet:
+    """All probes of one host. `start` once, `stop` once; `status` from any thread."""
+
+    def __init__(
+        self,
+        config: ProbesConfig,
+        bootstrap: str,
+        security: Mapping[str, str],
+        journal_folder: Path,
+        clock: Clock,
+        *,
+        history: str | Path | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        """`history`: the Delta table that the committer appends to; without it nobody does, and the journals stay.
+        `say` gets sentences for the user, each once. Raises ProbeError for security settings that are none."""
+        self._config, self._clock, self._folder = config, clock, journal_folder
+        self._connection = Connection(bootstrap, dict(security))
+        self._history, self._say = history, say or log.warning
+        self._layout: Layout | None = None
+        self._run = ""
+        self._supervisor: Supervisor | None = None
+        self._processes: ProcessSupervisor | None = None
+        self._topics: ProbeTopics | None = None
+        self._admin: AdminClient | None = None
+        self._committer: Committer | None = None
+        self._committer_thread: threading.Thread | None = None
+        self._committer_stop = threading.Event()
+        self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._upkeep: threading.Thread | None = None
+        self._brokers: set[int] = set()
+
+    def start(self) -> None:
+        """Prepare the topics and start everything.
+
+        Raises Unreachable, ProbeError, ClientError, and the probe log's errors (a journal folder taken by another)."""
+        self._run = run_id(self._config, self._folder)
+        self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
+        self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
+        self._layout = self._topics.ensure()
+        if self._history is not None:
+            self._start_committer(str(self._history))
+        else:
+            recover(self._folder, self._clock)
+        self._brokers = {broker.id for broker in self._layout.brokers}
+        wanted = specs(self._config, self._run, self._layout.brokers)
+        if self._config.supervision.host == "processes":
+            self._processes = ProcessSupervisor([self._errand(spec) for spec in wanted], self._look_now.set)
+            self._processes.start()
+        else:
+            self._supervisor = Supervisor(wanted, self._world(), self._folder)
+            self._supervisor.start()
+        self._upkeep = threading.Thread(target=self._keep_up, name="upkeep", daemon=True)
+        self._upkeep.start()
+
+    def stop(self) -> None:
+        """End everything in order: what sends, what reads, the observer, the committer. Raises nothing."""
+        self._stopping.set()
+        self._look_now.set()
+        for supervisor in (self._supervisor, self._processes):
+            if supervisor is not None:
+                supervisor.stop()
+        self._committer_stop.set()
+        if self._committer_thread is not None:
+            self._committer_thread.join(60.0)
+        if self._upkeep is not None:
+            self._upkeep.join(15.0)
+
+    def stop_sending(self) -> None:
+        """End the writers and the transactions; readers and observer go on."""
+        for supervisor in (self._supervisor, self._processes):
+            if supervisor is not None:
+                supervisor.stop([0])
+
+    def status(self) -> FleetStatus:
+        supervisor = self._supervisor or self._processes
+        return FleetStatus(
+            run=self._run,
+            layout=self._layout,
+            probes=tuple(supervisor.status()) if supervisor is not None else (),
+            committer=self._committer.status() if self._committer is not None else None,
+        )
+
+    def pids(self) -> dict[str, int]:
+        """The process numbers of the probes that have processes of their own, by name."""
+        return self._processes.pids() if self._processes is not None else {}
+
+    def _world(self) -> World:
+        return World(
+            config=self._config,
+            connection=self._connection,
+            clock=self._clock,
+            run=self._run,
+            runs=frozenset({self._run, *self._config.known_runs}),
+            layout=self._present,
+            places_changed=self._look_now.set,
+        )
+
+    def _errand(self, spec: Spec) -> Errand:
+        runs = frozenset({self._run, *self._config.known_runs})
+        return Errand(spec, self._config, self._connection, self._run, runs, self._present(), self._folder)
+
+    def _present(self) -> Layout:
+        assert self._layout is not None
+        return self._layout
+
+    def _start_committer(self, history: str) -> None:
+        assert self._topics is not None and self._layout is not None
+        confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
+        self._committer = committer(self._folder, history, self._clock, confirmations=confirmations)
+        self._committer.__enter__()
+        self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
+        self._committer_thread.start()
+
+    def _commit(self) -> None:
+        assert self._committer is not None
+        try:
+            self._committer.run(self._committer_stop)
+        except ProbeLogError as error:
+            self._say(str(error))
+        finally:
+            self._committer.__exit__(None, None, None)
+
+    def _keep_up(self) -> None:
+        """Look after topics and brokers, now and then and when the observer reports a change."""
+        while not self._stopping.is_set():
+            self._look_now.wait(UPKEEP_INTERVAL)
+            self._look_now.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self._look()
+            except ProbeError as error:
+                log.warning("%s", error)
+                self._stopping.wait(1.0)
+
+    def _look(self) -> None:
+        assert self._topics is not None and self._layout is not None
+        found = self._topics.ensure()
+        if not found.same_places(self._layout):
+            self._say("the partitions of the probe topics are not what they were: the probes start anew")
+        self._layout = found
+        if self._processes is not None:
+            self._processes.tell(found)
+        if self._config.reader.per_broker:
+            for broker in found.brokers:
+                if broker.id not in self._brokers:
+                    self._brokers.add(broker.id)
+                    self.add(broker_spec(self._config, self._run, broker))
+
+    def add(self, spec: Spec) -> None:
+        """Take on one more probe, once the fleet has started. In threads its class may be any `Probe`."""
+        if self._processes is not None:
+            self._processes.add(self._errand(spec))
+        elif self._supervisor is not None:
+            self._supervisor.add(spec)

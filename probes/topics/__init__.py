@@ -1,0 +1,1 @@
+"""The probe topics: what is there, what should change, and what the cluster says of their settings."""

@@ -1,0 +1,1 @@
+"""The probes themselves: what each of them does with its clients, operation after operation."""

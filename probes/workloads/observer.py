@@ -1,0 +1,352 @@
+"""The observer: where each partition begins and ends, asked of its leader once a second; the probe log's heartbeat.
+
+One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
+(the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
+whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
+time there is a row all the same, `info` with the error; its `settings` name the `leader`, as it was known last. While
+somebody does not answer, the rows of all partitions name those that lead what is not answered (`silent`), and all that
+hold replicas (`brokers`).
+
+What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
+are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
+never joins it, does the asking: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
+
+It also watches the topics' ids: a topic that was deleted and created again is another log. And what the cluster says of
+the topics' settings (`probes.topics.settings`): a partition's row carries them at first, then whenever they change, and
+once a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from probes.kafka.calls import listed
+from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.errors import translate
+from probes.kafka.starting_positions import NO_GROUP
+from probes.log.life_log import Instant
+from probes.topics.settings import TopicSettings
+from probes.topology import Partition
+from probes.workloads.probe import Probe
+from rules.vocabulary.slices import Slice
+
+log = logging.getLogger("offsetwatch.probe")
+
+SECOND: Final = 1_000_000_000
+TELL_AGAIN: Final = 10 * SECOND
+"""Nanoseconds after which committed offsets are written again although nothing changed."""
+ANSWER_WITHIN: Final = 0.4
+"""Seconds that everybody is given to answer before the observer goes on; who is later is heard later."""
+LATE: Final = 0.5
+"""Seconds beyond its own timeout after which a request is given up."""
+FIELDS: Final = ("log_start", "log_end", "last_stable")
+Committed = tuple[Partition, int | None, str | None]
+"""What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
+
+
+@dataclass(slots=True)
+class Question:
+    """One operation on its way: about the partitions that one broker leads, or (`group`) about what a group committed.
+
+    `futures`: by (partition, field) for the former, one by None for the latter."""
+
+    op: int
+    invoked: Instant
+    partitions: Sequence[Partition]
+    group: str | None = None
+    futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
+    opened: bool = False
+
+    @property
+    def answered(self) -> bool:
+        return all(future.done() for future in self.futures.values())
+
+
+class Observer(Probe):
+    """One life of the observer. `groups` are those whose committed offsets it reads back."""
+
+    kind: ClassVar[str] = "observer"
+
+    def __init__(self, *args: Any, groups: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.observer
+        self._groups = tuple(groups)
+        self._all = list(self.layout.partitions())
+        self._admin: AdminClient | None = None
+        self._consumers: dict[str, Consumer] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._leaders: dict[Partition, int | None] = {}
+        self._led_by: dict[Partition, int] = {}
+        """The same, and the last leader where there is none."""
+        self._replicas: dict[Partition, list[int]] = {}
+        self._unanswered: set[Partition] = set()
+        self._descriptions: dict[str, Future[Any]] = {}
+        self._pending: dict[int | str | None, Question] = {}
+        """By leader, or by group."""
+        self._news = threading.Event()
+        self._told: dict[str, tuple[int, list[Committed]]] = {}
+        self._settings = TopicSettings(self.layout, self.world.config.topics, self._complain)
+        self._complaints: set[str] = set()
+        self._due = 0
+
+    @property
+    def admin(self) -> AdminClient:
+        assert self._admin is not None
+        return self._admin
+
+    def settings(self) -> Mapping[str, str]:
+        return admin_settings(self.world.connection, client=self.client)
+
+    def open(self) -> None:
+        self._admin = open_admin(self.settings(), self.on_error)
+        for group in self._groups:
+            settings = consumer_settings(self.world.connection, client=self.client, group=group)
+            self._consumers[group] = open_consumer(settings, self.on_error)
+        if self._groups:
+            self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
+        self._describe()
+        self._wait_until(lambda: all(future.done() for future in self._descriptions.values()), 2 * ANSWER_WITHIN)
+        self._look_at_descriptions()
+        self._ask_settings()
+        self._due = self.world.clock.monotonic_ns()
+
+    def turn(self) -> None:
+        self._hear()
+        wait = self._due - self.world.clock.monotonic_ns()
+        if wait > 0:
+            self.pause(min(wait / SECOND, 0.1 if self._pending else 0.5))
+            return
+        self._due = max(self._due + int(self._config.interval * SECOND), self.world.clock.monotonic_ns())
+        self.observe()
+
+    def finish(self) -> None:
+        """Observe once more, and hear everybody out."""
+        self.observe()
+        limit = self.world.clock.monotonic_ns() + int((self._config.request_timeout + 2 * LATE) * SECOND)
+        while self._pending and self.world.clock.monotonic_ns() < limit:
+            self.pause_even_when_stopping(0.1)
+            self._hear()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._admin = None
+
+    def observe(self) -> None:
+        """Ask everybody who is not still to answer, and log the answers that come at once."""
+        self._look_at_descriptions()
+        self._describe()
+        self._settings.hear()
+        self._ask_settings()
+        # One moment for all: what the journal promises by the rows of some holds for the others too.
+        invoked = self.log.begin()
+        asked = [self._ask_leader(leader, invoked) for leader in self._leaders_now() if leader not in self._pending]
+        asked += [self._ask_group(group, invoked) for group in self._groups if group not in self._pending]
+        self._wait_until(lambda: all(question.answered for question in asked), ANSWER_WITHIN)
+        self._hear(alive=False)
+        for question in self._pending.values():
+            if not question.opened:
+                question.opened = True
+                rows = self._rows(question, invoked)
+                for row in rows:
+                    row.error = None  # nobody has refused or timed out yet
+                self.log.opened(question.op, rows)
+        self.log.idle()
+
+    def pause_even_when_stopping(self, seconds: float) -> None:
+        """Wait, whether the fleet is stopping or not."""
+        self._news.wait(seconds)
+        self.log.alive()
+
+    # Asking
+
+    def _leaders_now(self) -> list[int | None]:
+        return sorted({self._leaders.get(where) for where in self._all}, key=lambda leader: (leader is None, leader))
+
+    def _ask_leader(self, leader: int | None, invoked: Instant) -> Question:
+        partitions = [where for where in self._all if self._leaders.get(where) == leader]
+        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions)
+        for name in FIELDS:
+            spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
+            level = IsolationLevel.READ_COMMITTED if name == "last_stable" else IsolationLevel.READ_UNCOMMITTED
+            futures = self.admin.list_offsets(
+                {TopicPartition(topic, p): spec for topic, p in partitions},
+                isolation_level=level,
+                request_timeout=self._config.request_timeout,
+            )
+            for tp, future in futures.items():
+                question.futures[(tp.topic, tp.partition), name] = self._watched(future)
+        return question
+
+    def _ask_group(self, group: str, invoked: Instant) -> Question:
+        assert self._pool is not None
+        question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, group)
+        asked = [TopicPartition(topic, p) for topic, p in self._all]
+        future = self._pool.submit(self._consumers[group].committed, asked, self._config.request_timeout)
+        question.futures[None] = self._watched(future)
+        return question
+
+    def _describe(self) -> None:
+        if not self._descriptions:
+            names = [topic.name for topic in self.layout.topics]
+            found = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
+            self._descriptions = {name: self._watched(future) for name, future in found.items()}
+
+    def _ask_settings(self) -> None:
+        broker = min((leader for leader in self._leaders.values() if leader is not None), default=None)
+        now = self.world.clock.monotonic_ns()
+        self._settings.ask(self.admin, broker, now, self._config.request_timeout)
+
+    def _complain(self, sentence: str) -> None:
+        if sentence not in self._complaints:
+            self._complaints.add(sentence)
+            log.warning("%s", sentence)
+
+    def _watched(self, future: Future[Any]) -> Future[Any]:
+        future.add_done_callback(lambda _: self._news.set())
+        return future
+
+    def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for news until the condition holds, at most this long. Says no sign of life: see `observe`."""
+        limit = self.world.clock.monotonic_ns() + int(seconds * SECOND)
+        while not condition() and (left := limit - self.world.clock.monotonic_ns()) > 0:
+            self._news.wait(left / SECOND)
+            self._news.clear()
+
+    # Hearing
+
+    def _hear(self, *, alive: bool = True) -> None:
+        """Log what has been answered, and what is given up."""
+        now = self.log.now()
+        limit = int((self._config.request_timeout + LATE) * SECOND)
+        for key, question in list(self._pending.items()):
+            if question.answered or now.mono - question.invoked.mono > limit:
+                del self._pending[key]
+                rows = self._rows(question, now)
+                if question.opened and not rows:
+                    rows = self._rows(question, now, whole=True)
+                if question.group is None:
+                    self._tell_of(rows, now.mono)
+                self.log.append(rows)
+                for error in {row.error for row in rows if row.error is not None}:
+                    self.counters.errors += 1
+                    self.counters.last_error = error
+        if alive:
+            self.log.alive()
+
+    def _tell_of(self, rows: Sequence[Slice], now: int) -> None:
+        """Add what is to be told of the partitions: their topics' settings, and who does not answer."""
+        for row in rows:
+            nothing = all(getattr(row, name) is None for name in FIELDS)
+            (self._unanswered.add if nothing else self._unanswered.discard)((row.topic, row.partition))
+        silent = {self._led_by[where] for where in self._unanswered if where in self._led_by}
+        brokers = {broker for replicas in self._replicas.values() for broker in replicas}
+        for row in rows:
+            where = (row.topic, row.partition)
+            told = self._settings.to_tell(where, now)
+            if silent:
+                told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
+            if where in self._unanswered and where in self._led_by:
+                told = (told or {}) | {"leader": str(self._led_by[where])}
+            row.settings = told
+
+    def _rows(self, question: Question, completed: Instant, *, whole: bool = False) -> list[Slice]:
+        if question.group is None:
+            return self._offset_rows(question, completed)
+        return self._committed_rows(question, question.group, completed, whole=whole)
+
+    def _offset_rows(self, question: Question, completed: Instant) -> list[Slice]:
+        rows = []
+        for where in question.partitions:
+            values: dict[str, Any] = {}
+            errors = []
+            for name in FIELDS:
+                future = question.futures.get((where, name))
+                if future is None or not future.done():
+                    errors.append("_TIMED_OUT")
+                    continue
+                try:
+                    values[name] = listed(future)
+                except Exception as error:
+                    errors.append(translate(error).code)
+            rows.append(
+                self.log.row(
+                    where, "offsets", "info" if errors else "ok", question.op, question.invoked, completed,
+                    error=errors[0] if errors else None, **values,
+                )
+            )  # fmt: skip
+        return rows
+
+    def _committed_rows(self, question: Question, group: str, completed: Instant, *, whole: bool) -> list[Slice]:
+        answer = _result(question.futures[None])
+        found: list[Committed]
+        if answer == NO_GROUP:
+            found = [(where, None, None) for where in question.partitions]
+        elif isinstance(answer, str):
+            found = [(where, None, answer) for where in question.partitions]
+        else:
+            found = [
+                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _problem(tp.error)) for tp in answer
+            ]
+        told_at, told = self._told.get(group, (0, []))
+        again = whole or question.invoked.mono - told_at >= TELL_AGAIN
+        if question.answered:
+            self._told[group] = (question.invoked.mono if again else told_at, found)
+        return [
+            self.log.row(
+                where, "offsets", "info" if problem else "ok", question.op, question.invoked, completed, error=problem,
+                committed=at, group=group,
+            )
+            for where, at, problem in found
+            if again or (where, at, problem) not in told
+        ]  # fmt: skip
+
+    def _look_at_descriptions(self) -> None:
+        """Who leads what now, and whether the topics are still those of the layout."""
+        if not all(future.done() for future in self._descriptions.values()):
+            return
+        descriptions, self._descriptions = self._descriptions, {}
+        known = {topic.name: (topic.id, topic.partitions) for topic in self.layout.topics}
+        for name, future in descriptions.items():
+            error = future.exception()
+            if error is not None:
+                problem = translate(error)
+                self.on_error(problem)
+                if problem.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                    self.world.places_changed()
+                continue
+            topic = future.result()
+            self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
+            self._led_by |= {(name, p.id): p.leader.id for p in topic.partitions if p.leader is not None}
+            self._replicas |= {(name, p.id): [broker.id for broker in p.replicas] for p in topic.partitions}
+            self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
+            if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
+                self.world.places_changed()
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(str(broker) for broker in sorted(brokers))
+
+
+def _problem(error: Any) -> str | None:
+    """The error's name; none where the group has committed nothing."""
+    code = translate(error).code if error is not None else None
+    return None if code == NO_GROUP else code
+
+
+def _result(future: Future[Any]) -> Any:
+    """The future's result, or the name of the error."""
+    if not future.done():
+        return "_TIMED_OUT"
+    error = future.exception()
+    return future.result() if error is None else translate(error).code

@@ -1,0 +1,192 @@
+"""What all probes have in common: a life-cycle, the world they work in, and the counters that a person looks at.
+
+A `Probe` object is one client's life. The supervisor makes it, gives it its log, and calls
+
+    open()      make the clients, log how they begin; raises to be tried again as a new life
+    turn()      one bounded step of its work: within a few seconds it returns, or says through the log that it lives
+    finish()    the fleet is stopping: bring to an end what can be (readers read up, writers flush)
+    close()     close the clients; may block, and is left behind if it does
+
+What outlives a life (where a reader stood) is in `Carried`, which the next life of the same probe gets.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from confluent_kafka.admin import AdminClient
+
+from probes.clock import Clock
+from probes.config import ProbesConfig
+from probes.kafka.client import Connection, admin_settings, consumer_settings, loggable, open_admin
+from probes.kafka.errors import ClientError
+from probes.log.journals.journal import Life
+from probes.log.life_log import LifeLog, random_id
+from probes.records.tag import Encoder
+from probes.topology import Layout, Partition
+from probes.workloads.unrest import Unrest
+from rules.vocabulary.slices import Isolation, Mode
+
+
+@dataclass(slots=True)
+class Counters:
+    """One probe over all its lives, for people. Records unless the name says otherwise."""
+
+    name: str
+    kind: str
+    state: str = "starting"
+    lives: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    indefinite: int = 0
+    polled: int = 0
+    irregular: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_indefinite: int = 0
+    commits: int = 0
+    errors: int = 0
+    last_error: str = ""
+
+
+@dataclass(slots=True)
+class Carried:
+    """What one life leaves to the next. `positions`: the next offset to read, by (topic id, partition)."""
+
+    positions: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the probes of one host share. `run` is the id in their tags, `runs` those whose records are ours."""
+
+    config: ProbesConfig
+    connection: Connection
+    clock: Clock
+    run: str
+    runs: frozenset[str]
+    layout: Callable[[], Layout]
+    places_changed: Callable[[], None] = lambda: None
+    """Called by the observer when a topic's id or partitions are not those of the layout."""
+
+
+class Probe(ABC):
+    """One life of a probe."""
+
+    kind: ClassVar[str]
+    sends: ClassVar[bool] = False
+    isolation: ClassVar[Isolation | None] = None
+
+    def __init__(
+        self, name: str, world: World, layout: Layout, counters: Counters, carried: Carried, rng: random.Random
+    ) -> None:
+        self.name, self.world, self.layout = name, world, layout
+        self.counters, self.carried, self.rng = counters, carried, rng
+        self.process = random_id()
+        self.writer = random_id() if self.sends else None
+        self.stopping = threading.Event()
+        self.unrest = Unrest(world.config.unrest, world.clock, rng)
+        self.log: LifeLog
+
+    @property
+    def transactional_id(self) -> str | None:
+        return None
+
+    @property
+    def mode(self) -> Mode | None:
+        return None
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, str]:
+        """The settings of its clients, secrets included."""
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    @abstractmethod
+    def turn(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def finish(self) -> None:
+        """The default: nothing is left to do."""
+        return
+
+    def labels(self) -> dict[str, str]:
+        """What the start row's settings say beside the client's own settings."""
+        labels = {"name": self.name}
+        if self.writer is not None:
+            labels["writer"] = str(self.writer)
+        return labels
+
+    def life(self) -> Life:
+        """This life's identity, for its journal."""
+        return Life(
+            cluster=self.layout.cluster,
+            run=self.world.run,
+            process=self.process,
+            kind=self.kind,
+            writer=self.writer,
+            transactional_id=self.transactional_id,
+            boot=self.world.clock.boot,
+            settings=loggable(self.settings()) | self.labels(),
+        )
+
+    def log_start(self) -> None:
+        """The life's first rows."""
+        moment = self.log.now()
+        self.log.append(
+            self.log.everywhere(
+                "start", "ok", moment, kind=self.kind, settings=dict(self.log.life.settings), isolation=self.isolation,
+                mode=self.mode,
+            )
+        )  # fmt: skip
+
+    def pause(self, seconds: float) -> None:
+        """Wait, saying every quarter of a second that we live; ends early when the fleet is stopping."""
+        left = seconds
+        while left > 0 and not self.stopping.is_set():
+            step = min(left, 0.25)
+            self.stopping.wait(step)
+            left -= step
+            self.log.alive()
+
+    def on_error(self, error: ClientError) -> None:
+        """An error of the client that belongs to no operation. Called from the client's own polls."""
+        self.counters.errors += 1
+        self.counters.last_error = str(error)
+
+    # What its clients are made of
+
+    @property
+    def client(self) -> str:
+        """The client id of its clients."""
+        return f"offsetwatch-{self.name}"
+
+    def encoders(self, targets: Iterable[Partition], size: int) -> dict[Partition, Encoder]:
+        """What writes its records, of `size` bytes, for each partition it sends to."""
+        assert self.writer is not None
+        return {
+            (topic, partition): Encoder(
+                run=self.world.run, writer=self.writer, topic=topic, partition=partition, size=size
+            )
+            for topic, partition in targets
+        }
+
+    def consumer_settings(self, group: str) -> dict[str, str]:
+        return consumer_settings(self.world.connection, client=self.client, group=group)
+
+    def open_admin(self) -> AdminClient:
+        """A client for the questions of a moment."""
+        return open_admin(admin_settings(self.world.connection, client=f"{self.client}-admin"))
+
+    def topic_place(self, where: Partition) -> tuple[str, int]:
+        """The key under which positions are carried over lives."""
+        return self.layout.topic_id(where[0]), where[1]

@@ -1,0 +1,396 @@
+"""The reader: polls all probe topics at read_committed, logs what came, commits where it stands and reads that back.
+
+In mode `assign` it begins where it stood before, or where its group had committed, or at the log's start, and names the
+offset itself, so that the log knows from where it read. In mode `subscribe` the group decides; each rebalance becomes
+assign or revoke rows that tell for every partition whether it is assigned now, and the poll it happened in says so.
+
+One consume call is one operation, with one row for each partition it returned records of. Empty polls make no row;
+every few seconds a `position` row per assigned partition tells that the reader lives and where it stands. Offsets are
+committed only for records whose poll rows are in the journal.
+
+A restless reader changes between the modes, and in mode `assign` it abandons a partition and takes up another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.errors import ClientError, Crash, classify, translate
+from probes.kafka.starting_positions import beginnings, committed
+from probes.log.life_log import Instant
+from probes.records.polls import Polled, Positions, Problem, sort_out
+from probes.topology import Partition
+from probes.workloads.probe import Probe
+from rules.vocabulary.slices import Function, Isolation, Mode, Slice
+
+COMMIT_TIMEOUT: Final = 30.0
+READ_UP_WITHIN: Final = 5.0
+LEAVE_WITHIN: Final = 5.0
+SECOND: Final = 1_000_000_000
+
+
+class Reader(Probe):
+    """One life of a reader."""
+
+    kind: ClassVar[str] = "reader"
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(
+        self,
+        *args: Any,
+        group: str,
+        mode: Mode = "assign",
+        restless: bool = False,
+        bootstrap: str | None = None,
+        from_start: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.reader
+        self.group, self._mode, self._restless, self._from_start = group, mode, restless, from_start
+        self._connection = self.world.connection.through(bootstrap) if bootstrap else self.world.connection
+        self._bootstrap_alone = bootstrap is not None
+        self._consumer: Consumer | None = None
+        self._all = list(self.layout.partitions())
+        self._topic_partitions = frozenset(self._all)
+        self.assigned: set[Partition] = set()
+        self.position: dict[Partition, int] = {}
+        self._positions = Positions()
+        self._committed: dict[Partition, int] = {}
+        self._committing: tuple[int, Instant, dict[Partition, int]] | None = None
+        self._read_back: list[Partition] = []
+        self._stashed: list[Slice] = []
+        self._rebalanced: set[Partition] = set()
+        self._closing = False
+        now = self.world.clock.monotonic_ns()
+        self._commit_due = now + int(self._config.commit_interval * SECOND)
+        self._position_due = now + int(self._config.position_interval * SECOND)
+
+    @property
+    def mode(self) -> Mode | None:
+        return self._mode
+
+    @property
+    def poll_records(self) -> int:
+        """At most this many records may come now."""
+        return self._config.poll_records
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    def settings(self) -> Mapping[str, str]:
+        return consumer_settings(self._connection, client=self.client, group=self.group)
+
+    def labels(self) -> dict[str, str]:
+        alone = {"bootstraps_from": self._connection.bootstrap} if self._bootstrap_alone else {}
+        return super().labels() | {"mode": self._mode} | alone
+
+    def _open_consumer(self) -> None:
+        self._consumer = open_consumer(self.settings(), self.on_error, self._on_commit)
+
+    def open(self) -> None:
+        self._open_consumer()
+        if self._mode == "assign":
+            self._assign(self._all)
+        else:
+            self._subscribe()
+
+    def turn(self) -> None:
+        if self.unrest.due():
+            self._trouble()
+        self.poll()
+        now = self.world.clock.monotonic_ns()
+        if self._read_back:
+            self._log_read_back()
+        if now >= self._commit_due:
+            self._commit_due = now + int(self._config.commit_interval * SECOND)
+            self._commit()
+        if now >= self._position_due:
+            self._position_due = now + int(self._config.position_interval * SECOND)
+            self._log_positions()
+
+    def finish(self) -> None:
+        """Read what is there, and commit it."""
+        limit = self.world.clock.monotonic_ns() + int(READ_UP_WITHIN * SECOND)
+        while self.poll() and self.world.clock.monotonic_ns() < limit:
+            pass
+        self._commit()
+        while self._committing is not None and self.world.clock.monotonic_ns() < limit:
+            self.poll()
+
+    def close(self) -> None:
+        self._closing = True
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def poll(self) -> int:
+        """One consume call and its rows; returns how many records came."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        self._rebalanced = set()
+        try:
+            messages = self.consumer.consume(self.poll_records, self._config.poll_wait)
+        except Exception as error:
+            problem = translate(error)
+            if problem.fatal:
+                raise problem from error
+            messages, problems = [], [Problem(None, problem)]
+        else:
+            problems = []
+        polled, more = sort_out(messages, self.world.runs)
+        after = self._positions.after(self.consumer, polled, self.position)
+        completed = self.log.now()
+        rows = [
+            self.log.row(
+                where, "poll", "ok", op, invoked, completed,
+                polled=part.decoded.runs, irregular=part.decoded.irregular, altered=part.altered,
+                position_before=self.position.get(where), position_after=after[where],
+                isolation=self.isolation, mode=self._mode, rebalanced=where in self._rebalanced,
+            )
+            for where, part in polled.items()
+            if self.log.knows(where[0])
+        ]  # fmt: skip
+        rows += self._problem_rows(problems + more, invoked, completed)
+        self._committing_too_long()
+        stashed, self._stashed = self._stashed, []
+        if stashed or rows:
+            # In one write: rebalances inside the call happened after it was invoked, and before what it returned.
+            self.log.append(stashed + rows)
+            self.log.alive()
+        else:
+            self.log.idle()
+        for where, part in polled.items():
+            self.position[where] = after[where]
+            self.carried.positions[self.topic_place(where)] = self.position[where]
+            self.saw(where, part)
+            self.counters.polled += part.count
+            self.counters.irregular += len(part.decoded.irregular)
+        fatal = [one.error for one in more if one.error.fatal]
+        if fatal:
+            raise fatal[0]
+        return len(messages) - len(more)
+
+    def saw(self, where: Partition, part: Polled) -> None:
+        """For readers that remember; called once the rows are in the journal."""
+
+    def ended(self, where: Partition) -> None:
+        """For readers whose client tells that it is at a partition's end."""
+
+    def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
+        rows = []
+        for problem in problems:
+            if problem.error.code == "_PARTITION_EOF" and problem.where is not None:
+                self.ended(problem.where)
+                continue
+            self.on_error(problem.error)
+            code, own = problem.error.code, self.log.next_op()
+            rows += [
+                self.log.row(
+                    where, "poll", classify(code, "poll"), own, invoked, completed, error=code,
+                    isolation=self.isolation, mode=self._mode,
+                )
+                for where in self._concerned(problem)
+            ]  # fmt: skip
+        return rows
+
+    def _concerned(self, problem: Problem) -> list[Partition]:
+        """The partitions that an error tells of: the one that it names, else those of its topic, else all that are
+        assigned; of all that there are where none is."""
+        if problem.where is not None:
+            return [problem.where] if self.log.knows(problem.where[0]) else []
+        named = [w for w in self._all if problem.topic in (None, w[0])]
+        return [w for w in named if w in self.assigned] or named
+
+    # Assignment
+
+    def _assignment_rows(self, f: Function, invoked: Instant) -> list[Slice]:
+        return self.log.everywhere(
+            f, "ok", invoked, self.log.now(), mode=self._mode, isolation=self.isolation, group=self.group,
+            each=lambda where: {"assigned": where in self.assigned},
+        )  # fmt: skip
+
+    def _assign(self, partitions: Sequence[Partition]) -> None:
+        invoked = self.log.begin()
+        admin = open_admin(admin_settings(self._connection, client=f"{self.client}-admin"))
+        known = {} if self._from_start else self._known_positions(partitions)
+        begin = beginnings(self.consumer, admin, partitions, known, self.log.alive, use_committed=not self._from_start)
+        self.consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in partitions])
+        self.assigned = set(partitions)
+        self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
+        # Where it merely begins is not committed: a group that committed nothing has no offset, which is not 0.
+        self._committed = dict(self.position)
+        self.log.append(self._assignment_rows("assign", invoked))
+
+    def _known_positions(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        carried = self.carried.positions
+        return {w: carried[self.topic_place(w)] for w in partitions if self.topic_place(w) in carried}
+
+    def _subscribe(self) -> None:
+        invoked = self.log.begin()
+        self.assigned, self.position = set(), {}
+        self.consumer.subscribe(
+            [topic.name for topic in self.layout.topics],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
+        )
+        self.log.append(self._assignment_rows("subscribe", invoked))
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalance("assign", {(tp.topic, tp.partition) for tp in partitions})
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalance("revoke", self.assigned - {(tp.topic, tp.partition) for tp in partitions})
+
+    def _rebalance(self, f: Function, assigned: set[Partition]) -> None:
+        if self._closing:
+            return
+        changed = self.assigned ^ assigned
+        self.assigned = assigned & self._topic_partitions
+        for where in changed:
+            self.position.pop(where, None)
+            self._committed.pop(where, None)
+        self._rebalanced |= changed
+        self._stashed += self._assignment_rows(f, self.log.now())
+
+    # Commits and positions
+
+    def _commit(self) -> None:
+        """Begin to commit the positions that moved; the outcome comes with a later poll."""
+        moved = {w: at for w, at in self.position.items() if w in self.assigned and self._committed.get(w) != at}
+        if not moved or self._committing is not None:
+            return
+        op, invoked = self.log.next_op(), self.log.now()
+        self.log.opened(op, self._commit_rows("info", None, op, invoked, invoked, moved))
+        self._committing = (op, invoked, moved)
+        try:
+            self.consumer.commit(offsets=[TopicPartition(t, p, at) for (t, p), at in moved.items()], asynchronous=True)
+        except Exception as error:
+            self._committed_with(translate(error), {})
+
+    def _commit_rows(
+        self,
+        type: Any,
+        error: str | None,
+        op: int,
+        invoked: Instant,
+        completed: Instant,
+        moved: Mapping[Partition, int],
+    ) -> list[Slice]:
+        return [
+            self.log.row(
+                where, "commit", type, op, invoked, completed, error=error, committed=at, group=self.group,
+                isolation=self.isolation, mode=self._mode,
+            )
+            for where, at in moved.items()
+        ]  # fmt: skip
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        if self._committing is None or self._closing:
+            return
+        _, _, moved = self._committing
+        if {(tp.topic, tp.partition): tp.offset for tp in partitions} != moved:
+            return
+        each = {(tp.topic, tp.partition): translate(tp.error) for tp in partitions if tp.error is not None}
+        self._committed_with(translate(error) if error is not None else None, each)
+
+    def _committed_with(self, error: ClientError | None, each: Mapping[Partition, ClientError]) -> None:
+        """Stash the rows of the commit's outcome: one operation for each outcome there was."""
+        assert self._committing is not None
+        op, invoked, moved = self._committing
+        self._committing = None
+        completed = self.log.now()
+        by_code: dict[str | None, dict[Partition, int]] = {}
+        for where, at in moved.items():
+            problem = each.get(where) or error
+            by_code.setdefault(problem.code if problem else None, {})[where] = at
+        for number, (code, part) in enumerate(by_code.items()):
+            outcome = classify(code, "commit") if code is not None else "ok"
+            own = op if number == 0 else self.log.next_op()
+            self._stashed += self._commit_rows(outcome, code, own, invoked, completed, part)
+            if outcome == "ok":
+                self._committed |= part
+                self._read_back += part
+                self.counters.commits += 1
+            else:
+                self.counters.errors += 1
+                self.counters.last_error = code or ""
+
+    def _committing_too_long(self) -> None:
+        if self._committing is None:
+            return
+        _, invoked, _ = self._committing
+        if self.world.clock.monotonic_ns() - invoked.mono > COMMIT_TIMEOUT * SECOND:
+            self._committed_with(ClientError("_TIMED_OUT", "no answer to a commit"), {})
+
+    def _log_read_back(self) -> None:
+        """What the group's coordinator says was committed, of the partitions that we just committed."""
+        asked, self._read_back = self._read_back, []
+        op, invoked = self.log.next_op(), self.log.begin()
+        try:
+            found = committed(self.consumer, asked, self.log.alive, within=2.0)
+        except ClientError as error:
+            self.on_error(error)
+            self._offset_rows(op, invoked, dict.fromkeys(asked), error.code)
+        else:
+            self._offset_rows(op, invoked, found, None)
+
+    def _offset_rows(self, op: int, invoked: Instant, found: Mapping[Partition, int | None], error: str | None) -> None:
+        completed = self.log.now()
+        self.log.append(
+            [
+                self.log.row(
+                    where, "offsets", "ok" if error is None else "info", op, invoked, completed, error=error,
+                    committed=at, group=self.group,
+                )
+                for where, at in found.items()
+            ]
+        )  # fmt: skip
+
+    def _log_positions(self) -> None:
+        op, invoked = self.log.next_op(), self.log.begin()
+        found = self._positions.now(self.consumer, self.assigned, self.position)
+        completed = self.log.now()
+        rows = [
+            self.log.row(
+                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
+                isolation=self.isolation, mode=self._mode, assigned=True,
+            )
+            for where, at in found.items()
+        ]  # fmt: skip
+        self.log.append(rows) if rows else self.log.idle()
+
+    # Unrest
+
+    def _trouble(self) -> None:
+        what = self.rng.choice(["crash", "mode", "partition"]) if self._restless else "crash"
+        if what == "crash":
+            raise Crash("the reader's client is abandoned")
+        if what == "mode":
+            self._change_mode()
+        elif self._mode == "assign":
+            dropped = self.rng.choice(self._all)
+            self._assign([where for where in self._all if where != dropped])
+
+    def _change_mode(self) -> None:
+        if self._mode == "assign":
+            invoked = self.log.begin()
+            self.consumer.unassign()
+            self.assigned, self.position = set(), {}
+            self.log.append(self._assignment_rows("revoke", invoked))
+            self._mode = "subscribe"
+            self._subscribe()
+            return
+        self.consumer.unsubscribe()
+        limit = self.world.clock.monotonic_ns() + int(LEAVE_WITHIN * SECOND)
+        while self.assigned and self.world.clock.monotonic_ns() < limit:
+            self.poll()
+        if self.assigned:
+            raise Crash("the group was not left in time")
+        self._mode = "assign"
+        self._assign(self._all)

@@ -1,0 +1,291 @@
+"""Registers on top of the log: several clients write, compare-and-set and read them, each by a copy of its own.
+
+An operation is appended to the register's partition as a record whose payload names it, and takes effect where the
+log puts it (`probes.records.register_copy`). The client then polls its consumer until its copy has caught up to the
+record's acknowledged offset, and so knows the outcome: what a read found, whether a cas was accepted. An operation
+logs an ordinary `send` row, the `poll` rows of what it read, and one `register` row from before the send until the
+answer:
+
+- `ok`: a read with the id it found, a write, a cas that was accepted;
+- `fail`: a cas that was refused, with the id it found; a write that certainly was not appended;
+- `info`: the record was not acknowledged, or did not turn up in the log within the time.
+
+Each life begins at the log's end, and writes a register that it does not know; otherwise most operations are cas and
+reads, some of the cas with an old id, so that they are refused. Registers are numbered anew for each run and boot:
+their times are of one clock, and hosts that share a topic do not share registers. `nonlinearizable-register` is found
+in the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from crc32c import crc32c
+
+from probes.kafka.calls import bounded, listed
+from probes.kafka.client import open_consumer, open_producer, producer_settings
+from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
+from probes.log.life_log import Instant, random_id
+from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
+from probes.records.polls import Polled, Positions, sort_out
+from probes.records.register_copy import Asked, Copy, Entry
+from probes.records.tag import Encoder, read
+from probes.topology import Partition
+from probes.workloads.pace import Pace
+from probes.workloads.probe import Probe
+from rules.vocabulary.slices import Isolation, Mode, Outcome, RegisterOp, Run, micros
+
+READS: Final = 0.45
+WRITES: Final = 0.05
+OLD_IDS: Final = 0.1
+"""The shares of reads and plain writes among the operations, and of cas that expect an old id."""
+ASK_WITHIN: Final = 5.0
+IDLE_POLL: Final = 0.1
+
+
+LEADERLESS: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_NO_OFFSET")
+LEADERLESS_TRIES: Final = 10
+LEADERLESS_WAIT: Final = 0.3
+"""Seconds between two questions where a partition has no leader yet."""
+
+
+class Registers(Probe):
+    """One life of a client."""
+
+    kind: ClassVar[str] = "registers"
+    sends: ClassVar[bool] = True
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.registers
+        self._targets = list(self.layout.partitions(self.world.config.topics.registers))
+        first = (crc32c(f"{self.world.run} {self.world.clock.boot}".encode()) & 0x7FFFFFFF) << 16
+        self.registers = [(self._targets[i % len(self._targets)], first + i) for i in range(self._config.registers)]
+        self._next_seq = dict.fromkeys(self._targets, 0)
+        self._encoders: dict[Partition, Encoder] = {}
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._old: dict[int, int] = {}
+        self.copy = Copy()
+        self._positions = Positions()
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
+
+    @property
+    def mode(self) -> Mode | None:
+        return "assign"
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    def settings(self) -> Mapping[str, str]:
+        return producer_settings(
+            self.world.connection,
+            client=self.client,
+            delivery_timeout=self.world.config.writer.delivery_timeout,
+            linger_ms=0,
+        )
+
+    def labels(self) -> dict[str, str]:
+        return super().labels() | {"idempotent": "true", "in_flight": "1", "mode": "assign"}
+
+    def open(self) -> None:
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
+        self._producer = open_producer(self.settings(), self.on_error)
+        group = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
+        self._consumer = open_consumer(self.consumer_settings(group), self.on_error)
+        invoked = self.log.begin()
+        ends = self._ends_when_led()
+        self.consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in ends.items()])
+        for where, at in ends.items():
+            self.copy.begin(where, at)
+        self.log.append(
+            self.log.everywhere(
+                "assign", "ok", invoked, self.log.now(), mode="assign", isolation=self.isolation, group=group,
+                each=lambda where: {"assigned": where in ends},
+            )
+        )  # fmt: skip
+        self._pace.start()
+
+    def turn(self) -> None:
+        if wait := self._pace.wait():
+            self.poll(min(wait, IDLE_POLL))
+            return
+        where, register = self.rng.choice(self.registers)
+        self.operate(where, self._draw(where, register), crash=self.unrest.due())
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._producer is not None:
+            self._producer.close()
+
+    def _ends_when_led(self) -> dict[Partition, int]:
+        """`_ends`, asked again for a moment where a leader is just being chosen, as after the topic was made."""
+        for _ in range(LEADERLESS_TRIES):
+            try:
+                return self._ends()
+            except ClientError as error:
+                if error.code not in LEADERLESS:
+                    raise
+                self.pause(LEADERLESS_WAIT)
+        return self._ends()
+
+    def _ends(self) -> dict[Partition, int]:
+        """Where each partition ends now. Raises ClientError and ClientStuck where a leader does not tell."""
+        admin = self.open_admin()
+        asked = {TopicPartition(*where): OffsetSpec.latest() for where in self._targets}
+        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_WITHIN)
+        try:
+            told = bounded(
+                lambda: {(tp.topic, tp.partition): listed(future) for tp, future in futures.items()},
+                ASK_WITHIN * 2, self.log.alive, "list offsets",
+            )  # fmt: skip
+        except ClientStuck:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+        return {(str(topic), int(partition)): int(at) for (topic, partition), at in told.items()}
+
+    def _draw(self, where: Partition, register: int) -> Entry:
+        held, roll = self.copy.holds(where, register), self.rng.random()
+        if held is None or roll < WRITES:
+            return Entry("write", register, random_id())
+        if roll < WRITES + READS:
+            return Entry("read", register)
+        expected = self._old.get(register, held) if self.rng.random() < OLD_IDS else held
+        self._old[register] = held
+        return Entry("cas", register, random_id(), expected)
+
+    def operate(self, where: Partition, entry: Entry, *, crash: bool = False) -> Outcome:
+        """One operation, from its send until its answer; its rows are in the log then."""
+        assert self.writer is not None and self._producer is not None
+        seq = self._next_seq[where]
+        self._next_seq[where] = seq + 1
+        self.log.reserve(where, seq + 1)
+        op, send, invoked = self.log.next_op(), self.log.next_op(), self.log.now()
+        self.log.opened(op, [self._row(where, "info", None, op, invoked, None, entry)])
+        run = Run(self.writer, seq, None, 1)
+        self.log.opened(send, [self.log.row(where, "send", "info", send, invoked, sent=[run])])
+        batch = Batch(self.writer, {where: (seq, 1)}, payloads={where: [entry.encode()]})
+        hand_over(self._producer, batch, self._encoders, sent=micros(invoked.at))
+        self.counters.sent += 1
+        if crash:
+            raise Crash("the client is abandoned with an operation in flight")
+        within = self.world.config.writer.delivery_timeout + 5.0
+        collect(self._producer, batch, polls=int(within / POLL), beat=self.log.alive)
+        (fate,) = fates(batch)[where]
+        row = self.log.row(where, "send", fate.type, send, invoked, self.log.now(), error=fate.error, sent=fate.runs)
+        self.log.append([row])
+        self._count(fate)
+        type, observed, error = self._answer(where, entry, seq, fate)
+        completed = self.log.now()
+        self.log.append([self._row(where, type, error, op, invoked, completed, entry, observed)])
+        if batch.fatal is not None:
+            raise batch.fatal
+        return type
+
+    def _answer(self, where: Partition, entry: Entry, seq: int, fate: Fate) -> tuple[Outcome, int | None, str | None]:
+        """(outcome, id observed, error) of an operation whose record met this fate."""
+        assert self.writer is not None
+        if fate.type != "ok":
+            return fate.type, None, fate.error
+        asked = Asked(where, entry.register, self.writer, seq, fate.runs[0].offset)
+        self.copy.ask(asked)
+        limit = self.world.clock.monotonic_ns() + int(self._config.catch_up_within * 1e9)
+        while not asked.answered and self.world.clock.monotonic_ns() < limit:
+            self.poll(IDLE_POLL)
+        self.copy.asked = None
+        if entry.action == "read":
+            return ("ok", asked.held, None) if asked.held is not None else ("info", None, None)
+        if entry.action == "write":
+            return "ok", None, None  # it was acknowledged, whether or not it turned up
+        if not asked.applied or asked.before is None:
+            return "info", None, None
+        return ("ok", None, None) if asked.held == entry.id else ("fail", asked.before, None)
+
+    def _row(
+        self,
+        where: Partition,
+        type: Outcome,
+        error: str | None,
+        op: int,
+        invoked: Instant,
+        completed: Instant | None,
+        entry: Entry,
+        observed: int | None = None,
+    ) -> Any:
+        told = RegisterOp(
+            entry.register,
+            entry.action,
+            None if entry.action == "read" else entry.id,
+            entry.expected if entry.action == "cas" else None,
+            observed,
+        )
+        return self.log.row(where, "register", type, op, invoked, completed, error=error, registers=[told])
+
+    def poll(self, wait: float) -> None:
+        """One consume call: its rows, and what it tells of the registers."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        try:
+            messages = self.consumer.consume(self._config.poll_records, wait)
+        except Exception as error:
+            problem = translate(error)
+            if problem.fatal:
+                raise problem from error
+            self.on_error(problem)
+            messages = []
+        polled, problems = sort_out(messages, self.world.runs)
+        after = self._positions.after(self.consumer, polled, self.copy.next)
+        completed = self.log.now()
+        rows = [
+            self.log.row(
+                where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
+                irregular=part.decoded.irregular, altered=part.altered, position_before=self.copy.next.get(where),
+                position_after=after[where], isolation=self.isolation, mode="assign",
+            )
+            for where, part in polled.items()
+        ]  # fmt: skip
+        self.log.append(rows) if rows else self.log.idle()
+        self.log.alive()
+        for problem in (one.error for one in problems):
+            self.on_error(problem)
+            if problem.fatal:
+                raise problem
+        self._apply(messages, polled)
+
+    def _apply(self, messages: list[Any], polled: Mapping[Partition, Polled]) -> None:
+        for where, part in polled.items():
+            if part.first > self.copy.next[where] and self._expired(where, part.first):
+                self.copy.forget(where)
+            own = [m for m in messages if m.error() is None and (m.topic(), m.partition()) == where]
+            tags = [(m.offset(), read(m.value())) for m in own]
+            ours = [(offset, tag if tag is not None and tag.run == self.world.run else None) for offset, tag in tags]
+            self.copy.apply(where, ours, part.next)
+            self.counters.polled += part.count
+            self.counters.irregular += len(part.decoded.irregular)
+
+    def _expired(self, where: Partition, first: int) -> bool:
+        """Did the consumer move on because the records before `first` are gone? Any other hole is the broker's."""
+        try:
+            low, _ = self.consumer.get_watermark_offsets(TopicPartition(*where), timeout=ASK_WITHIN)
+        except Exception as error:
+            self.on_error(translate(error))
+            return True
+        return bool(low >= first)
+
+    def _count(self, fate: Fate) -> None:
+        if fate.type == "ok":
+            self.counters.acknowledged += 1
+        elif fate.type == "fail":
+            self.counters.failed += 1
+        else:
+            self.counters.indefinite += 1
+        if fate.error:
+            self.counters.errors += 1
+            self.counters.last_error = fate.error

@@ -1,0 +1,314 @@
+"""Aborts without going back: where does a consumer stand after the transaction that holds its offsets was aborted?
+
+Kafka's documentation once let expect that it is where the transaction began; clients stay where their polls had ended
+(KAFKA-17582), and with a rebalance inside the transaction they may be anywhere in between or before. The probe polls
+the transactional topic as the only lasting member of a group, sends a record and the offsets within a transaction,
+and aborts most of them, some with a rebalance forced in: a second consumer joins for a moment, or it leaves the group
+and comes back.
+
+After each abort a `position` row with the transaction's id tells, of each partition that was polled in it,
+
+    position_before   where the consumer stood when the transaction began
+    reached           where the transaction's polls had ended
+    position_after    where it stands now: what the client says, or after a rebalance where the assignment begins, at
+                      the offset that the group's coordinator tells (the log's start if it tells none)
+    rebalanced        whether the partition was taken away in between
+
+and only then the probe goes back by itself. Where a partition has not come back, `position_after` is absent.
+
+Its polls are no evidence of the order of reads, so they are not logged, and neither is its assignment: no check takes
+this probe for a reader. What it sends is logged as by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+
+from probes.kafka.client import open_consumer, producer_settings
+from probes.kafka.errors import ClientError, ClientStuck, Crash
+from probes.kafka.starting_positions import beginnings
+from probes.log.life_log import Instant, random_id
+from probes.records.delivery import Batch
+from probes.records.polls import Polled, Positions, positions, sort_out
+from probes.records.tag import Encoder
+from probes.topology import Partition
+from probes.workloads.pace import Pace
+from probes.workloads.probe import Probe
+from probes.workloads.transactional.membership import Membership
+from probes.workloads.transactional.transaction_course import Course
+from probes.workloads.transactional.transaction_run import TransactionRun
+from probes.workloads.transactional.transactor import Transactor
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
+
+POLL_WAIT: Final = 1.0
+COME_BACK_WITHIN: Final = 15.0
+"""Seconds that partitions get to come back after a rebalance."""
+JOIN_WITHIN: Final = 10.0
+"""Seconds that a second consumer stays until it is noticed."""
+Rebalance = Literal["join", "leave"]
+
+
+class Aborts(Probe):
+    """One life of a probe that aborts."""
+
+    kind: ClassVar[str] = "aborts"
+    sends: ClassVar[bool] = True
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(self, *args: Any, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.aborts
+        self.group, self._topic = group, self.world.config.topics.transactions
+        self._targets = list(self.layout.partitions(self._topic))
+        self._next_seq = dict.fromkeys(self._targets, 0)
+        self._transactional_id = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
+        self._encoders: dict[Partition, Encoder] = {}
+        self._transactor: Transactor | None = None
+        self._consumer: Consumer | None = None
+        self._membership: Membership | None = None
+        self.position: dict[Partition, int] = {}
+        self._positions = Positions()
+        self.gone: set[Partition] = set()
+        self._open: TransactionRun | None = None
+        """The transaction whose offsets are sent, and whose end is not invoked."""
+        self._unusable = False
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    @property
+    def mode(self) -> Mode | None:
+        return None
+
+    @property
+    def transactor(self) -> Transactor:
+        assert self._transactor is not None
+        return self._transactor
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    @property
+    def membership(self) -> Membership:
+        assert self._membership is not None
+        return self._membership
+
+    def settings(self) -> Mapping[str, str]:
+        return producer_settings(
+            self.world.connection,
+            client=self.client,
+            linger_ms=0,
+            transactional_id=self._transactional_id,
+            transaction_timeout=self._config.timeout,
+        )
+
+    def labels(self) -> dict[str, str]:
+        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
+        return super().labels() | read | {"idempotent": "true", "in_flight": "1"}
+
+    def open(self) -> None:
+        self._encoders = self.encoders(self._targets, self._config.record_bytes)
+        self._transactor = Transactor(self.settings(), self.on_error, timeout=self._config.timeout, log=self.log)
+        self._transactor.init()
+        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
+        self._membership = Membership(
+            self._consumer, self.group, self.log, isolation=None, begin=self._begin, revoked=self._revoked
+        )
+        self._membership.subscribe([self._topic])
+        self._pace.start()
+
+    def turn(self) -> None:
+        if wait := self._pace.wait():
+            # Its group has no other lasting member, so that no rebalance waits for a poll meanwhile.
+            self.pause(min(wait, 0.5))
+            return
+        if self.unrest.due():
+            raise Crash("the aborting client is abandoned")
+        intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
+        kinds: list[Rebalance] = ["join", "leave"]
+        rebalance = self.rng.choice(kinds) if self.rng.random() < self._config.rebalance_share else None
+        self.transact(intent, rebalance if intent == "abort" else None)
+
+    def close(self) -> None:
+        if self._membership is not None:
+            self._membership.close()
+        if self._consumer is not None:
+            self._consumer.close()
+        if self._transactor is not None and not self._unusable:
+            self._transactor.close()
+
+    def transact(self, intent: Literal["commit", "abort"], rebalance: Rebalance | None = None) -> bool:
+        """One transaction, if there is something to poll; with a rebalance inside, if wanted. Whether there was one.
+
+        Raises ClientError, ClientStuck and Crash, after which this life must not go on."""
+        polled = self._poll(self._config.poll_records, POLL_WAIT)
+        if not polled:
+            self.log.idle()
+            return False
+        run = self._outline(intent, polled)
+        self.gone = set()
+        try:
+            self._run(run, rebalance)
+        except (ClientError, ClientStuck) as error:
+            run.rescue(error)
+        course, outcome = run.course, run.finish()
+        if outcome == "info":
+            self._unusable = True
+            raise course.error or ClientError("_STATE", "the transaction's outcome is not known")
+        if outcome == "fail":
+            self._log_positions(course)
+            self.go_back(course)
+        return True
+
+    # Reading
+
+    def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
+        if self._open is not None:
+            # The coordinator does not tell the committed offsets while our own transaction holds some of them.
+            self._open.abort()
+        admin = self.open_admin()
+        begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, in_callback=True)
+        self.position = dict(begin)
+        return begin
+
+    def _revoked(self) -> None:
+        self.gone |= self.membership.assigned
+        self.position = {}
+
+    def _poll(self, records: int, wait: float) -> dict[Partition, Polled]:
+        messages = self.membership.consume(records, wait)
+        polled, problems = sort_out(messages, self.world.runs)
+        for problem in problems:
+            self.on_error(problem.error)
+            if problem.error.fatal:
+                raise problem.error
+        if self.membership.rebalanced and messages:
+            # What came may belong to the assignment that is over.
+            self._rewind()
+            return {}
+        return polled
+
+    def _rewind(self) -> None:
+        """Read on from where this probe stands, as it sees it."""
+        if self.membership.assigned:
+            self.membership.resume({w: self.position.get(w, OFFSET_BEGINNING) for w in self.membership.assigned})
+
+    # One transaction
+
+    def _outline(self, intent: Literal["commit", "abort"], polled: Mapping[Partition, Polled]) -> TransactionRun:
+        assert self.writer is not None
+        target = self.rng.choice(self._targets)
+        first = self._next_seq[target]
+        self._next_seq[target] = first + 1
+        self.log.reserve(target, first + 1)
+        course = Course(
+            self.log.next_op(), random_id(), intent, self.membership.invoked, dict(self.position),
+            [Batch(self.writer, {target: (first, 1)})],
+        )  # fmt: skip
+        # The client's own word: it runs past the markers of transactions, beyond the last record.
+        reached = self._positions.after(self.consumer, polled, self.position)
+        for where, part in polled.items():
+            course.polled[where] = [part]
+            before = self.position.get(where)
+            course.before[where] = None if before == OFFSET_BEGINNING else before
+            course.after[where] = reached[where]
+            self.counters.polled += part.count
+        run = TransactionRun(
+            course=course, transactor=self.transactor, log=self.log, counters=self.counters, encoders=self._encoders,
+            timeout=self._config.timeout, rows=self._rows, reading={"isolation": self.isolation},
+        )  # fmt: skip
+        run.journal()
+        return run
+
+    def _run(self, run: TransactionRun, rebalance: Rebalance | None) -> None:
+        course = run.course
+        self.transactor.begin()
+        for batch in course.batches:
+            run.send(batch)
+        run.delivered()
+        run.send_offsets(self.membership.metadata)
+        if rebalance is not None:
+            self._open = run
+            self._rebalance(rebalance)
+            self._open = None
+        if course.intent == "abort":
+            run.abort()
+            return
+        run.commit()
+        self.position |= {w: at for w, at in course.after.items() if w in self.membership.assigned}
+
+    def _rebalance(self, how: Rebalance) -> None:
+        if how == "leave":
+            self.membership.leave([self._topic])
+            return
+        guest = open_consumer(self.consumer_settings(self.group), self.on_error)
+        guest.subscribe([self._topic])
+        limit = self.log.now().mono + int(JOIN_WITHIN * 1e9)
+        while not self.gone and self.log.now().mono < limit:
+            guest.poll(0.05)
+            self._poll(1, 0.05)
+            self.log.alive()
+        self.transactor.call(guest.close, "close")
+
+    def go_back(self, course: Course) -> None:
+        """To where the transaction began; where a rebalance fell into it, the assignment's beginning."""
+        if not self.gone:
+            self.position |= {w: OFFSET_BEGINNING if at is None else at for w, at in course.before.items()}
+        self._rewind()
+
+    # Rows
+
+    def _rows(
+        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
+    ) -> list[Slice]:
+        touched = course.touched
+        return [
+            self.log.row(
+                where, "txn", type, course.op, course.invoked, completed,
+                error=course.error.code if course.error else None,
+                txn=course.txn, txn_partitions=touched, txn_intent=course.intent, sent=sent.get(where, ()),
+                committed=course.after.get(where) if course.offsets_sent else None,
+                group=self.group if course.offsets_sent and where in course.after else None,
+                isolation=self.isolation, **course.ending,
+            )
+            for where in touched
+        ]  # fmt: skip
+
+    def _log_positions(self, course: Course) -> None:
+        """Where the consumer stands, asked before it is sent back."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        after: Mapping[Partition, int] = {}
+        if self.gone:
+            after = self._assigned_again(set(course.polled))
+            invoked = self.log.begin()
+        else:
+            try:
+                after = positions(self.consumer, course.polled)
+            except Exception:
+                after = {}
+        completed = self.log.now()
+        self.log.append(
+            [
+                self.log.row(
+                    where, "position", "ok", op, invoked, completed, txn=course.txn,
+                    position_before=course.before.get(where), reached=course.after[where],
+                    position_after=after.get(where), rebalanced=where in self.gone, isolation=self.isolation,
+                )
+                for where in course.polled
+            ]
+        )  # fmt: skip
+
+    def _assigned_again(self, wanted: set[Partition]) -> dict[Partition, int]:
+        """Where each partition begins now, of those that have come back within the time."""
+        limit = self.log.now().mono + int(COME_BACK_WITHIN * 1e9)
+        while not wanted <= self.membership.assigned and self.log.now().mono < limit:
+            self._poll(1, 0.1)
+            self.log.idle()
+        return {w: at for w, at in self.position.items() if w in wanted and at != OFFSET_BEGINNING}

@@ -1,0 +1,179 @@
+"""A consumer's membership in its group: what is assigned to it, in which generation, and the rows that say so.
+
+Rebalances happen inside `consume`, and what a call returns may have been fetched before one of them: such records
+belong to an assignment that is over. So `consume` tells which partitions were gained or lost in it (`rebalanced`), and
+whoever processes records exactly once throws those of that call away and reads on from the committed offsets.
+
+The group's metadata is taken once per assignment, when it begins. Taken later, it might be of a generation in which
+somebody else owns the partitions, or of none at all: a consumer that was thrown out of its group has generation -1,
+and a coordinator does not fence offsets that come without a generation.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.log.life_log import Instant, LifeLog
+from probes.topology import Partition
+from rules.vocabulary.slices import Function, Isolation, Slice
+
+LEAVE_WITHIN: Final = 5.0
+"""Seconds that leaving a group may take."""
+_METADATA: Final = struct.Struct("=7si")
+_MAGIC: Final = b"CGMDv2:"
+Begin = Callable[[list[Partition]], dict[Partition, int]]
+
+
+class Membership:
+    """One consumer in one group. `revoked` is called before partitions are given up, `begin` once new ones are known:
+    it tells the offset at which each begins. `isolation`: None where rows about the assignment are not wanted."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        group: str,
+        log: LifeLog,
+        *,
+        isolation: Isolation | None,
+        begin: Begin,
+        revoked: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._consumer, self.group, self._log, self._isolation = consumer, group, log, isolation
+        self._begin, self._revoked = begin, revoked
+        self.assigned: set[Partition] = set()
+        self.rebalanced: set[Partition] = set()
+        """The partitions that were gained or lost in the last `consume`."""
+        self.invoked: Instant = log.now()
+        """When the last `consume` began."""
+        self._metadata: bytes | None = None
+        self._stashed: list[Slice] = []
+        self._failure: ProbeError | None = None
+        self._closing = False
+
+    @property
+    def metadata(self) -> bytes:
+        """The group's metadata of the generation that gave us what is assigned. Raises ClientError where there is none
+        any more: the transaction must be aborted."""
+        if self._metadata is None:
+            raise ClientError("_ASSIGNMENT_LOST", "nothing is assigned", abortable=True)
+        return self._metadata
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        invoked = self._log.begin()
+        self._consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
+        rows = self._rows("subscribe", invoked)
+        self._log.append(rows) if rows else self._log.idle()
+
+    def consume(self, records: int, wait: float) -> list[Any]:
+        """Messages, errors among them; rows about rebalances are in the journal then. Raises ClientError, and whatever
+        `begin` and `revoked` raised.
+
+        Where messages came without a rebalance, what was begun at `invoked` is not over: the caller logs what it makes
+        of them, or says `idle`."""
+        self.rebalanced = set()
+        self.invoked = self._log.begin()
+        messages: list[Any] = []
+        try:
+            messages = self._consumer.consume(records, wait)
+        except Exception as error:
+            raise self._failure or translate(error) from error
+        finally:
+            self._flush()
+            if not messages:
+                self._log.idle()
+        if self._failure is not None:
+            raise self._failure
+        return messages
+
+    def leave(self, topics: Sequence[str]) -> None:
+        """Leave the group and join it anew; what was assigned has been given up then. `rebalanced` tells what."""
+        gone: set[Partition] = set()
+        self._consumer.unsubscribe()
+        limit = self._log.now().mono + int(LEAVE_WITHIN * 1e9)
+        while self.assigned:
+            if self._log.now().mono > limit:
+                raise ClientError("_TIMED_OUT", "the group was not left in time")
+            self.consume(1, 0.1)
+            gone |= self.rebalanced
+        self.rebalanced = gone
+        self.subscribe(topics)
+
+    def resume(self, positions: dict[Partition, int]) -> None:
+        """Read on from here, whatever was fetched before; `positions` for every assigned partition."""
+        self._consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in positions.items()])
+
+    def close(self) -> None:
+        """The rebalance that closing brings is nobody's business."""
+        self._closing = True
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._closing:
+            return
+        gained = [(tp.topic, tp.partition) for tp in partitions]
+        try:
+            self._flush()
+            begin = self._begin(gained)
+            invoked = self._log.begin()
+            self._consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in gained])
+            self._metadata = _valid(self._consumer.consumer_group_metadata())
+        except ProbeError as error:
+            self._failure = error
+        except Exception as error:
+            self._failure = translate(error)
+        else:
+            self._changed("assign", set(gained), invoked)
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._closing:
+            return
+        self._metadata = None
+        try:
+            self._revoked()
+        except ProbeError as error:
+            self._failure = error
+        except Exception as error:
+            self._failure = translate(error)
+        invoked = self._log.begin()
+        self._changed("revoke", self.assigned - {(tp.topic, tp.partition) for tp in partitions}, invoked)
+
+    def _changed(self, f: Function, assigned: set[Partition], invoked: Instant) -> None:
+        self.rebalanced |= self.assigned ^ assigned
+        self.assigned = assigned
+        self._stashed += self._rows(f, invoked)
+
+    def _rows(self, f: Function, invoked: Instant) -> list[Slice]:
+        if self._isolation is None:
+            return []
+        return self._log.everywhere(
+            f, "ok", invoked, self._log.now(), mode="subscribe", isolation=self._isolation, group=self.group,
+            each=lambda where: {"assigned": where in self.assigned},
+        )  # fmt: skip
+
+    def _flush(self) -> None:
+        stashed, self._stashed = self._stashed, []
+        if stashed:
+            self._log.append(stashed)
+
+
+def _valid(metadata: Any) -> bytes:
+    """The metadata, if it is of a generation. Raises ClientError where the consumer is in none."""
+    held = bytes(metadata)
+    if held.startswith(_MAGIC) and _METADATA.unpack_from(held)[1] < 0:
+        raise ClientError("_ASSIGNMENT_LOST", "the group has thrown this consumer out")
+    return held
+
+
+def seek(consumer: Consumer, positions: Iterable[tuple[Partition, int]]) -> None:
+    """Go to these offsets. Raises ClientError."""
+    try:
+        for (topic, partition), at in positions:
+            consumer.seek(TopicPartition(topic, partition, at))
+    except Exception as error:
+        raise translate(error) from error

@@ -1,0 +1,109 @@
+"""The course of one transaction: what it is going to do, and how far it has come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from probes.kafka.errors import ClientError, ClientStuck
+from probes.log.life_log import Instant
+from probes.records.delivery import Batch, runs_to_send
+from probes.records.polls import Polled
+from probes.topology import Partition
+from probes.workloads.probe import Counters
+from rules.vocabulary.slices import Irregular, Outcome, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a transaction is going to do: batches of sends (records per partition), with a poll after each."""
+
+    sends: tuple[Mapping[Partition, int], ...]
+    intent: Literal["commit", "abort"]
+
+
+def outline(
+    targets: Sequence[Partition], *, records: int, partitions: int, abort_share: float, rng: random.Random
+) -> Outline:
+    """Draw a transaction: 1 to `records` records over 1 to `partitions` partitions, in one or two batches."""
+    chosen = rng.sample(list(targets), min(len(targets), rng.randint(1, partitions)))
+    batches: list[dict[Partition, int]] = [{}, {}]
+    for _ in range(rng.randint(len(chosen), max(records, len(chosen)))):
+        batch, where = batches[rng.randint(0, 1)], rng.choice(chosen)
+        batch[where] = batch.get(where, 0) + 1
+    intent: Literal["commit", "abort"] = "abort" if rng.random() < abort_share else "commit"
+    return Outline(tuple(batch for batch in batches if batch), intent)
+
+
+@dataclass(slots=True)
+class Course:
+    """How far one transaction has come."""
+
+    op: int
+    txn: int
+    intent: Literal["commit", "abort"]
+    invoked: Instant
+    began_at: dict[Partition, int]
+    batches: list[Batch]
+    polled: dict[Partition, list[Polled]] = field(default_factory=dict)
+    before: dict[Partition, int | None] = field(default_factory=dict)
+    after: dict[Partition, int] = field(default_factory=dict)
+    offsets_sent: bool = False
+    commit_invoked: bool = False
+    committed: bool = False
+    aborted: bool = False
+    rebalanced: bool = False
+    transactional_id: str | None = None
+    """Where it is not its life's."""
+    end_invoked: Instant | None = None
+    """When its commit or abort was invoked, whichever was first."""
+    error: ClientError | ClientStuck | None = None
+
+    @property
+    def ending(self) -> dict[str, Any]:
+        """The fields of its rows that tell when its end was invoked."""
+        if self.end_invoked is None:
+            return {}
+        return {"end_invoked": self.end_invoked.at, "mono_end_invoked": self.end_invoked.mono}
+
+    @property
+    def touched(self) -> list[Partition]:
+        sent = {where for batch in self.batches for where in batch.expected}
+        return sorted(sent | set(self.polled))
+
+
+def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
+    """The irregular records of several polls of one partition, their indices counted over all of them."""
+    base, irregular = 0, []
+    for part in parts:
+        irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
+        base += part.count
+    return irregular
+
+
+def unsent(course: Course) -> dict[Partition, list[Run]]:
+    """What it sends, before anything is known of it."""
+    sent: dict[Partition, list[Run]] = {}
+    for batch in course.batches:
+        for where, runs in runs_to_send(batch.writer, batch.expected).items():
+            sent.setdefault(where, []).extend(runs)
+    return sent
+
+
+def count_outcome(counters: Counters, course: Course, outcome: Outcome) -> None:
+    """For people: one more transaction, and its records."""
+    records = sum(count for batch in course.batches for _, count in batch.expected.values())
+    if outcome == "ok":
+        counters.transactions_committed += 1
+        counters.acknowledged += records
+    elif outcome == "fail":
+        counters.transactions_aborted += 1
+        counters.failed += records
+    else:
+        counters.transactions_indefinite += 1
+        counters.indefinite += records
+    if course.error is not None:
+        counters.errors += 1
+        counters.last_error = str(course.error)

@@ -1,0 +1,108 @@
+"""A transactional producer as probes use it: every call bounded, made again where that is allowed, its errors ours.
+
+Calls that begin or end a transaction can block for as long as a broker is silent, whatever timeout they were given;
+while one is waited for, the probe goes on saying that it lives. A commit or an abort that timed out is made again until
+the transaction's own timeout and a grace are over: librdkafka goes on with the same request, it does not begin another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import TopicPartition
+
+from probes.kafka.calls import bounded
+from probes.kafka.client import open_producer
+from probes.kafka.errors import ClientError, Crash, ProbeError, classify, translate
+from probes.log.life_log import LifeLog
+from probes.topology import Partition
+from rules.vocabulary.slices import Outcome
+
+CALL_WITHIN: Final = 30.0
+"""Seconds that init_transactions and sending offsets may take."""
+GRACE: Final = 15.0
+"""Seconds that a commit or an abort may take beyond the transaction's timeout."""
+
+
+class Transactor:
+    """One producer of one transactional id. `timeout`: the transaction's, seconds. All methods raise ClientError and
+    ClientStuck; `ClientError.abortable` means that the transaction must be aborted, `fatal` that the producer is
+    unusable."""
+
+    def __init__(
+        self, settings: Mapping[str, str], on_error: Callable[[ClientError], None], *, timeout: float, log: LifeLog
+    ) -> None:
+        self.transactional_id = settings["transactional.id"]
+        self._timeout, self._log = timeout, log
+        self.producer = open_producer(settings, on_error)
+
+    def init(self) -> None:
+        """init_transactions, with its rows: one for every partition."""
+        invoked = self._log.begin()
+        error: ProbeError | None = None
+        code: str | None = None
+        try:
+            self.call(lambda: self.producer.init_transactions(CALL_WITHIN), "init_transactions")
+        except ProbeError as problem:
+            error, code = problem, getattr(problem, "code", None)
+        outcome: Outcome = "ok" if error is None else classify(code or "_FAIL", "init")
+        self._log.append(
+            self._log.everywhere(
+                "init", outcome, invoked, self._log.now(), error=code, transactional_id=self.transactional_id
+            )
+        )
+        if error is not None:
+            raise error
+
+    def begin(self) -> None:
+        try:
+            self.producer.begin_transaction()
+        except Exception as error:
+            raise translate(error) from error
+
+    def send_offsets(self, offsets: Mapping[Partition, int], group: Any) -> None:
+        """`group`: the consumer's group metadata of the generation in which the records up to `offsets` were polled.
+
+        librdkafka ignores the timeout while the group's coordinator cannot be reached (librdkafka 5456, open in 2.16):
+        this is the call that ends in ClientStuck after a coordinator was cut off."""
+        listed = [TopicPartition(topic, p, at) for (topic, p), at in offsets.items()]
+        self.call(
+            lambda: self.producer.send_offsets_to_transaction(listed, group, CALL_WITHIN), "send_offsets_to_transaction"
+        )
+
+    def commit(self) -> None:
+        self._until_done(lambda: self.producer.commit_transaction(self._timeout + GRACE), "commit_transaction")
+
+    def abort(self) -> None:
+        self._until_done(lambda: self.producer.abort_transaction(self._timeout + GRACE), "abort_transaction")
+
+    def crash_in_commit(self, within: float) -> None:
+        """Begin to commit and raise Crash after at most `within` seconds, whatever became of it."""
+        try:
+            bounded(self.producer.commit_transaction, within, self._log.alive, "commit_transaction")
+        finally:
+            raise Crash("the transaction's client is abandoned while it commits")
+
+    def call(self, call: Callable[[], Any], what: str, limit: float = CALL_WITHIN + GRACE) -> None:
+        """Any call into a client, bounded; `limit` in seconds."""
+        try:
+            bounded(call, limit, self._log.alive, what)
+        except ProbeError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+
+    def close(self) -> None:
+        self.producer.close()
+
+    def _until_done(self, call: Callable[[], Any], what: str) -> None:
+        until = self._log.now().mono + int((self._timeout + GRACE) * 1e9)
+        while True:
+            left = max((until - self._log.now().mono) / 1e9, 0.0)
+            try:
+                self.call(call, what, left + GRACE)
+                return
+            except ClientError as error:
+                if not error.retriable or error.fatal or error.abortable or self._log.now().mono >= until:
+                    raise

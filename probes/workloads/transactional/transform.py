@@ -1,0 +1,363 @@
+"""Consume-transform-produce: reads a topic as a member of a group, and writes one output record for each input.
+
+An output goes to the output partition of its input's number and names the input in its tag (`Source`). The
+offsets are committed in the transaction that writes the outputs, with the group's metadata of the generation in which
+the inputs were polled. So every input must be reflected exactly once in the committed output; the protocol that this
+rests on is, in this order:
+
+- a new life takes over its transactional id (`init_transactions`) before it joins the group: what its predecessor left
+  open is ended, or was committed, before anything is read;
+- what is assigned begins at the group's committed offsets. A consumer at read_committed is not told them while a
+  transaction holds offsets that are neither committed nor aborted; the transform waits for that;
+- a transaction is aborted inside the callback that revokes its partitions, before the group gets to know that they are
+  given up. Where they were lost, somebody else may own them already: then the coordinator fences the offsets by their
+  generation, and the transaction cannot commit;
+- what a poll returned in which a rebalance happened is thrown away, and read again from where the assignment began;
+- after an abort the consumer is sent back to the committed offsets. After a commit of unknown outcome (`info`) the life
+  is over, and the next one begins with `init_transactions`.
+
+With `id_per_partition` each input partition has a transactional id and a producer of its own, taken over by whoever is
+assigned the partition, before its committed offset is read: the epoch fences, the generation only helps.
+
+One transaction is one operation, `txn`: its rows in the input partitions hold what was polled, those in the output
+partitions what was sent and its `sources`. Records that are broken or not ours are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+
+from probes.kafka.client import open_consumer, producer_settings
+from probes.kafka.errors import ClientError, ClientStuck, Crash, ProbeError, translate
+from probes.kafka.starting_positions import beginnings, committed_at_last
+from probes.log.life_log import Instant, random_id
+from probes.records.delivery import Batch
+from probes.records.polls import Polled, Positions, sort_out
+from probes.records.tag import Encoder
+from probes.topology import Partition
+from probes.workloads.pace import Pace
+from probes.workloads.probe import Probe
+from probes.workloads.transactional.membership import Membership, seek
+from probes.workloads.transactional.transaction_course import Course, renumbered
+from probes.workloads.transactional.transaction_run import TransactionRun
+from probes.workloads.transactional.transactor import Transactor
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run, Slice
+
+FIRST_POLL_WAIT: Final = 0.5
+SECOND_POLL_WAIT: Final = 0.1
+"""Each transaction has two polls: a rebalance that falls into the second one falls into the transaction."""
+COORDINATOR_GRACE: Final = 30.0
+"""Seconds beyond the longest transaction timeout that the group's coordinator is given to tell committed offsets."""
+WHOLE: Final = -1
+"""The key of the one producer there is where the transactional id is not by partition."""
+
+
+class Transform(Probe):
+    """One life of a transform. `id_per_partition` and everything else is told by the configuration."""
+
+    kind: ClassVar[str] = "transform"
+    sends: ClassVar[bool] = True
+    isolation: ClassVar[Isolation | None] = "read_committed"
+
+    def __init__(self, *args: Any, timeout: float, group: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._config = self.world.config.transform
+        topics = self.world.config.topics
+        self._timeout, self.group, self._input, self._output = timeout, group, topics.transform_in, topics.transform_out
+        own = f"{topics.prefix}-{self.world.run}-{self.name}"
+        self._transactional_id = None if self._config.id_per_partition else own
+        self._next_seq = dict.fromkeys(self.layout.partitions(self._output), 0)
+        self._encoders: dict[Partition, Encoder] = {}
+        self._transactors: dict[int, Transactor] = {}
+        self._consumer: Consumer | None = None
+        self._membership: Membership | None = None
+        self.position: dict[Partition, int] = {}
+        self._positions = Positions()
+        self._began: dict[Partition, int] = {}
+        self._runs: dict[int, TransactionRun] = {}
+        self._unusable = False
+        self._pace = Pace(self.world.clock, 1 / self._config.rate)
+        self._position_due = 0
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    @property
+    def mode(self) -> Mode | None:
+        return "subscribe"
+
+    @property
+    def consumer(self) -> Consumer:
+        assert self._consumer is not None
+        return self._consumer
+
+    @property
+    def membership(self) -> Membership:
+        assert self._membership is not None
+        return self._membership
+
+    def settings(self) -> Mapping[str, str]:
+        return self._producer_settings(self._transactional_id)
+
+    def _producer_settings(self, transactional_id: str | None) -> dict[str, str]:
+        return producer_settings(
+            self.world.connection,
+            client=self.client,
+            delivery_timeout=self.world.config.writer.delivery_timeout,
+            linger_ms=0,
+            transactional_id=transactional_id,
+            transaction_timeout=self._timeout,
+        )
+
+    def labels(self) -> dict[str, str]:
+        read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
+        ids = {"id_per_partition": str(self._config.id_per_partition).lower()}
+        return super().labels() | read | {"idempotent": "true", "in_flight": "1", "mode": "subscribe"} | ids
+
+    def open(self) -> None:
+        self._encoders = self.encoders(self._next_seq, self._config.record_bytes)
+        if self._transactional_id is not None:
+            self._take_over(WHOLE, self._transactional_id)
+        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
+        self._membership = Membership(
+            self._consumer, self.group, self.log, isolation=self.isolation, begin=self._begin, revoked=self._revoked
+        )
+        self._membership.subscribe([self._input])
+        self._pace.start()
+        self._position_due = self.world.clock.monotonic_ns()
+
+    def turn(self) -> None:
+        if wait := self._pace.wait():
+            self.pause(min(wait, 0.5))
+            return
+        trouble = self.rng.choice(["sent", "offsets", "end", "rebalance"]) if self.unrest.due() else None
+        self.transform(trouble)
+        if self.world.clock.monotonic_ns() >= self._position_due:
+            self._position_due += int(self.world.config.reader.position_interval * 1e9)
+            self._log_positions()
+
+    def close(self) -> None:
+        if self._membership is not None:
+            self._membership.close()
+        if self._consumer is not None:
+            self._consumer.close()
+        # A producer that is unusable cannot end its transaction; closing it would only try to.
+        if not self._unusable:
+            for transactor in self._transactors.values():
+                transactor.close()
+
+    def transform(self, trouble: str | None = None) -> None:
+        """Transform what is there, if anything is. `trouble`: crash when the outputs are "sent", after the "offsets" or
+        in the "end", or provoke a "rebalance" inside the transaction. Raises ClientError, ClientStuck and Crash, after
+        which this life must not go on."""
+        self._runs = {}
+        self._unusable = True
+        self._take(self._poll(FIRST_POLL_WAIT))
+        if self._runs:
+            if trouble == "rebalance":
+                self.membership.leave([self._input])
+            else:
+                self._take(self._poll(SECOND_POLL_WAIT))
+            if trouble == "sent" and self._runs:
+                raise Crash("the transform's client is abandoned with outputs in flight")
+            for key in list(self._runs):
+                self._end(key, trouble)
+        self._unusable = False
+
+    # The assignment
+
+    def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Partitions are assigned: take over their transactional ids, then find out where they begin."""
+        if self._transactional_id is None:
+            for _, number in partitions:
+                self._take_over(number, f"{self.group}-{number}")
+        admin = self.open_admin()
+        patience = max(self._config.timeouts) + COORDINATOR_GRACE
+        begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, within=patience, in_callback=True)
+        self._began = dict(begin)
+        self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
+        return begin
+
+    def _take_over(self, key: int, transactional_id: str) -> None:
+        settings = self._producer_settings(transactional_id)
+        transactor = Transactor(settings, self.on_error, timeout=self._timeout, log=self.log)
+        self._transactors[key] = transactor
+        transactor.init()
+
+    def _revoked(self) -> None:
+        """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
+        failure: ClientError | ClientStuck | None = None
+        for key in list(self._runs):
+            run = self._runs[key]
+            run.course.rebalanced = True
+            run.course.error = ClientError("_REVOKE_PARTITIONS", "a rebalance took the partitions", abortable=True)
+            try:
+                run.abort()
+            except (ClientError, ClientStuck) as error:
+                failure = run.course.error = error
+            run.finish()
+            del self._runs[key]
+        self.position, self._began = {}, {}
+        if failure is not None:
+            raise failure
+        if self._transactional_id is None:
+            for transactor in self._transactors.values():
+                transactor.call(transactor.close, "close")
+            self._transactors = {}
+
+    # One transaction
+
+    def _poll(self, wait: float) -> dict[Partition, Polled]:
+        messages = self.membership.consume(self._config.records, wait)
+        polled, problems = sort_out(messages, self.world.runs)
+        for problem in problems:
+            self.on_error(problem.error)
+            if problem.error.fatal:
+                raise problem.error
+        if self.membership.rebalanced:
+            # What came may belong to the assignment that is over.
+            if messages and self.membership.assigned:
+                self.membership.resume(self._began)
+            polled = {}
+        if not polled:
+            self.log.idle()
+        return polled
+
+    def _take(self, polled: Mapping[Partition, Polled]) -> None:
+        """Send the outputs of what was polled, in the transactions that are open or begin now."""
+        by_key: dict[int, dict[Partition, Polled]] = {}
+        for where, part in polled.items():
+            by_key.setdefault(WHOLE if self._transactional_id else where[1], {})[where] = part
+            self.counters.polled += part.count
+            self.counters.irregular += len(part.decoded.irregular)
+        # Asked here for what it tells of polls that went back; the offsets that are committed are those of the inputs.
+        self._positions.after(self.consumer, polled, self.position)
+        for key, parts in by_key.items():
+            fresh = key not in self._runs
+            run = self._runs[key] if not fresh else self._outline(key)
+            self._extend(run.course, parts)
+            run.journal()
+            if fresh:
+                run.transactor.begin()
+            run.send(run.course.batches[-1])
+
+    def _outline(self, key: int) -> TransactionRun:
+        intent: Literal["commit", "abort"] = "abort" if self.rng.random() < self._config.abort_share else "commit"
+        transactor = self._transactors[key]
+        course = Course(
+            self.log.next_op(), random_id(), intent, self.membership.invoked, {}, [],
+            transactional_id=transactor.transactional_id,
+        )  # fmt: skip
+        run = self._runs[key] = TransactionRun(
+            course=course, transactor=transactor, log=self.log, counters=self.counters, encoders=self._encoders,
+            timeout=self._timeout, rows=self._rows, reading={"isolation": self.isolation, "mode": self.mode},
+        )  # fmt: skip
+        return run
+
+    def _extend(self, course: Course, parts: Mapping[Partition, Polled]) -> None:
+        """Note what was polled, and number and reserve its outputs as one more batch."""
+        assert self.writer is not None
+        expected: dict[Partition, tuple[int, int]] = {}
+        sources: dict[Partition, list[Run]] = {}
+        for where, part in parts.items():
+            course.before.setdefault(where, self.position.get(where))
+            course.polled.setdefault(where, []).append(part)
+            course.after[where] = self.position[where] = part.next
+            out = (self._output, where[1])
+            if out not in self._next_seq:
+                raise ProbeError(f"topic {self._output} has no partition {where[1]}")
+            if part.decoded.runs:
+                first, count = self._next_seq[out], sum(run.length for run in part.decoded.runs)
+                self._next_seq[out] = first + count
+                self.log.reserve(out, first + count)
+                expected[out], sources[out] = (first, count), part.decoded.runs
+        course.batches.append(Batch(self.writer, expected, sources=sources))
+
+    def _end(self, key: int, trouble: str | None) -> None:
+        run = self._runs[key]
+        try:
+            self._finish(run, trouble)
+        except (ClientError, ClientStuck) as error:
+            run.rescue(error)
+        outcome = run.finish()
+        del self._runs[key]
+        if outcome == "fail":
+            self._go_back(run.course)
+        elif outcome == "info":
+            raise run.course.error or ClientError("_STATE", "the transaction's outcome is not known")
+
+    def _finish(self, run: TransactionRun, trouble: str | None) -> None:
+        run.delivered(whole=True)
+        run.send_offsets(self.membership.metadata)
+        if trouble == "offsets":
+            raise Crash("the transform's client is abandoned before its transaction's end")
+        if run.course.intent == "abort":
+            run.abort()
+        else:
+            run.commit(crash_within=self.rng.random() * 0.01 if trouble == "end" else None)
+
+    def _go_back(self, course: Course) -> None:
+        """Send the consumer to the committed offsets of what the transaction polled."""
+        mine = [where for where in course.polled if where in self.membership.assigned]
+        invoked_at = committed_at_last(self.consumer, mine, self.log.alive, self._timeout + COORDINATOR_GRACE)
+        back = {where: self._began[where] if at is None else at for where, at in invoked_at.items()}
+        for where, at in back.items():
+            if at == OFFSET_BEGINNING:
+                self.position.pop(where, None)
+            else:
+                self.position[where] = at
+        try:
+            seek(self.consumer, back.items())
+        except ClientError:
+            # A partition that is not being fetched yet cannot be sought.
+            self.membership.resume({w: self.position.get(w, self._began[w]) for w in self.membership.assigned})
+
+    # Rows
+
+    def _rows(
+        self, course: Course, type: Outcome, completed: Instant | None, sent: Mapping[Partition, list[Run]]
+    ) -> list[Slice]:
+        touched = course.touched
+        code = course.error.code if course.error else None
+        common = {
+            "error": code, "txn": course.txn, "txn_partitions": touched, "txn_intent": course.intent,
+            "transactional_id": course.transactional_id, "isolation": self.isolation, "mode": self.mode,
+        } | course.ending  # fmt: skip
+        rows = []
+        for where in touched:
+            if where[0] == self._output:
+                sources = [run for batch in course.batches for run in batch.sources.get(where, ())]
+                own: dict[str, Any] = {"sent": sent.get(where, ()), "sources": sources, "group": self.group}
+            else:
+                parts = course.polled[where]
+                own = {
+                    "polled": [run for part in parts for run in part.decoded.runs], "irregular": renumbered(parts),
+                    "altered": [one for part in parts for one in part.altered],
+                    "position_before": course.before.get(where), "position_after": course.after.get(where),
+                    "committed": course.after.get(where) if course.offsets_sent else None,
+                    "group": self.group if course.offsets_sent else None, "rebalanced": course.rebalanced,
+                }  # fmt: skip
+            rows.append(self.log.row(where, "txn", type, course.op, course.invoked, completed, **common, **own))
+        return rows
+
+    def _log_positions(self) -> None:
+        """Where the client says that it stands, in what is assigned to it and as far as it knows."""
+        op, invoked = self.log.next_op(), self.log.begin()
+        try:
+            found = self._positions.now(self.consumer, self.membership.assigned, self.position)
+        except Exception as error:
+            self.on_error(translate(error))
+            found = {}
+        completed = self.log.now()
+        rows = [
+            self.log.row(
+                where, "position", "ok", op, invoked, completed, position_before=at, position_after=at,
+                isolation=self.isolation, mode=self.mode, assigned=True,
+            )
+            for where, at in found.items()
+        ]  # fmt: skip
+        self.log.append(rows) if rows else self.log.idle()

@@ -1,0 +1,43 @@
+"""What Spark says of each batch it finished, in our terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming_jobs.history.source import versions_behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One finished batch. Seconds of machine time; `lag_versions` counts commits of the probe log that were not read
+    to their end when the progress was looked at."""
+
+    batch: int
+    duration: float
+    input_rows: int
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    lag_versions: int
+    phases: Mapping[str, float]
+    """Seconds by Spark's own names: addBatch (the checks and our tables), latestOffset, walCommit, and so on."""
+
+
+def _rate(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and value == value and abs(value) != float("inf") else 0.0
+
+
+def from_spark(progress: Mapping[str, Any], latest_version: int) -> Progress:
+    """From the JSON object of a `StreamingQueryProgress`."""
+    sources = progress.get("sources") or [{}]
+    phases = {name: ms / 1000 for name, ms in (progress.get("durationMs") or {}).items()}
+    return Progress(
+        batch=int(progress["batchId"]),
+        duration=phases.get("triggerExecution", _rate(progress.get("batchDuration")) / 1000),
+        input_rows=int(progress.get("numInputRows") or 0),
+        input_rows_per_second=_rate(progress.get("inputRowsPerSecond")),
+        processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
+        lag_versions=versions_behind(latest_version, sources[0].get("endOffset")),
+        phases=phases,
+    )

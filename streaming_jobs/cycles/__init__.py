@@ -1,0 +1,1 @@
+"""The second job: dependency cycles, searched in windows of the probe log."""

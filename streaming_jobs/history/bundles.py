@@ -1,0 +1,166 @@
+"""Bundles: many slices of one partition as one row, so that they cross Spark without being taken apart.
+
+Spark hands a Python operator rows, and a stateful one pandas rows: with a nested list for each slice's runs this is
+slow, and the checks want columns anyway. So the rows are bundled as they come from the table: one row of
+(cluster, topic_id, partition, rejected, payload) for each partition and some ten thousand slices, the payload being an
+Arrow stream. Spark shuffles and sorts a handful of fat rows, and the stateful operator unpacks columns.
+
+Rows that cannot be understood (`validation`) are bundled apart, in the form of the table `rejected`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_jobs.history import files
+from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
+from streaming_jobs.tables.schemas import REJECTED
+
+BUNDLE_DDL: Final = "cluster string, topic_id string, partition int, rejected boolean, payload binary"
+BUNDLE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("cluster", pa.string()),
+        pa.field("topic_id", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("rejected", pa.bool_()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+
+REJECTED_SCHEMA: Final = pa.schema([f for f in REJECTED if f.name not in ("batch", "recorded")])
+
+NOWHERE: Final = ("", "", -1)
+"""The key of rejected rows that name no partition."""
+
+_GATHER_ROWS: Final = 65_536
+_GATHER_BYTES: Final = 64 << 20
+"""A task bundles its input when it has gathered this much: fewer, larger bundles cost less to open again."""
+
+REJECTED_SHOWN: Final = 1_000
+"""Of one bundle's rejected rows, this many are written down; the rest are counted in the last one's reason."""
+
+_ROW_BYTES: Final = 32 << 10
+
+
+def pack(table: pa.Table) -> bytes:
+    """The table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def unpack(payload: bytes) -> pa.Table:
+    """The table of an Arrow stream."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)[:_ROW_BYTES]
+
+
+def _rejected(slices: pa.Table, reasons: dict[int, str]) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:
+    """The rejected rows in the form of the table `rejected`, by partition."""
+    rows: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    over: dict[tuple[str, str, int], int] = {}
+    for number in sorted(reasons):
+        # Row by row: these are few, or the log is useless anyway.
+        row = slices.slice(number, 1).to_pylist()[0]
+        key = NOWHERE if any(row[name] is None for name in KEYS) else tuple(row[name] for name in KEYS)
+        listed = rows.setdefault(key, [])
+        if len(listed) >= REJECTED_SHOWN:
+            over[key] = over.get(key, 0) + 1
+            continue
+        kept = {name: row[name] for name in ("cluster", "topic_id", "partition", "process", "slice")}
+        listed.append({"reason": reasons[number], **kept, "row": _json(row)})
+    for key, listed in rows.items():
+        if key in over:
+            listed[-1]["reason"] += f"; {over[key]} more rejected rows are not shown"
+        yield key, pa.Table.from_pylist(listed, schema=REJECTED_SCHEMA)
+
+
+def _by_key(slices: pa.Table) -> Iterator[tuple[tuple[str, str, int], pa.Table]]:
+    """The rows of each partition, in their order. Raises nothing: keys are not null here."""
+    labels = np.zeros(slices.num_rows, np.int64)
+    for name in KEYS:
+        encoded = slices[name].combine_chunks().dictionary_encode()
+        labels = labels * len(encoded.dictionary) + encoded.indices.to_numpy().astype(np.int64)
+    order = np.argsort(labels, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(labels[order])) + 1, len(order))
+    whole = len(ends) == 1
+    begin = 0
+    for end in ends.tolist():
+        part = slices if whole else slices.take(pa.array(order[begin:end]))
+        yield tuple(part[name][0].as_py() for name in KEYS), part
+        begin = end
+
+
+def bundles_of(slices: pa.Table) -> pa.RecordBatch:
+    """The slices as bundles, `BUNDLE_SCHEMA`. `slices` has the columns of `SLICE_SCHEMA` by name."""
+    slices = pa.table([slices[f.name] for f in CHECKED_SCHEMA], names=CHECKED_SCHEMA.names).combine_chunks()
+    reasons = reasons_to_reject(slices)
+    made: list[tuple[tuple[str, str, int], bool, pa.Table]] = []
+    if reasons:
+        made.extend((key, True, rows) for key, rows in _rejected(slices, reasons))
+        keep = np.ones(slices.num_rows, bool)
+        keep[list(reasons)] = False
+        slices = slices.filter(pa.array(keep)).combine_chunks()
+    if slices.num_rows:
+        made.extend((key, False, rows) for key, rows in _by_key(slices))
+    columns = [
+        [key[0] for key, _, _ in made],
+        [key[1] for key, _, _ in made],
+        [key[2] for key, _, _ in made],
+        [rejected for _, rejected, _ in made],
+        [pack(rows) for _, _, rows in made],
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, BUNDLE_SCHEMA, strict=True)], schema=BUNDLE_SCHEMA
+    )
+
+
+def bundle_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `DataFrame.mapInArrow`: the rows of the probe log in, bundles out."""
+    return _bundle(pa.Table.from_batches([batch]) for batch in batches)
+
+
+def bundle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `DataFrame.mapInArrow`: blocks of the log's files in (`files.COLUMNS`), bundles of their rows out."""
+    return _bundle(files.tables(batches))
+
+
+def _bundle(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        gathered.append(table)
+        rows += table.num_rows
+        size += table.nbytes
+        if rows >= _GATHER_ROWS or size >= _GATHER_BYTES:
+            yield bundles_of(pa.concat_tables(gathered))
+            gathered, rows, size = [], 0, 0
+    if rows:
+        yield bundles_of(pa.concat_tables(gathered))
+
+
+def slices_in(payloads: list[bytes]) -> pa.Table:
+    """The slices of one partition's bundles, in one piece, without `date`."""
+    tables = [unpack(payload) for payload in payloads]
+    return (pa.concat_tables(tables) if len(tables) > 1 else tables[0]).combine_chunks()
+
+
+def records_in(slices: pa.Table) -> tuple[int, int]:
+    """How many records the slices sent and polled."""
+    return _total(slices["sent"]), _total(slices["polled"])
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    if column.null_count == len(column):
+        return 0
+    return sum(pc.sum(pc.list_flatten(chunk).field("length")).as_py() or 0 for chunk in column.chunks)

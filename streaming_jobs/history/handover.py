@@ -1,0 +1,170 @@
+"""The rebuilt state on disk, and how it becomes a query's: which files, and in which order, so that a crash at any
+moment leaves either an unfinished rebuild, which goes on, or a checkpoint that carries its own beginning.
+
+    <checkpoint>.rebuild/plan.json          a rebuild is under way; what it reads and from when on
+    <checkpoint>.rebuild/progress.json      how far it has come, with the name of
+    <checkpoint>.rebuild/state-<n>.parquet  the state after n pieces (`operator.STATE_DDL`)
+    <checkpoint>.rebuild/checkpoint/        the new checkpoint, once complete; it is then renamed into place
+    <checkpoint>/handover/                  plan.json and state.parquet: where the query of this checkpoint began
+
+The old checkpoint is moved away only when the new one is complete. A checkpoint that is deleted takes its handover
+with it, and the next start rebuilds again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_jobs.history.replay import Piece
+
+STATE_SCHEMA: Final = pa.schema(
+    [
+        ("cluster", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("name", pa.string()),
+        ("value", pa.binary()), ("failed", pa.string()), ("behind", pa.int64()),
+    ]
+)  # fmt: skip
+"""`operator.STATE_DDL` in Arrow's terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One rebuild: of the probe log at `version`, whose own commit added the data files `files`. When it began, the
+    job's tables had the versions `tables`, and each partition (cluster, topic id, partition) had been judged up to the
+    log time (microseconds) in `reached`."""
+
+    id: str
+    reason: str
+    version: int
+    files: tuple[str, ...]
+    tables: Mapping[str, int]
+    reached: tuple[tuple[str, str, int, int], ...]
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How many pieces are done, the file of the state after them, and what else is needed to go on."""
+
+    done: int = 0
+    state: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Workspace:
+    """The folder of a rebuild beside its checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.folder = checkpoint.with_name(f"{checkpoint.name}.rebuild")
+
+    def plan(self) -> Plan | None:
+        """The rebuild that is under way, if any."""
+        try:
+            told = json.loads((self.folder / "plan.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return _plan(told)
+
+    def begin(self, plan: Plan) -> None:
+        """A new rebuild; what an older one left is deleted."""
+        self.discard()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / "plan.json", asdict(plan))
+
+    def discard(self) -> None:
+        """The rebuild is over, or given up."""
+        (self.folder / "plan.json").unlink(missing_ok=True)  # first: without it the rest means nothing
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def progress(self) -> Progress:
+        try:
+            return Progress(**json.loads((self.folder / "progress.json").read_text()))
+        except (FileNotFoundError, ValueError):
+            return Progress()
+
+    def save(self, done: int, state: pa.Table, more: Mapping[str, Any]) -> None:
+        """The state after `done` pieces; replaces the one before as a whole."""
+        name = f"state-{done}.parquet"
+        pq.write_table(state, self.folder / name, compression="zstd")
+        _write(self.folder / "progress.json", {"done": done, "state": name, "more": more})
+        for old in self.folder.glob("state-*.parquet"):
+            if old.name != name:
+                old.unlink()
+
+    def state(self, progress: Progress) -> pa.Table:
+        """The state that `save` wrote."""
+        if progress.state is None:
+            return STATE_SCHEMA.empty_table()
+        return pq.read_table(self.folder / progress.state, schema=STATE_SCHEMA)
+
+    def handed_over(self, plan: Plan) -> bool:
+        """Whether the checkpoint is the one that this rebuild made."""
+        began = handover(self.checkpoint)
+        return began is not None and began.plan.id == plan.id
+
+    def complete(self) -> bool:
+        """Whether the new checkpoint is there, and only has to be put into its place."""
+        return (self.folder / "checkpoint").is_dir()
+
+    def prepare(self, plan: Plan, state: pa.Table) -> None:
+        """Make the new checkpoint."""
+        made = self.folder / "checkpoint.part"
+        shutil.rmtree(made, ignore_errors=True)
+        inside = made / "handover"
+        inside.mkdir(parents=True)
+        pq.write_table(state, inside / "state.parquet", compression="zstd")
+        _write(inside / "plan.json", asdict(plan))
+        made.rename(self.folder / "checkpoint")
+
+    def install(self) -> None:
+        """Put the new checkpoint into its place, and end the rebuild."""
+        replaced = self.folder / "replaced"
+        if (self.folder / "checkpoint").is_dir():
+            shutil.rmtree(replaced, ignore_errors=True)
+            if self.checkpoint.exists():
+                self.checkpoint.rename(replaced)
+            (self.folder / "checkpoint").rename(self.checkpoint)
+        self.discard()
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Where the query of a checkpoint began. `state` is None once its first batch is committed."""
+
+    plan: Plan
+    state: Path | None
+
+
+def handover(checkpoint: Path) -> Handover | None:
+    """The beginning that the checkpoint carries, if it was made by a rebuild."""
+    try:
+        told = json.loads((checkpoint / "handover" / "plan.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    began = any((checkpoint / "commits").glob("[0-9]*"))
+    return Handover(_plan(told), None if began else checkpoint / "handover" / "state.parquet")
+
+
+def _plan(told: Mapping[str, Any]) -> Plan:
+    pieces = tuple(Piece(**piece) for piece in told["pieces"])
+    reached = tuple(tuple(row) for row in told["reached"])
+    return Plan(**{**told, "files": tuple(told["files"]), "reached": reached, "pieces": pieces})
+
+
+def _write(path: Path, value: Any) -> None:
+    """All of it or nothing, also after a crash."""
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

@@ -1,0 +1,93 @@
+"""The probe log as a stream: Delta table `history`, commit after commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from rules.vocabulary.slices import SLICE_SCHEMA
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import HistoryMissing, TableError
+from streaming_jobs.history import files
+from streaming_jobs.history.handover import Plan
+
+
+def await_history(
+    path: Path, seconds: float, *, stopping: Callable[[], bool] = lambda: False, interval: float = 0.25
+) -> DeltaTable:
+    """The table once it exists. Raises `HistoryMissing` after `seconds`, or when `stopping` says so, and `TableError`
+    where its columns are not those of the probe log."""
+    deadline = time.monotonic() + seconds
+    while not DeltaTable.is_deltatable(str(path)):
+        if time.monotonic() >= deadline or stopping():
+            raise HistoryMissing(f"There is no probe log in {path}: no probe host's committer has written to it yet.")
+        time.sleep(interval)
+    try:
+        table = DeltaTable(str(path))
+        names = {field.name for field in table.schema().fields}
+    except (DeltaError, OSError) as error:
+        raise TableError(f"The probe log in {path} cannot be read: {' '.join(str(error).split())[:300]}.") from error
+    absent = [name for name in SLICE_SCHEMA.names if name not in names]
+    if absent:
+        raise TableError(f"The table in {path} is not a probe log: it has no column {absent[0]}.")
+    return table
+
+
+def first_version(path: Path) -> int | None:
+    """The version to start a fresh stream at: 0 while the table's first commit is still there, so that rows come in
+    the order of the commits; else None, which is the table as it stands, in whatever order compaction left it."""
+    return 0 if (path / "_delta_log" / f"{0:020d}.json").is_file() else None
+
+
+def plain(table: DeltaTable) -> bool:
+    """Do the table's files hold its rows and nothing else, under their own names?"""
+    features = table.protocol().reader_features or []
+    mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
+
+
+def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) -> DataFrame:
+    """`history` as it is committed: the files' blocks (`files.COLUMNS`) where its files are plain, else its rows.
+    `after`: the rebuild whose version a new query goes on from.
+
+    Ageing and compaction of the table do not disturb it."""
+    path = config.history_path
+    reader = (
+        spark.readStream.format("delta")
+        .option("skipChangeCommits", "true")
+        .option("maxFilesPerTrigger", str(config.max_files))
+        .option("maxBytesPerTrigger", str(config.max_bytes))
+    )
+    version = config.starting_version if config.starting_version is not None else first_version(path)
+    if after is not None:
+        version = after.version
+    if version is not None:
+        reader = reader.option("startingVersion", str(version))
+    frame = reader.load(str(path.absolute()))
+    if after is not None and after.files:
+        # Delta begins at no commit that is not there yet, and the next one may not be: so at the last one that was
+        # rebuilt, without the files it added.
+        name = sql.element_at(sql.split(sql.input_file_name(), "/"), -1)
+        frame = frame.where(~name.isin(list(after.files)))
+    if plain(DeltaTable(str(path))):
+        told = (sql.input_file_name(), sql.input_file_block_start(), sql.input_file_block_length())
+        return frame.select(*(column.alias(name) for column, name in zip(told, files.COLUMNS, strict=True)))
+    return frame.select(*SLICE_SCHEMA.names)
+
+
+def versions_behind(latest: int, offset: str | Mapping[str, Any] | None) -> int:
+    """How many of the table's commits the stream has not read to their end. `offset` is the source's end offset, as
+    Spark reports it; a commit read in part counts as unread."""
+    told = json.loads(offset) if isinstance(offset, str) else offset
+    if not told:
+        return latest + 1
+    reached = int(told["reservoirVersion"])  # the version it will read next, or reads now
+    return max(0, latest + 1 - reached)

@@ -1,0 +1,444 @@
+"""The integrity job: starts the query, gives its batches to the sink, watches it, and ends it in order.
+
+Three threads touch it: the caller's, Spark's (which calls `_on_batch` for each micro-batch), and the job's own watch,
+which looks every half second for finished batches, a failed query and a silent probe log, and runs the tables' upkeep
+in between. None of the checks depends on any of these clocks.
+
+Where the stream cannot begin or go on (`rebuild.reason_to_rebuild`, `StateFormat`, `EvidenceGap`) the state is rebuilt
+from the probe log, and another query goes on with it. A query that ends so before its first batch is not rebuilt again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rules.vocabulary.finding import Finding
+from streaming_jobs.batch_progress import Progress, from_spark
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
+from streaming_jobs.history.gap import gap, open_gaps
+from streaming_jobs.history.handover import handover
+from streaming_jobs.history.source import await_history, stream
+from streaming_jobs.history.stall import EvidenceWatch
+from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
+from streaming_jobs.session import SessionSettings
+from streaming_jobs.tables.findings import current_findings
+from streaming_jobs.tables.upkeep import Upkeep
+from streaming_jobs.verdicts.lookups import Lookups
+from streaming_jobs.verdicts.operator import STATE_DDL, Check, verdicts
+from streaming_jobs.verdicts.recheck import Rechecks
+from streaming_jobs.verdicts.sink import Batch, Listener, Sink, query_id
+
+log = logging.getLogger(__name__)
+
+_TICK: Final = 0.5
+_COMMIT_WAIT: Final = 10.0
+_RECHECK: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Whom the job tells, each in order, on the job's threads: be quick. `on_failure` is called once, when the query
+    ended by itself. `on_rebuild` is given lines for the user while the state is rebuilt."""
+
+    on_batch: Sequence[Listener] = ()
+    on_progress: Sequence[Callable[[Progress], None]] = ()
+    on_failure: Sequence[Callable[[JobError], None]] = ()
+    on_rebuild: Sequence[Callable[[str], None]] = ()
+
+
+class _Stopping(Exception):
+    """A batch began while the job was being stopped: it is left for the next start."""
+
+
+def session_settings(config: JobConfig, jars: Sequence[object], **more: object) -> SessionSettings:
+    """The Spark session that this job wants; `more` are other fields of `SessionSettings`."""
+    return SessionSettings(
+        **{
+            "jars": jars,
+            "logs": config.root / "logs",
+            "scratch": config.root / "spark" / config.name,
+            "cores": config.cores,
+            "driver_memory": config.driver_memory,
+            "shuffle_partitions": config.shuffle_partitions,
+            **more,
+        }  # type: ignore[arg-type]
+    )
+
+
+class IntegrityJob:
+    """One run of the job over one checkpoint. `start` or `run_available_now` once, then `stop`.
+
+    `check` is the checks' entry point, replaced only where the job itself is tested. `clock` is machine time (UTC), for
+    `evidence-stalled`, `recorded` and `counted`."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        spark: SparkSession,
+        listeners: Listeners | None = None,
+        *,
+        check: Check | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._config = config
+        self._spark = spark
+        self._listeners = listeners or Listeners()
+        self._check = check
+        self._clock = clock
+        self._query: StreamingQuery | None = None
+        self._sink: Sink | None = None
+        self._evidence: EvidenceWatch | None = None
+        self._stopping = threading.Event()
+        self._busy = threading.Lock()  # held while a batch is in our hands
+        self._busy_since: float | None = None
+        self._sink_lock = threading.Lock()
+        self._ended = threading.Event()
+        self._failure: JobError | None = None
+        self._cause: JobError | None = None
+        self._last_batch = -1
+        self._seen_progress = -1
+        self._threads: list[threading.Thread] = []
+        self._trigger: dict[str, Any] = {}
+        self._format_rebuilt = False
+        self._rechecks: Rechecks | None = None
+        self._lookups: Lookups | None = None
+
+    # Running
+
+    def start(self) -> None:
+        """Start the endless query and the watch. Raises `JobError`s: no probe log, no such table, a bad checkpoint."""
+        self._launch({"processingTime": f"{round(self._config.trigger * 1000)} milliseconds"})
+        if self._query is None:
+            return  # stopped meanwhile
+        self._spawn(self._watch, "integrity-watch")
+        self._spawn(self._recheck, "integrity-recheck")
+        if self._config.upkeep.enabled:
+            self._spawn(self._keep_up, "integrity-upkeep")
+
+    def run_available_now(self) -> None:
+        """Check what the probe log holds now, in batches, and return. Raises the `JobError` that ended it."""
+        self._launch({"availableNow": True})
+        while self._query is not None:
+            try:
+                while not self._query.awaitTermination(1):
+                    self._tell_progress()
+                break
+            except PySparkException as error:
+                if not self._recovered(error):
+                    raise self._failed(error) from None
+        self._tell_progress()
+        self._answer(self._stopping.is_set, last=True)
+        self._ended.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until the query has ended, by `stop` or by itself; False when `timeout` seconds have passed first. Raises the
+        `JobError` by which it ended."""
+        done = self._ended.wait(timeout)
+        if self._failure is not None:
+            raise self._failure
+        return done
+
+    @property
+    def failure(self) -> JobError | None:
+        """The error by which the query ended by itself, if it has."""
+        return self._failure
+
+    def stop(self) -> None:
+        """End the query in order: the batch that is running is finished and committed, none is begun after it.
+
+        Safe to call twice, and before `start` has returned (which then raises `HistoryMissing` if it was waiting)."""
+        self._stopping.set()
+        query = self._query
+        with self._busy:  # the running batch's writes, or a rebuild's
+            number = self._last_batch
+        if query is not None:
+            self._await_commit(number)
+            try:
+                query.stop()
+            except (PySparkException, Py4JError, OSError) as error:
+                log.debug("the query ended while it was being stopped: %s", error)
+        self._ended.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_COMMIT_WAIT)
+
+    def abandon(self) -> None:
+        """Leave everything as it is, for the JVM is gone, or goes: nothing is finished, and nothing begun."""
+        self._stopping.set()
+        self._ended.set()
+
+    def busy_for(self) -> float:
+        """Seconds since the running batch was given to us; 0 between batches."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def record(self, findings: Sequence[Finding]) -> None:
+        """Write findings that no batch made, once there is a query."""
+        self._open_sink().report(findings)
+
+    def _spawn(self, run: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _launch(self, trigger: dict[str, Any]) -> None:
+        config = self._config
+        if self._query is not None:
+            raise JobFailed("The integrity job has been started already.")
+        self._trigger = trigger
+        await_history(config.history_path, config.history_wait, stopping=self._stopping.is_set)
+        why = reason_to_rebuild(config)
+        if why is not None and not self._rebuilt(why):
+            return
+        self._run_query()
+
+    def _run_query(self) -> None:
+        """A query over the checkpoint as it is; with the state that was handed over to it, if it has not begun."""
+        config = self._config
+        config.checkpoint_path.mkdir(parents=True, exist_ok=True)
+        # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
+        handed = handover(config.checkpoint_path)
+        initial = None
+        if handed is not None and handed.state is not None:
+            initial = self._spark.read.schema(STATE_DDL).parquet(str(handed.state.absolute()))
+        history = stream(self._spark, config, None if handed is None else handed.plan)
+        frame = verdicts(history, config.objectives.objectives(), self._check, initial)
+        writer = (
+            frame.writeStream.foreachBatch(self._on_batch)
+            .outputMode("update")
+            .queryName(f"{config.name}-{id(self):x}")
+            .option("checkpointLocation", str(config.checkpoint_path.absolute()))
+            .trigger(**self._trigger)
+        )
+        try:
+            self._query = writer.start()
+        except PySparkException as error:
+            raise translated(error, checkpoint=str(config.checkpoint_path)) from None
+        if self._stopping.is_set():
+            self._query.stop()
+        self._open_sink()
+
+    def _rebuilt(self, why: str) -> bool:
+        """Rebuild the state; False where a stop came first, and the next start goes on with it."""
+        config = self._config
+        rebuild = Rebuild(
+            config,
+            self._listeners.on_batch,
+            check=self._check,
+            say=self._say,
+            clock=self._clock,
+            stopping=self._stopping.is_set,
+        )
+        try:
+            with self._busy:
+                rebuild.run(why)
+        except RebuildStopped as stopped:
+            log.info("%s", stopped)
+            self._ended.set()
+            return False
+        return True
+
+    def _recovered(self, error: BaseException) -> bool:
+        """Whether a query that ended by `error` was followed by another one, with its state rebuilt. Raises the
+        `JobError` by which the rebuild failed."""
+        cause = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
+        if not isinstance(cause, StateFormat | EvidenceGap) or self._stopping.is_set():
+            return False
+        handed = handover(self._config.checkpoint_path)
+        if handed is not None and handed.state is not None:
+            return False  # the state was rebuilt and has served no batch: it would be the same again
+        if isinstance(cause, StateFormat):
+            if self._format_rebuilt:
+                return False  # what these very checks wrote they cannot read
+            self._format_rebuilt = True
+        sink = self._open_sink()
+        if isinstance(cause, EvidenceGap):
+            known = set(open_gaps(current_findings(self._config.tables_path)))
+            sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), str(cause)))
+        log.warning("%s", cause)
+        self._say(str(cause))
+        why = "the probe log no longer keeps what it wants next"
+        if isinstance(cause, StateFormat):
+            why = "it was written by another version of the checks"
+        self._query, self._sink, self._cause = None, None, None
+        self._last_batch = self._seen_progress = -1
+        if self._rebuilt(why):
+            self._run_query()
+        return True
+
+    def _say(self, line: str) -> None:
+        for listener in self._listeners.on_rebuild:
+            listener(line)
+
+    def _open_sink(self) -> Sink:
+        """The sink, once the query has its id; whichever thread comes first makes it."""
+        with self._sink_lock:
+            if self._sink is None:
+                config = self._config
+                app = f"{config.name}:{query_id(config.checkpoint_path)}"
+                sink = Sink(
+                    config.tables_path,
+                    app,
+                    [self._ask, *self._listeners.on_batch],
+                    clock=self._clock,
+                    objectives=config.objectives.objectives(),
+                )
+                self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
+                self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
+                found = current_findings(config.tables_path)
+                stalled = found.filter(
+                    pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
+                )
+                self._evidence = EvidenceWatch(
+                    config.liveness,
+                    self._clock(),
+                    clusters=sink.clusters,
+                    open_clusters=stalled["cluster"].to_pylist(),
+                )
+                self._sink = sink
+                sink.report(gap("closed", open_gaps(found), self._clock()))
+            return self._sink
+
+    # Spark's thread
+
+    def _on_batch(self, frame: DataFrame, number: int) -> None:
+        with self._busy:
+            if self._stopping.is_set():
+                raise _Stopping
+            self._busy_since = time.monotonic()
+            try:
+                sink = self._open_sink()
+                verdict = frame.toArrow()  # once: every action would run the stateful stage again
+                sink.accept(number, verdict)
+                checked = verdict.filter(pc.greater(verdict["slices"], 0))
+                assert self._evidence is not None
+                sink.report(self._evidence.rows(checked["cluster"].to_pylist(), self._clock()))
+            except Exception as error:  # Spark would hand back no more than that a Python function failed
+                self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
+                raise
+            finally:
+                self._busy_since = None
+            self._last_batch = number
+
+    def _ask(self, batch: Batch) -> None:
+        if self._rechecks is not None:
+            self._rechecks.ask(batch.rechecks)
+        if self._lookups is not None:
+            self._lookups.ask(batch.lookups)
+
+    # The thread that asks the rows of the log
+
+    def _recheck(self) -> None:
+        while not self._ended.wait(_RECHECK):
+            self._answer(self._ended.is_set)
+
+    def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
+        """What readers saw differently, and what else was seen of transactions of which a value is absent."""
+        if self._lookups is not None:
+            self._lookups.answer(stopping, last=last)
+        if self._rechecks is not None:
+            self._rechecks.answer(stopping)
+
+    # The watch's thread
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_TICK):
+            try:
+                self._tick()
+            except (Py4JError, ConnectionError) as gone:
+                log.debug("the JVM went while it was asked, which the next look finds: %s", type(gone).__name__)
+            except Exception:
+                log.exception("the watch over the integrity job failed; it goes on")
+
+    def _tick(self) -> None:
+        if self._stopping.is_set() or self._query is None:
+            return
+        if not self._is_active(self._query):
+            error = self._ended_by(self._query)
+            try:
+                if not self._recovered(error):
+                    self._failed(error)
+            except JobError as failed:
+                self._cause = failed
+                self._failed(failed)
+            return
+        self._tell_progress()
+        # While a batch is running there are rows: the log is not silent, however long it takes.
+        if self._busy.acquire(blocking=False):
+            try:
+                if self._evidence is not None and self._sink is not None and not self._stopping.is_set():
+                    self._sink.report(self._evidence.tick(self._clock()))
+            finally:
+                self._busy.release()
+
+    def _is_active(self, query: StreamingQuery) -> bool:
+        try:
+            return bool(query.isActive)
+        except (Py4JError, OSError):  # nobody answers
+            return False
+
+    def _ended_by(self, query: StreamingQuery) -> BaseException:
+        try:
+            return query.exception() or JobFailed("The integrity job's query ended without an error.")
+        except (Py4JError, OSError):
+            self._cause = JobFailed("Spark's Java process has gone.")
+            return self._cause
+
+    def _failed(self, error: BaseException) -> JobError:
+        if self._failure is None:
+            self._failure = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
+            self._ended.set()
+            for listener in self._listeners.on_failure:
+                listener(self._failure)
+        return self._failure
+
+    def _tell_progress(self) -> None:
+        if self._query is None or not self._listeners.on_progress:
+            return
+        fresh = [json.loads(p.json) for p in self._query.recentProgress]
+        fresh = [p for p in fresh if p["batchId"] > self._seen_progress and p.get("numInputRows")]
+        if not fresh:
+            return
+        try:
+            latest = DeltaTable(str(self._config.history_path)).version()
+        except (DeltaError, OSError):
+            return
+        for told in fresh:
+            self._seen_progress = told["batchId"]
+            for listener in self._listeners.on_progress:
+                listener(from_spark(told, latest))
+
+    def _await_commit(self, number: int) -> None:
+        """Spark commits a batch after our callback has returned; stopping before that would only run it again."""
+        deadline = time.monotonic() + _COMMIT_WAIT
+        commit = self._config.checkpoint_path / "commits" / str(number)
+        while number >= 0 and not commit.exists() and time.monotonic() < deadline:
+            if self._query is not None and not self._is_active(self._query):
+                return
+            time.sleep(0.01)
+
+    def _keep_up(self) -> None:
+        upkeep = Upkeep(self._config)
+        while not self._ended.wait(self._config.upkeep.every):
+            for line in upkeep.run(self._clock()):
+                log.info("%s", line)
+
+
+__all__ = ["Batch", "IntegrityJob", "Listeners", "Progress", "session_settings"]

@@ -1,0 +1,331 @@
+"""The state rebuilt from the probe log, in order, and handed over to a new query.
+
+It is needed where the stream cannot go on or begin by itself: the checkpoint is gone although the tables tell of an
+earlier query; its state was written by another version of the checks; the commit that the stream wants next has been
+cleaned away (`evidence-gap`); or it would begin on a table whose first commits are gone, in whatever order compaction
+left the files.
+
+The log is read at one version of its table in the order of its times (`replay`), each piece goes through the same
+operator as the stream's batches (`operator.Partition`, its stores in memory), and the verdicts into the same tables
+(`sink`), as far as these do not tell them yet (`untold`). Then the state becomes that of a new checkpoint (`handover`),
+and the stream goes on with the commit after that version: it begins at the version itself, whose own rows it passes
+over.
+
+A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
+finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.engine.retention`
+tells what that means for the checks.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from rules.engine.retention import begun
+from rules.step import UnknownFormat
+from rules.vocabulary.slices import Place, from_micros, micros
+from streaming_jobs.config import JobConfig
+from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
+from streaming_jobs.history.bundles import bundles_of, pack
+from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
+from streaming_jobs.history.replay import ROWS, Piece, Replay
+from streaming_jobs.history.source import first_version
+from streaming_jobs.tables.delta_tables import read_table, version_of
+from streaming_jobs.verdicts.operator import OUTPUT_SCHEMA, Check, Partition
+from streaming_jobs.verdicts.sink import Listener, Sink
+from streaming_jobs.verdicts.untold import Key, Untold
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY: Final = 30.0
+"""Seconds between two saved states: so much work is done again after a kill."""
+_TELL_EVERY: Final = 5.0
+_REMEMBERED: Final = ("findings", "rejected", "transactions", "rechecks", "lookups")
+
+
+class RebuildStopped(JobError):
+    """A stop was asked for in mid-rebuild; the next start goes on with it."""
+
+
+def reason_to_rebuild(config: JobConfig) -> str | None:
+    """Why the job cannot just start, if so, as a phrase."""
+    unfinished = Workspace(config.checkpoint_path).plan()
+    if unfinished is not None:
+        return unfinished.reason
+    if config.starting_version is not None:
+        return None
+    began = any((config.checkpoint_path / "offsets").glob("[0-9]*"))
+    if began or handover(config.checkpoint_path) is not None:
+        return None
+    if read_table(config.tables_path, "partition_state").num_rows:
+        return "its checkpoint is gone"
+    if first_version(config.history_path) is None:
+        return "the probe log's first commits are gone"
+    return None
+
+
+class _Value:
+    """A `ValueState` in memory."""
+
+    def __init__(self, value: tuple[Any, ...] | None = None) -> None:
+        self.value = value
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+
+class _Map:
+    """A `MapState` in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str], tuple[bytes]] = {}
+
+    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802 - Spark's name
+        return self.values.get(key)
+
+    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
+        self.values[key] = value
+
+    def iterator(self) -> Iterator[tuple[tuple[str], tuple[bytes]]]:
+        return iter(self.values.items())
+
+    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
+        self.values.pop(key, None)
+
+
+class Rebuild:
+    """One rebuild of a job's state. `run` returns when the new checkpoint is in its place.
+
+    `say` is given lines for the user. `stopping` is asked between two pieces."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        listeners: Sequence[Listener] = (),
+        *,
+        check: Check | None = None,
+        say: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        stopping: Callable[[], bool] = lambda: False,
+        rows: int = ROWS,
+    ) -> None:
+        self._config = config
+        self._listeners = listeners
+        self._check = check or Check()
+        self._clock = clock
+        self._stopping = stopping
+        self._rows = rows
+        self._say_only = say
+        self._space = Workspace(config.checkpoint_path)
+        self._partitions: dict[Place, Partition] = {}
+        self._summaries: dict[Place, str] = {}
+
+    def run(self, reason: str) -> None:
+        """Rebuild because of `reason`, or go on with an unfinished rebuild.
+
+        Raises `RebuildStopped`, and `JobError`s: the log cannot be read, a table cannot be written."""
+        plan = self._space.plan()
+        if plan is not None:
+            try:
+                self._say("a rebuild of the checks' state was interrupted: it goes on")
+                self._go(plan)
+                return
+            except (EvidenceGap, StateFormat, UnknownFormat) as error:
+                self._say(f"the interrupted rebuild begins anew ({error})")
+                self._space.discard()
+                self._partitions, self._summaries = {}, {}
+        self._go(self._new_plan(reason))
+
+    def _say(self, line: str) -> None:
+        log.info("%s", line)
+        self._say_only(line)
+
+    def _new_plan(self, reason: str) -> Plan:
+        replay = Replay(self._config.history_path)
+        plan = Plan(
+            id=uuid.uuid4().hex,
+            reason=reason,
+            version=replay.version,
+            files=tuple(replay.added_files()),
+            tables={name: version_of(self._config.tables_path, name) for name in _REMEMBERED},
+            reached=tuple(_reached(read_table(self._config.tables_path, "partition_state").to_pylist())),
+            pieces=tuple(replay.pieces(self._rows)),
+        )
+        self._space.begin(plan)
+        return plan
+
+    def _go(self, plan: Plan) -> None:
+        if not self._space.handed_over(plan) and not self._space.complete():
+            self._rebuild(plan)
+        self._space.install()
+        self._say(f"the checks' state is rebuilt: the stream goes on after version {plan.version} of the probe log")
+
+    def _rebuild(self, plan: Plan) -> None:
+        began = time.monotonic()
+        rows = sum(piece.rows for piece in plan.pieces)
+        self._say(
+            f"rebuilding the checks' state from the probe log at version {plan.version}, because {plan.reason}: "
+            f"{rows} rows in {len(plan.pieces)} pieces"
+        )
+        try:
+            replay = Replay(self._config.history_path, plan.version)
+        except TableError as error:  # deltalake names no kinds: a version that is not there is the one reason here
+            raise EvidenceGap(str(error)) from error
+        untold = self._untold(plan)
+        progress = self._space.progress()
+        resolution = None
+        if progress.state is None:
+            self._begin(replay)
+        else:
+            told = progress.more["resolution"]
+            resolution = None if told is None else base64.b64decode(told)
+            self._restore(self._space.state(progress))
+            untold.load(progress.more["untold"])
+            self._summaries = {Place(*key): summary for *key, summary in progress.more["summaries"]}
+        sink = Sink(
+            self._config.tables_path,
+            f"{self._config.name}:{plan.id}",
+            self._listeners,
+            clock=self._clock,
+            untold=untold,
+            objectives=self._config.objectives.objectives(),
+            begin=(resolution,),
+        )
+        saved = told = time.monotonic()
+        for number, slices in _ahead(replay, plan.pieces, progress.done):
+            if self._stopping():
+                raise RebuildStopped("The rebuild of the checks' state was stopped; the next start goes on with it.")
+            sink.accept(number, self._piece(slices))
+            now = time.monotonic()
+            if now - saved >= SAVE_EVERY:
+                self._space.save(number + 1, self._state(), self._more(untold, sink.resolution))
+                saved = now
+            if now - told >= _TELL_EVERY:
+                self._tell(plan, number + 1, rows)
+                told = now
+        sink.accept(len(plan.pieces), self._last(untold), last=True)
+        self._space.prepare(plan, self._state())
+        seconds = time.monotonic() - began
+        self._say(f"{rows} rows of {len(self._partitions)} partitions were checked again in {seconds:.1f} s")
+
+    def _more(self, untold: Untold, resolution: bytes | None) -> dict[str, Any]:
+        return {
+            "untold": untold.dump(),
+            "summaries": [[*place, said] for place, said in self._summaries.items()],
+            "resolution": None if resolution is None else base64.b64encode(resolution).decode(),
+        }
+
+    def _tell(self, plan: Plan, done: int, rows: int) -> None:
+        so_far = sum(piece.rows for piece in plan.pieces[:done])
+        end = plan.pieces[done - 1].end
+        until = plan.pieces[done - 1].day if end is None else from_micros(end).strftime("%Y-%m-%d %H:%M:%S")
+        self._say(f"rebuilt up to {until} UTC: {so_far} of {rows} rows ({100 * so_far // max(1, rows)} %)")
+
+    def _untold(self, plan: Plan) -> Untold:
+        """What the tables told when this rebuild began."""
+        tables = self._config.tables_path
+        try:
+            before = {name: read_table(tables, name, plan.tables[name]) for name in _REMEMBERED}
+        except TableError as error:
+            raise EvidenceGap(str(error)) from error
+        return Untold(before, {(c, t, p): now for c, t, p, now in plan.reached})
+
+    def _partition(self, place: Place) -> Partition:
+        if place not in self._partitions:
+            partition = Partition(self._config.objectives.objectives(), self._check)
+            partition.kept, partition.chunks = _Value(), _Map()
+            self._partitions[place] = partition
+        return self._partitions[place]
+
+    def _begin(self, replay: Replay) -> None:
+        edges = replay.edges()
+        for edge in edges:
+            self._partition(edge.place).kept.update((begun(edge.gone), None, 0))
+        if edges:
+            self._say(f"the first rows of {len(edges)} partitions have been aged out: state begins where rows are left")
+
+    def _piece(self, slices: pa.Table) -> pa.Table:
+        """The verdicts on the rows of one piece, without summaries: those of the past interest nobody."""
+        bundles: dict[Place, tuple[list[bytes], list[bytes]]] = {}
+        for row in bundles_of(slices).to_pylist():
+            place = Place(row["cluster"], row["topic_id"], row["partition"])
+            bundles.setdefault(place, ([], []))[1 if row["rejected"] else 0].append(row["payload"])
+        rows = []
+        for place, (payloads, rejected) in bundles.items():
+            try:
+                row = self._partition(place).verdict(place, payloads, rejected)
+            except UnknownFormat as error:
+                raise translated(error, checkpoint=str(self._config.checkpoint_path)) from error
+            if row["summary"] is not None:
+                self._summaries[place] = row["summary"]
+                row["summary"] = None
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+
+    def _last(self, untold: Untold) -> pa.Table:
+        """Every partition's summary, and the events by which the conditions in the table come to be what they are."""
+        now: dict[Key, int] = {}
+        unknown: set[Key] = set()
+        for place, summary in self._summaries.items():
+            told, key = orjson.loads(summary), (place.cluster, place.topic_id, place.partition)
+            if told.get("check_failed"):
+                unknown.add(key)
+            elif told["now"] is not None:
+                now[key] = told["now"]
+        events = untold.settle(now, unknown)
+        rows = [
+            {"cluster": p.cluster, "topic_id": p.topic_id, "partition": p.partition, "summary": summary}
+            for p, summary in self._summaries.items()
+        ]
+        if events.num_rows:
+            place = Place("", "", -1)
+            rows.append({"cluster": place.cluster, "topic_id": "", "partition": -1, "findings": pack(events)})
+        return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+
+    def _state(self) -> pa.Table:
+        rows: list[dict[str, Any]] = []
+        for place, partition in self._partitions.items():
+            where = {"cluster": place.cluster, "topic_id": place.topic_id, "partition": place.partition, "behind": 0}
+            kept = partition.kept.get()
+            if kept is not None:
+                rows.append(where | {"value": kept[0], "failed": kept[1], "behind": kept[2]})
+            rows.extend(where | {"name": key[0], "value": value[0]} for key, value in partition.chunks.iterator())
+        return pa.Table.from_pylist(rows, schema=STATE_SCHEMA)
+
+    def _restore(self, state: pa.Table) -> None:
+        for row in state.to_pylist():
+            partition = self._partition(Place(row["cluster"], row["topic_id"], row["partition"]))
+            if row["name"] is None:
+                partition.kept.update((row["value"], row["failed"], row["behind"]))
+            else:
+                partition.chunks.updateValue((row["name"],), (row["value"],))
+
+
+def _reached(states: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, int, int]]:
+    """The log time up to which each partition has been judged, of rows of `partition_state`."""
+    for row in states:
+        if row["now"] is not None and not row["check_failed"]:
+            yield row["cluster"], row["topic_id"], row["partition"], micros(row["now"])
+
+
+def _ahead(replay: Replay, pieces: Sequence[Piece], done: int) -> Iterator[tuple[int, pa.Table]]:
+    """The pieces from number `done` on, with their rows; the next one is read while one is worked on."""
+    with ThreadPoolExecutor(1, "replay") as reader:
+        coming = reader.submit(replay.read, pieces[done]) if done < len(pieces) else None
+        for number in range(done, len(pieces)):
+            assert coming is not None
+            rows = coming.result()
+            coming = reader.submit(replay.read, pieces[number + 1]) if number + 1 < len(pieces) else None
+            yield number, rows

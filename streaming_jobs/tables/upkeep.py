@@ -1,0 +1,156 @@
+"""Upkeep of the Delta tables, so that a month of running does not slow the job down.
+
+Plan, then act: `plan` is pure and says what to do about what `survey` has seen; `Upkeep.run` does it. What is done:
+
+- small files are compacted, once there are many; the stream over `history` does not notice (`skipChangeCommits`);
+- `history` and `findings` are aged out, `history` by whole days;
+- files that no version within the retention needs are deleted (vacuum), and the log is checkpointed and its expired
+  commits dropped.
+
+Every retention must exceed the largest lag that the job is allowed: a stream that wants what is gone ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.tables.schemas import SPECS
+
+Action = Literal["compact", "age", "checkpoint", "vacuum"]
+
+_REPLACED: Final = frozenset({"partition_state", "readers", "across", "cycle_search"})
+"""Tables that the job itself replaces as a whole: they have nothing to compact and nothing to age."""
+
+_AGED_BY: Final = {
+    "findings": "at",
+    "rejected": "recorded",
+    "transactions": "at",
+    "rechecks": "recorded",
+    "lookups": "recorded",
+}
+"""The time by which rows of these tables are old."""
+
+_LOG_FILES: Final = 1_000
+_SMALL_BYTES: Final = 16 << 20
+_VACUUM_EVERY: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What a table looks like. `small_files` of the current version; `log_files` of its log; `oldest` day of its data;
+    `vacuumed`: when this process last did so."""
+
+    name: str
+    small_files: int
+    log_files: int
+    oldest: date | None
+    vacuumed: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to do. `predicate` is what to delete, for `age`."""
+
+    table: str
+    action: Action
+    predicate: str | None = None
+    hours: int | None = None
+
+
+def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list[Step]:
+    """What to do, in order. Pure."""
+    steps: list[Step] = []
+    kept = {"history": config.history_days} | dict.fromkeys(_AGED_BY, config.findings_days)
+    for seen in surveys:
+        days = kept.get(seen.name)
+        if days is not None and seen.oldest is not None:
+            first = (now - timedelta(days=days)).date()
+            if seen.oldest < first:
+                column = _AGED_BY.get(seen.name, "date")
+                value = f"'{first.isoformat()}'" if column == "date" else f"'{first.isoformat()}T00:00:00Z'"
+                steps.append(Step(table=seen.name, action="age", predicate=f"{column} < {value}"))
+        if seen.name not in _REPLACED and seen.small_files >= config.small_files:
+            steps.append(Step(table=seen.name, action="compact"))
+        if seen.log_files >= _LOG_FILES:
+            steps.append(Step(table=seen.name, action="checkpoint"))
+        if seen.vacuumed is None or now - seen.vacuumed >= _VACUUM_EVERY:
+            spec = SPECS.get(seen.name)
+            hours = config.vacuum_hours if seen.name not in _REPLACED or spec is None else 1
+            steps.append(Step(table=seen.name, action="vacuum", hours=max(1, round(hours))))
+    return steps
+
+
+def survey(path: Path, name: str, vacuumed: datetime | None) -> Survey:
+    """Look at a table. Raises Delta's errors."""
+    table = DeltaTable(str(path))
+    actions = pa.table(table.get_add_actions(flatten=True))
+    sizes = actions["size_bytes"].to_pylist()
+    return Survey(
+        name=name,
+        small_files=sum(size < _SMALL_BYTES for size in sizes),
+        log_files=sum(1 for _ in (path / "_delta_log").glob("*.json")),
+        oldest=_oldest(actions),
+        vacuumed=vacuumed,
+    )
+
+
+def _oldest(actions: pa.Table) -> date | None:
+    for column in ("partition.date", "min.at", "min.recorded"):
+        if column in actions.column_names:
+            values = [v for v in actions[column].to_pylist() if v is not None]
+            if values:
+                least = min(values)
+                return least.date() if isinstance(least, datetime) else least
+    return None
+
+
+def act(path: Path, step: Step) -> str:
+    """Do one step; what was done, as a line. Raises Delta's errors."""
+    table = DeltaTable(str(path))
+    if step.action == "compact":
+        made = table.optimize.compact()
+        return f"{step.table}: {made['numFilesRemoved']} files compacted into {made['numFilesAdded']}"
+    if step.action == "age":
+        gone = table.delete(step.predicate)
+        return f"{step.table}: {gone.get('num_removed_files', 0)} files aged out ({step.predicate})"
+    if step.action == "checkpoint":
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        return f"{step.table}: checkpoint at version {table.version()}"
+    gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False)
+    return f"{step.table}: {len(gone)} unused files deleted"
+
+
+class Upkeep:
+    """Keeps the tables of one configuration. Not for several threads at once."""
+
+    def __init__(self, config: JobConfig) -> None:
+        self._config = config
+        self._vacuumed: dict[str, datetime] = {}
+
+    def _paths(self) -> dict[str, Path]:
+        return {"history": self._config.history_path} | {name: self._config.tables_path / name for name in SPECS}
+
+    def run(self, now: datetime) -> Iterator[str]:
+        """Survey, plan, act; a line for each thing done or failed. A failure (somebody else's commit came between, say)
+        is told and left for the next time."""
+        paths = {name: path for name, path in self._paths().items() if DeltaTable.is_deltatable(str(path))}
+        for name, path in paths.items():
+            try:
+                seen = survey(path, name, self._vacuumed.get(name))
+                for step in plan([seen], self._config.upkeep, now):
+                    line = act(path, step)
+                    if step.action == "vacuum":
+                        self._vacuumed[name] = now
+                    yield line
+            except (DeltaError, OSError, ValueError) as error:
+                yield f"{name}: upkeep put off: {' '.join(str(error).split())[:200]}"

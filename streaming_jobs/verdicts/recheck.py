@@ -1,0 +1,212 @@
+"""Rechecks: two readers saw a range of offsets differently, and the rows of the probe log tell how
+(`rules.audit.explain`).
+
+Asked by a batch and answered on a thread of its own, since the rows may lie days back. The table `rechecks` holds both,
+so that a question outlives the process. What is found is reported by the id of its finding, once. Partitions take
+turns, and so do the questions about one: none waits for all of a wide one.
+
+The log is read from its newest day backwards, and for one partition only, up to the day before which the range did not
+exist: on that day nobody had observed a log end beyond its first offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules.audit.explain import concerns, explain
+from rules.audit.readings import Readings
+from rules.vocabulary.finding import Finding
+from rules.vocabulary.slices import Place
+from streaming_jobs.errors import JobError
+from streaming_jobs.history.replay import Replay
+from streaming_jobs.history.validation import CHECKED_SCHEMA
+from streaming_jobs.tables.delta_tables import open_table, read_table
+from streaming_jobs.tables.schemas import RECHECKS
+
+log = logging.getLogger(__name__)
+
+PATIENCE: Final = 300
+"""How many times it is looked for an observation of the log start after the reading in question; an answer without one
+may take retention for a loss, so there is none then."""
+TOGETHER: Final = 64
+"""Questions about one partition that are answered with one reading of its rows."""
+AT_ONCE: Final = 1 << 20
+"""Offsets of one partition that are explained with one reading of its rows. Of a wider question the rest is answered
+when all others have had their turn."""
+_ROWS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Offsets [start, end) of a partition."""
+
+    place: Place
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a question is answered at once: offsets [start, end)."""
+
+    of: Asked
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a question is answered, and how many times the log start was missing."""
+
+    through: int
+    tried: int = 0
+
+
+class Rechecks:
+    """Answers what is asked. `report` writes findings and tells them to the listeners (`Sink.report`). Thread-safe."""
+
+    def __init__(
+        self,
+        history: Path,
+        tables: Path,
+        report: Callable[[list[Finding]], None],
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._history = history
+        self._tables = tables
+        self._report = report
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: dict[Asked, _Progress] = {}  # whose turn is next comes first
+        self.ask(unanswered(read_table(tables, "rechecks")))
+
+    def ask(self, questions: Iterable[Asked]) -> None:
+        """These are in the table, and to be answered."""
+        with self._lock:
+            for asked in questions:
+                self._waiting.setdefault(asked, _Progress(asked.start))
+
+    def answer(self, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Answer what can be answered now, also what is asked meanwhile. What fails is told in the log and tried again
+        by the next call."""
+        held: set[Asked] = set()
+        while True:
+            with self._lock:
+                waiting = [(asked, known.through) for asked, known in self._waiting.items() if asked not in held]
+            if not waiting:
+                return
+            for share in shares(waiting):
+                if stopping():
+                    return
+                try:
+                    held |= self._settle(explained(Replay(self._history), share))
+                except (JobError, OSError, pa.ArrowException) as error:
+                    held |= {part.of for part in share}
+                    place = share[0].of.place
+                    log.warning("%s ranges of %s are not explained yet, and tried again: %s", len(share), place, error)
+
+    def _settle(self, found: Mapping[Part, list[Finding] | None]) -> set[Asked]:
+        """Tell what was found, and write down which questions are answered: those found to their end, and those given
+        up. Which ones must wait?"""
+        over, held = [], set()
+        with self._lock:
+            for part, findings in found.items():
+                asked, known = part.of, self._waiting[part.of]
+                if findings is not None:
+                    known.through = part.end
+                    if part.end == asked.end:
+                        over.append(asked)
+                    else:  # the others first
+                        self._waiting[asked] = self._waiting.pop(asked)
+                    continue
+                known.tried += 1
+                if known.tried >= PATIENCE:
+                    log.warning("offsets %s to %s of %s were given up unexplained", part.start, asked.end, asked.place)
+                    over.append(asked)
+                else:
+                    held.add(asked)
+        self._tell([finding for findings in found.values() for finding in findings or ()])
+        if over:
+            told = {"answered": True, "batch": None, "recorded": self._clock()}
+            rows = pa.Table.from_pylist([asked_row(asked) | told for asked in over], schema=RECHECKS)
+            open_table(self._tables, "rechecks").write(rows, mode="append")
+        with self._lock:
+            for asked in over:
+                del self._waiting[asked]
+        return held
+
+    def _tell(self, found: list[Finding]) -> None:
+        if not found:
+            return
+        known = set(read_table(self._tables, "findings")["id"].to_pylist())
+        fresh = {f.id: f for f in found if f.id not in known}
+        if fresh:
+            self._report(list(fresh.values()))
+
+
+def shares(waiting: Iterable[tuple[Asked, int]]) -> list[list[Part]]:
+    """What is answered of each partition's questions at once, each with the offset through which it is answered: the
+    first of them, at most `TOGETHER` and `AT_ONCE` offsets in all, in the order of their offsets."""
+    by_place: dict[Place, list[Part]] = {}
+    left: dict[Place, int] = {}
+    for asked, through in waiting:
+        parts, room = by_place.setdefault(asked.place, []), left.setdefault(asked.place, AT_ONCE)
+        if room and len(parts) < TOGETHER:
+            end = min(asked.end, through + room)
+            parts.append(Part(asked, through, end))
+            left[asked.place] = room - (end - through)
+    return [sorted(parts, key=lambda part: (part.start, part.end)) for parts in by_place.values()]
+
+
+def explained(
+    replay: Replay, share: Sequence[Part], *, finished: bool = False
+) -> dict[Part, list[Finding] | None]:  # fmt: skip
+    """What the rows of the log say of these ranges of one partition: see `rules.audit.explain.explain`."""
+    place = share[0].of.place
+    rows = _rows_of(replay, place, [(part.start, part.end) for part in share])
+    if not rows.num_rows:
+        return {part: [] for part in share}
+    readings = Readings(rows)
+    return {part: explain(readings, place, part.start, part.end, finished=finished) for part in share}
+
+
+def _rows_of(replay: Replay, place: Place, ranges: Sequence[tuple[int, int]]) -> pa.Table:
+    """The rows of the probe log that `explain` needs."""
+    kept: list[pa.Table] = []
+    lowest = min(start for start, _ in ranges)
+    for day in reversed(replay.days()):
+        highest = -1
+        for rows in replay.rows_of(day, place, _ROWS):
+            highest = max(highest, pc.max(rows["log_end"]).as_py() or -1)
+            needed = rows.filter(concerns(rows, ranges))
+            if needed.num_rows:
+                kept.append(needed)
+        if 0 <= highest <= lowest:
+            break
+    return pa.concat_tables(kept).combine_chunks() if kept else CHECKED_SCHEMA.empty_table()
+
+
+def asked_row(asked: Asked) -> dict[str, object]:
+    """The columns of the table `rechecks` that say what is asked."""
+    place = asked.place
+    where = {"cluster": place.cluster, "topic_id": place.topic_id, "partition": place.partition}
+    return where | {"start": asked.start, "end": asked.end}
+
+
+def unanswered(rows: pa.Table) -> list[Asked]:
+    """What was asked and not answered since, of the table `rechecks`."""
+    last: dict[Asked, bool] = {}
+    for row in sorted(rows.to_pylist(), key=lambda row: (row["recorded"], row["answered"])):
+        place = Place(row["cluster"], row["topic_id"], row["partition"])
+        last[Asked(place, row["start"], row["end"])] = row["answered"]
+    return [asked for asked, answered in last.items() if not answered]
