@@ -35,7 +35,10 @@ from rules.vocabulary.slices import Isolation, Mode
 
 @dataclass(slots=True)
 class Counters:
-    """One probe over all its lives, for people. Records unless the name says otherwise."""
+    """One probe over all its lives, for people. Records unless the name says otherwise.
+
+    What a probe aborts on purpose is `aborted`, and no failure: `failed` and `transactions_failed` are what was to be
+    written, and certainly was not."""
 
     name: str
     kind: str
@@ -43,12 +46,14 @@ class Counters:
     lives: int = 0
     sent: int = 0
     acknowledged: int = 0
+    aborted: int = 0
     failed: int = 0
     indefinite: int = 0
     polled: int = 0
     irregular: int = 0
     transactions_committed: int = 0
     transactions_aborted: int = 0
+    transactions_failed: int = 0
     transactions_indefinite: int = 0
     commits: int = 0
     errors: int = 0
