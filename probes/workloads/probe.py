@@ -27,6 +27,7 @@ from probes.kafka.client import Connection, admin_settings, consumer_settings, l
 from probes.kafka.errors import ClientError
 from probes.log.journals.journal import Life
 from probes.log.life_log import LifeLog, random_id
+from probes.records.allowance import Allowance
 from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
 from probes.workloads.unrest import Unrest
@@ -96,6 +97,7 @@ class Probe(ABC):
         self.process = random_id()
         self.writer = random_id() if self.sends else None
         self.stopping = threading.Event()
+        self.allowance = Allowance(world.clock.monotonic_ns)
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
         self.log: LifeLog
 

@@ -79,7 +79,7 @@ def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
     base, irregular = 0, []
     for part in parts:
         irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
-        base += part.count
+        base += part.told
     return irregular
 
 
