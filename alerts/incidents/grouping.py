@@ -8,8 +8,8 @@ What is grouped:
 
 - A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
   that concerns the same transaction, value or offset; else it begins one.
-- Conditions of one anomaly and topic are one incident with their partitions inside. Those that say how the whole
-  cluster is set up (`OF_THE_CLUSTER`) are one incident per cluster.
+- Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
+  cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
 - What is only classified, and what the policy allows, is counted.
 
@@ -46,8 +46,14 @@ LINKS: Final = 2_000
 PLACES: Final = 10_000
 WAITING: Final = 10_000
 
-OF_THE_CLUSTER: Final = frozenset({"under-replicated-probe-topic", "unsafe-config"})
-"""Conditions about how a cluster is set up: it has been set up once, and not once a topic."""
+OF_THE_CLUSTER: Final = frozenset(
+    {
+        "cluster-unreachable", "evidence-gap", "evidence-late", "stuck-close", "stuck-consumer", "stuck-producer",
+        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
+    }
+)  # fmt: skip
+"""Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
+topic."""
 
 JUDGED: Final = frozenset({"critical", "warning"})
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
@@ -110,6 +116,7 @@ class Incidents:
         self._by_key: dict[Key, int] = {}
         self._numbers = 0
         self._waiting: deque[FindingEvent] = deque()
+        self._members: dict[str, int] = {}
         self.classified: Counter[tuple[str, str]] = Counter()
         """Events that are only counted, by anomaly and severity."""
 
@@ -137,6 +144,11 @@ class Incidents:
         made = [_incident(group, group.ended(now, self._hold)) for group in self._groups.values()]
         return sorted(made, key=lambda one: (one.since, one.id), reverse=True)
 
+    def of(self, finding: str) -> str | None:
+        """The occurrence of the incident that this finding was told in last. None unless everything is kept."""
+        number = self._members.get(finding)
+        return _occurrence(self._groups[number]) if number is not None else None
+
     # One event
 
     def _add(self, event: FindingEvent) -> None:
@@ -149,6 +161,8 @@ class Incidents:
             )
         group = self._groups[number]
         self._leave(event, number)
+        if self._kept is None:
+            self._members[event.id] = number
         group.since, group.last = min(group.since, event.at), max(group.last, event.at)
         group.counted = max(group.counted, event.counted)
         group.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
@@ -255,6 +269,10 @@ class Incidents:
                 for key in group.keys:
                     if self._by_key.get(key) == number:
                         del self._by_key[key]
+
+
+def _occurrence(group: _Group) -> str:
+    return _incident(group, None).occurrence
 
 
 def _order(event: FindingEvent) -> tuple[datetime, bool, datetime, bool, str]:

@@ -58,8 +58,8 @@ class Incident:
 
     @property
     def place(self) -> str:
-        """Where it is, in a few words."""
-        first = self.subjects[0] if self.subjects else self.topic or self.cluster or "the monitor"
+        """Where it is, in a few words: the first place, and how many more there are."""
+        first = self.subjects[0] if self.subjects else self.topic
         return first if self.places <= 1 else f"{first} +{self.places - 1}"
 
     @property
@@ -103,10 +103,10 @@ def clock(at: datetime) -> str:
 
 def span(seconds: float) -> str:
     """A span for people: the two largest units of it."""
-    whole = int(round(seconds))
+    whole = round(seconds)
     if whole < 1:
         return "less than a second"
-    parts = []
+    parts: list[str] = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         number, whole = divmod(whole, size)
         if number or parts:

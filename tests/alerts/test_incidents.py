@@ -161,7 +161,7 @@ def test_what_an_outage_explains_is_folded_under_it_whichever_is_told_first() ->
         told("stuck-consumer", n, at=1, event_="opened", partition=n, implied_by=AWAY, counted=counted)
         for n, counted in ((0, 2), (1, 40))
     ]
-    for events in (stuck[:1] + [away("opened", at=3)] + stuck[1:], [away("opened", at=1), *stuck]):
+    for events in ([*stuck[:1], away("opened", at=3), *stuck[1:]], [away("opened", at=1), *stuck]):
         (one,) = standing(*events)
         assert (one.id, one.anomaly, one.folded, one.standing) == (
             AWAY,
