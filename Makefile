@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 
-.PHONY: setup demo test search mutate drills lint format bench clean
+.PHONY: setup demo test quick search mutate drills lint format bench clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -29,6 +29,10 @@ test: $(READY)
 	$(BIN)/python -m pytest tests/rules -n auto --dist worksteal || failed=1; \
 	$(BIN)/python -m pytest --ignore=tests/rules || failed=1; \
 	exit $$failed
+
+# What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
+quick: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow"
 
 # Random worlds of hosts, for hours; WORLDS and SEED may be set. A seed that fails becomes a test.
 WORLDS ?= 10000

@@ -134,7 +134,7 @@ def _open_callbacks(gateway: Any) -> None:
         raise SessionError(
             f"Spark could not be started: this process has {probe} files open, {_SELECTABLE} are too many."
         )
-    ensure_callback_server_started(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
 
 
 _SELECTABLE: Final = 1_000

@@ -18,6 +18,18 @@ import pytest
 from deploy.home import home
 from deploy.local_kafka import LocalKafka
 
+NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8"}, "spark": {"spark"}}
+"""The marker of a test that asks for one of these fixtures, itself or through another one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a broker or Spark, so that `make quick` can leave it out."""
+    for item in items:
+        asked = set(getattr(item, "fixturenames", ()))
+        for marker, fixtures in NEEDS.items():
+            if asked & fixtures:
+                item.add_marker(marker)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -80,5 +80,5 @@ def opened(path: Path) -> Iterator[Counted]:
 def _decompressed(stream: BinaryIO) -> Counted:
     head, stream = beginning(stream, len(_GZIP))
     if head == _GZIP:
-        return Counted(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type]
+        return Counted(gzip.GzipFile(fileobj=stream), _BUFFER)
     return stream

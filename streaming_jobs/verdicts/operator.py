@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 import orjson
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame

@@ -265,9 +265,9 @@ class RewindingTransactions(ScriptedTransactions):
 
     def poll(self, course: Course) -> None:
         super().poll(course)
-        begin = {where: parts[0].decoded.runs[0].offset for where, parts in course.polled.items()}
+        first = {where: parts[0].decoded.runs[0].offset for where, parts in course.polled.items()}
         # To the log's very start nobody goes back: an offset of 0 would be a finding of its own.
-        begin = {where: at for where, at in begin.items() if at}
+        begin = {where: at for where, at in first.items() if at}
         if not self._rewind.is_set() or course.rebalanced or not begin:
             return
         course.rebalanced = True

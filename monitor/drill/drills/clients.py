@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from monitor.drill.actors.actors import careless_aborts
-from monitor.drill.definition.drill import Drill, found
+from monitor.drill.definition.drill import Drill, Must
 from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillFailed
 from probes.running.supervisor import Spec
@@ -60,7 +60,9 @@ class AbortPositions(Drill):
     name = "abort-positions"
     case = "by-itself"
     seen_in = "KAFKA-17582"
-    must = tuple(found("abort-position", **{"class": name}) for name in ("advance", "rewind", "rewind-further"))
+    must = tuple(
+        Must(names=("abort-position",), evidence={"class": name}) for name in ("advance", "rewind", "rewind-further")
+    )
     limit = 90.0
     probes: ClassVar = {
         "transaction": {"count": 1, "timeouts": [10.0]},

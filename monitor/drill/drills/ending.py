@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.actors.actors import Hold, alternating, held_transactions, scripted
 from monitor.drill.actors.java_client import JavaClients
 from monitor.drill.actors.java_probe import java_transactions
-from monitor.drill.definition.drill import OLD_KAFKA, ONE_OLD, ORDER, ClusterKind, Drill, found
+from monitor.drill.definition.drill import OLD_KAFKA, ONE_OLD, ORDER, ClusterKind, Drill, Must, found
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.transactions import CommitSays, LateProduce, LoseInTransaction, SwallowCommit, Unfenced
@@ -79,7 +79,7 @@ class DelayedEndTxn(Lying):
     name = "delayed-end-txn"
     case = "4.3.1"
     seen_in = "KAFKA-17754, KIP-890"
-    must = (found("G1a"), found("torn-transaction"))
+    must: ClassVar[tuple[Must, ...]] = (found("G1a"), found("torn-transaction"))
     may = ORDER
     probes: ClassVar = ONLY_SCRIPTED
 
@@ -215,7 +215,7 @@ class Zombie(Lying):
     def actors(self, stage: Stage) -> Sequence[Spec]:
         return [self._life("transactions-old", stage, gate=self._gate)]
 
-    def _life(self, name: str, stage: Stage, **options: object) -> Spec:
+    def _life(self, name: str, stage: Stage, **options: Any) -> Spec:
         own_id = f"{stage.config.topics.prefix}-contested"
         return scripted(alternating("commit", "commit"), name=name, own_id=own_id, polls=False, **options)
 
@@ -248,7 +248,7 @@ class ZombieFenced(Drill):
     def actors(self, stage: Stage) -> Sequence[Spec]:
         return [self._life("transactions-old", stage, gate=self._gate)]
 
-    def _life(self, name: str, stage: Stage, **options: object) -> Spec:
+    def _life(self, name: str, stage: Stage, **options: Any) -> Spec:
         own_id = f"{stage.config.topics.prefix}-contested"
         return scripted(alternating("commit", "commit"), name=name, own_id=own_id, polls=False, **options)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from monitor.drill.actors.actors import Hold, held_transactions
-from monitor.drill.definition.drill import OLD_KAFKA, ClusterKind, Drill, found
+from monitor.drill.definition.drill import OLD_KAFKA, ClusterKind, Drill, Must, found
 from monitor.drill.definition.stage import Stage
 from monitor.drill.faults.processes import KillBroker
 from monitor.drill.faults.recovery import await_recovered
@@ -34,7 +34,9 @@ class LeaderlessTransaction(Drill):
     case = "4.3.1"
     seen_in = "KAFKA-20734"
     # The next transaction's own outcome may be told after the loss, where its end is slow: nobody waits for that.
-    must = (found("G1a", told="aborted"), found("lost-write", told="committed"), found("torn-transaction"))
+    must: ClassVar[tuple[Must, ...]] = (
+        found("G1a", told="aborted"), found("lost-write", told="committed"), found("torn-transaction"),
+    )  # fmt: skip
     may = frozenset({"poll-skip", "int-poll-skip"})
     cluster = ClusterKind(brokers=3)
     changes_cluster = True

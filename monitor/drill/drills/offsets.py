@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from monitor.drill.actors.actors import alternating, closing_reader, rewinding, scripted
-from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.drill import ORDER, Drill, Must, found
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, ListedEnd, StaleEnds, SwallowTxnOffsets
@@ -139,7 +139,7 @@ class AbortPositionOther(Lying):
     name = "abort-positions"
     case = "other"
     seen_in = "KAFKA-17582"
-    must = (found("abort-position", **{"class": "other"}),)
+    must = (Must(names=("abort-position",), evidence={"class": "other"}),)
     limit = 90.0
     probes: ClassVar = {
         "transaction": {"count": 1, "timeouts": [10.0]},
@@ -222,7 +222,7 @@ class RewindInTransaction(Drill):
     name = "rewind-in-transaction"
     case = "untold"
     seen_in = "Redpanda #10"
-    must = (found("int-nonmonotonic-poll"),)
+    must: ClassVar[tuple[Must, ...]] = (found("int-nonmonotonic-poll"),)
     may = ORDER
     told: ClassVar[bool] = False
     probes: ClassVar = {"transaction": {"count": 1, "rate": 4.0, "timeouts": [10.0]}}

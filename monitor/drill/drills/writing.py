@@ -113,17 +113,18 @@ class TooLargeRetry(Lying):
     writer: ClassVar[Where] = WRITER
 
     def make(self) -> Lie:
-        return LateProduceResponse(self.writer, When(times=1), armed=False, only_if=is_records)
+        self._late = LateProduceResponse(self.writer, When(times=1), armed=False, only_if=is_records)
+        return self._late
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
         self._alter(stage, str(TOO_SMALL))
-        self.lie.lost.set()
+        self._late.lost.set()
         stage.wait(lambda: any("refused" in act.what for act in self.lie.acts), 30, "that a batch was refused")
         stage.pause(1.0)
 
     def undo(self, stage: Stage) -> None:
-        self.lie.lost.set()
+        self._late.lost.set()
         self._alter(stage, None)
         stage.work_goes_on()
 

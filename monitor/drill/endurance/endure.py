@@ -38,7 +38,7 @@ from rules.vocabulary.objectives import Objectives
 ROOT: Final = Path(".offsetwatch")
 TELL_EVERY: Final = 15.0
 READY_WITHIN: Final = 90.0
-WORKLOADS: Final = {
+WORKLOADS: Final[dict[str, dict[str, Any]]] = {
     "topics": {"prefix": "endure", "partitions": 3},
     "transaction": {"count": 3, "timeouts": [10.0, 5.0, 2.0]},
     "audit": {"period": 60.0},
@@ -156,9 +156,9 @@ class Endurance:
         made = [one for one in self._happened if one.error is None]
         kinds = ", ".join(f"{name} {n}" for name, n in sorted(Counter(one.entry.kind for one in made).items()))
         self._say(f"{len(made)} faults: {kinds or 'none'}")
-        for one in self._happened:
-            if one.error is not None:
-                self._say(f"not made: {one.told}: {one.error}")
+        for happened in self._happened:
+            if happened.error is not None:
+                self._say(f"not made: {happened.told}: {happened.error}")
         self._say(f"conditions: {', '.join(f'{name} {n}' for name, n in sorted(conditions.items())) or 'none'}")
         for one in lasting:
             self._say(f"still open: {one.name} in {one.finding.topic}/{one.finding.partition}: {one.finding.message}")
