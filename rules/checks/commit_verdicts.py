@@ -40,12 +40,15 @@ class Told(NamedTuple):
 
 
 def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
-    """Who may commit for the group, or tells of it, up to a time by this clock: nobody of a later boot of its host."""
+    """Who may commit for the group, or tells of it, up to a time by this clock: nobody of a later boot of its host, and
+    perhaps somebody of whom a host that is late has not told yet."""
     known, later = _started(own), boots_after(state, domain)
     of_it = own.members.group == group
     asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
     return Who(
-        lambda number, process: (number in asks or number not in known) and process.boot not in later, strict=True
+        lambda number, process: (number in asks or number not in known) and process.boot not in later,
+        strict=True,
+        newcomers=True,
     )
 
 
