@@ -23,7 +23,10 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from monitor.config.config import Config
+    from streaming_jobs.config import JobConfig
 
 app = typer.Typer(
     help="An always-on safety monitor for clusters that speak Kafka's protocol.",
@@ -104,7 +107,10 @@ def root(
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN, also gzip; - is standard input."),
+        typer.Argument(
+            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
+            "of a probe log: its Delta table, or a data folder."
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
@@ -119,7 +125,7 @@ def check(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Check finished histories. Exit code 0: valid; 1: violations, or values never polled; 2: a file cannot be read."""
+    """Check histories. Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
     from monitor.commands.check import Options, run
 
     options = Options(
@@ -210,9 +216,15 @@ def findings(
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     since: Annotated[datetime | None, typer.Option(help="Last event at or after this time, UTC.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 50,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", help="Judge this kept probe log (its Delta table, or a data folder) instead."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Show the current findings, the newest first, from the tables; nothing else needs to run."""
+    from contextlib import nullcontext
+
     from rich.console import Console
 
     from monitor.commands.findings import Filter, json_line, read, show
@@ -225,12 +237,22 @@ def findings(
         anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topic=topic,
         partition=partition, since=since.replace(tzinfo=UTC) if since else None,
     )  # fmt: skip
-    rows = read(_load(config, data).job.tables_path, wanted)
+    job = _load(config, data).job
+    tables = nullcontext(job.tables_path) if history is None else _judged(history, job)
+    with tables as folder:
+        rows = read(folder, wanted)
     if json:
         for row in rows:
             print(json_line(row))
     else:
         show(rows, Console(), limit=limit)
+
+
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
+    from monitor.history_files.probe_log import as_tables
+    from monitor.process.program_log import say
+
+    return as_tables(history, job.objectives.objectives(), say)
 
 
 @app.command()
