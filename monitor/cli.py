@@ -23,7 +23,10 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from monitor.config.config import Config
+    from streaming_jobs.config import JobConfig
 
 app = typer.Typer(
     help="An always-on safety monitor for clusters that speak Kafka's protocol.",
@@ -104,7 +107,10 @@ def root(
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN, also gzip; - is standard input."),
+        typer.Argument(
+            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
+            "of a probe log: its Delta table, or a data folder."
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
@@ -119,7 +125,7 @@ def check(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Check finished histories. Exit code 0: valid; 1: violations, or values never polled; 2: a file cannot be read."""
+    """Check histories. Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
     from monitor.commands.check import Options, run
 
     options = Options(
@@ -216,10 +222,16 @@ def findings(
         bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", help="Judge this kept probe log (its Delta table, or a data folder) instead."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
     to run."""
+    from contextlib import nullcontext
+
     from rich.console import Console
 
     from monitor.commands.findings import Filter, json_line, listed, read
@@ -236,16 +248,17 @@ def findings(
         partition=partition, since=moment(since, now, "--since") if since else None,
         until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
-    tables = _load(config, data).job.tables_path
-    overview, incidents = gather(tables, now, wanted)
+    job = _load(config, data).job
+    with nullcontext(job.tables_path) if history is None else _judged(history, job) as tables:
+        overview, incidents = gather(tables, now, wanted)
+        rows = read(tables, wanted) if json or all_ else []
     if json:
-        for row in read(tables, wanted):
+        for row in rows:
             print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
         return
     console = Console(highlight=False)
     console.print(verdict(overview))
     if all_:
-        rows = read(tables, wanted)
         for line in listed(rows[:limit], console.width):
             console.print(line)
         if len(rows) > limit:
@@ -271,6 +284,13 @@ def explain(
     console = Console(highlight=False)
     for line in lines(find(_load(config, data).job.tables_path, id_, now), now, console.width):
         console.print(line)
+
+
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
+    from monitor.history_files.probe_log import as_tables
+    from monitor.process.program_log import say
+
+    return as_tables(history, job.objectives.objectives(), say)
 
 
 @app.command()
