@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -24,9 +24,12 @@ import pyarrow.compute as pc
 
 from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
+from alerts.event import recorded as recorded_events
 from alerts.exposition import Exposition
+from alerts.incidents.grouping import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
+from alerts.paging import Paging
 from alerts.probe_metrics import ProbeMetrics
 from monitor.config.config import Config
 from monitor.errors import ConfigError, UserError
@@ -91,7 +94,11 @@ class Watch:
             self._say(f"metrics are served at {exposition.url}")
         recorded = read_table(self._config.job.tables_path, "findings")
         begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
-        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
+        paging = Paging(alerts, self._config.data / "alerts", self.metrics.channel_failed)
+        paging.begin(recorded_events(of_incidents(recorded, datetime.now(UTC)).to_pylist()))
+        paging.start()
+        self._ending.callback(paging.stop)
+        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), paging, *self._extra]
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
             self._start_probes(self._fleet)
@@ -205,6 +212,16 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
 
 
+def of_incidents(recorded: pa.Table, now: datetime) -> pa.Table:
+    """The events of the findings table that incidents which are open, or ended lately, are made of."""
+    judged = recorded.filter(pc.is_in(recorded["severity"], value_set=pa.array(sorted(JUDGED))))
+    standing = current(judged)
+    standing = standing.filter(pc.equal(standing["state"], "open"))["id"].combine_chunks()
+    since = pa.scalar(now - LOOKED_BACK, judged["recorded"].type)
+    late = pc.greater_equal(judged["recorded"], since)
+    return judged.filter(pc.or_(late, pc.is_in(judged["id"], value_set=standing)))
+
+
 def recorded_identities(recorded: pa.Table) -> list[tuple[str, Any, datetime]]:
     """The identities of the last events of the findings table: what a batch that runs again may hold."""
     newest = recorded.sort_by([("recorded", "descending")]).slice(0, REMEMBERED)
@@ -239,6 +256,8 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
         watch.stop()
 
 
+LOOKED_BACK: Final = timedelta(days=7)
+"""An incident of violations that has gone on for longer is a new one after a restart."""
 _TICK: Final = 0.2
 _START_LIMIT: Final = 60.0
 """Seconds. Spark's start cannot be interrupted; what is started is stopped right after."""
