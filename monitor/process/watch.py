@@ -30,10 +30,10 @@ from alerts.incidents.grouping import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.paging import Paging
-from alerts.probe_metrics import ProbeMetrics
 from monitor.config.config import Config
 from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
+from monitor.process.probing import probe_metrics
 from monitor.process.versions import versions
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
@@ -79,6 +79,7 @@ class Watch:
         self._checks: Checks | None = None
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
+        self._checked = False
         self.metrics = Metrics(build=versions())
         self.url: str | None = None
         """Where the metrics are served, once they are."""
@@ -88,7 +89,9 @@ class Watch:
         alerts = self._config.alerts
         self._ending.enter_context(claimed(self._config.job.checkpoint_path))
         if alerts.metrics:
-            exposition = Exposition(self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port)
+            exposition = Exposition(
+                self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port, ready=self._not_ready
+            )
             self._ending.callback(exposition.close)
             self.url = exposition.url
             self._say(f"metrics are served at {exposition.url}")
@@ -136,8 +139,15 @@ class Watch:
             if self._fleet_stopped:
                 return
             fleet.start()
-        collector = ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer)
-        self.metrics.registry.register(collector)
+        self.metrics.registry.register(probe_metrics(fleet))
+
+    def _not_ready(self) -> str | None:
+        """Why nothing is being checked, None where something is."""
+        if self._stopping.is_set():
+            return "stopping"
+        if self._checks is None or not self._checked:
+            return "starting: no batch has been checked yet"
+        return "the checks have stopped, and begin again" if self._checks.stalled else None
 
     def _told(self) -> Told:
         return Told(
@@ -179,6 +189,7 @@ class Watch:
             listener(fresh, batch)
 
     def _on_batch_done(self, progress: Progress) -> None:
+        self._checked = True
         self.metrics.batch(
             seconds=progress.duration,
             input_rate=progress.input_rows_per_second,
@@ -202,13 +213,16 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
     # An event that two processes wrote counts once.
     once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
-    counts = Counter((row["anomaly"], row["severity"]) for row in once.values())
-    last: dict[str, float] = {}
+    counts = Counter((row["cluster"], row["anomaly"], row["severity"]) for row in once.values())
+    last: dict[tuple[str, str], float] = {}
     for row in once.values():
-        last[row["severity"]] = max(last.get(row["severity"], 0.0), row["recorded"].timestamp())
+        key = row["cluster"], row["severity"]
+        last[key] = max(last.get(key, 0.0), row["recorded"].timestamp())
     now = current(recorded)
-    opened = now.filter(pc.equal(now["state"], "open")).select(["id", "anomaly"]).to_pylist()
+    opened = now.filter(pc.equal(now["state"], "open")).select(list(Open._fields)).to_pylist()
     found = [Count(*key, findings) for key, findings in counts.items()]
+    for cluster in pc.unique(states["cluster"]).to_pylist():
+        metrics.know(cluster)
     metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
 
 
