@@ -29,6 +29,7 @@ _TRANSLATED: Final = (
     ("probes.log.errors", "ProbeLogError"),
     ("streaming_jobs.errors", "JobError"),
     ("alerts.exposition", "PortTaken"),
+    ("alerts.receivers.chat", "AppriseMissing"),
     ("deploy.errors", "DeployError"),
 )
 
