@@ -91,7 +91,7 @@ def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
                 f"the drill {drill.title} does something to brokers or settings: it runs only on its own cluster"
             )
     reached = connection(config)
-    if any(drill.lies() for drill in drills):
+    if any(drill.play().lies() for drill in drills):
         from monitor.drill.proxy import ProxyFailed, upstream
 
         try:
