@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Sequence
 from typing import Final
 
-from monitor.drill.actors.actors import alternating, careless_aborts, scripted
+from monitor.drill.actors.actors import Hold, careless_aborts, held_transactions
 from monitor.drill.definition.drill import Drill, Must, found
 from monitor.drill.definition.play import Play, Watched
 from monitor.drill.definition.stage import Stage
@@ -49,17 +48,19 @@ class UnrecoveredTransaction(OneLie):
     with no further word to the broker."""
 
     def __init__(self) -> None:
-        super().__init__(FakedInit(Where(client_id="offsetwatch-transactions-scripted")), ends=True)
-        self._crash = threading.Event()
+        super().__init__(FakedInit(Where(client_id="offsetwatch-transactions-dying")), ends=True)
+        self._hold = Hold()
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
-        return [scripted(alternating("commit", "commit"), timeout=60.0, open_for=3.0, crash=self._crash)]
+        return [held_transactions("transactions-dying", self._hold, {0: 2, 1: 2}, ("crash", "commit"), timeout=60.0)]
 
     def act(self, stage: Stage) -> None:
+        self._hold.set.set()
+        stage.wait(lambda: self._hold.holds("transactions-dying"), 30, "that a transaction was held open")
+        stage.pause(3.0)
         self.lie.arm()
-        self._crash.set()
-        stage.wait(lambda: not self._crash.is_set(), 30, "that the producer died in a transaction")
-        stage.act("a producer died with a transaction open")
+        stage.act("a producer dies with a transaction open")
+        self._hold.set.clear()
         stage.wait(lambda: self.lie.acts, 30, "that the next life began")
 
 

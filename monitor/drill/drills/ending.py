@@ -120,8 +120,8 @@ class HeldBehindAborted(Play):
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
         return [
-            held_transactions("transactions-killed", self._killed, {0: 3}, "crash", "commit"),
-            held_transactions("transactions-behind", self._behind, {0: 1}, "commit", "commit"),
+            held_transactions("transactions-killed", self._killed, {0: 3}, ("crash", "commit")),
+            held_transactions("transactions-behind", self._behind, {0: 1}, ("commit", "commit")),
         ]
 
     def act(self, stage: Stage) -> None:

@@ -81,14 +81,14 @@ def two_producers(hold: Hold) -> Sequence[Spec]:
     commits and aborts, so that what it committed is lost, in one of two partitions."""
     # Partitions 0 and 3 have the same leader: topics are laid out over the brokers in turn.
     return [
-        held_transactions(ABORTED, hold, {0: 2}, "abort", "commit"),
-        held_transactions(COMMITTED, hold, {3: 2, ELSEWHERE: 2}, "commit", "abort"),
+        held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit")),
+        held_transactions(COMMITTED, hold, {3: 2, ELSEWHERE: 2}, ("commit", "abort")),
     ]
 
 
 def one_producer(hold: Hold) -> Sequence[Spec]:
     """It aborts, and makes no other transaction."""
-    return [held_transactions(ABORTED, hold, {0: 2}, "abort", "commit", timeout=TIMEOUT_S, last=True)]
+    return [held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit"), timeout=TIMEOUT_S, last=True)]
 
 
 leaderless = partial(

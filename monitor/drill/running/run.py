@@ -75,8 +75,18 @@ class Staging:
     brokers: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a session runs its drills. `seed` makes the proxy's choices repeatable; `keep`: remove no run's folder;
+    `against`: a cluster that is not ours."""
+
+    seed: int = 0
+    keep: bool = False
+    against: Staging | None = None
+
+
 class Session:
-    """Runs drills in `folder`. `stop` ends it: the running drill raises DrillStopped. `keep`: remove nothing."""
+    """Runs drills in `folder`. `stop` ends it: the running drill raises DrillStopped."""
 
     def __init__(
         self,
@@ -84,13 +94,11 @@ class Session:
         *,
         say: Say,
         stop: threading.Event,
-        seed: int = 0,
-        keep: bool = False,
-        against: Staging | None = None,
+        options: Options = Options(),
         on_found: Callable[[Found], None] = lambda found: None,
     ) -> None:
-        self._folder, self._say, self._stop, self._seed, self._keep = folder, say, stop, seed, keep
-        self._against, self._on_found = against, on_found
+        self._folder, self._say, self._stop, self._options, self._on_found = folder, say, stop, options, on_found
+        self._against = options.against
         self._clusters = Clusters(folder, say)
 
     def close(self) -> None:
@@ -123,7 +131,7 @@ class Session:
             self._clusters.drop()
         seen = tuple(stage.checker.found) if stage else ()
         verdict = judge(drill, seen, stage.first_act if stage else None, error, skipped=skipped)
-        kept = folder if self._keep or verdict.failed else None
+        kept = folder if self._options.keep or verdict.failed else None
         if kept is None:
             shutil.rmtree(folder, ignore_errors=True)
         return Result(
@@ -140,7 +148,7 @@ class Session:
             from monitor.drill.proxy import Proxy, upstream
 
             reached = upstream(direct.security)
-            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._seed, upstream=reached))
+            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._options.seed, upstream=reached))
             through = Connection(proxy.bootstrap)
         config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
         checker = Checker(folder, SHORT, on_found=self._on_found)

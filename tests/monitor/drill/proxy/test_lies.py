@@ -157,7 +157,7 @@ def test_a_late_end_is_fenced_from_a_client_with_the_newer_transactions(kafka: L
         client.initTransactions()
         for value, end in ((b"committed", client.commitTransaction), (b"aborted", client.abortTransaction)):
             client.beginTransaction()
-            java.send(client, name, 0, value).get()
+            client.send(java.record(name, 0, value)).get()
             end()
         lie.wait(2)
         client.close()
