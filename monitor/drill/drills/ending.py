@@ -16,9 +16,15 @@ from monitor.drill.definition.drill import OLD_KAFKA, ONE_OLD, ORDER, SHORT, Clu
 from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.plays import OneLie
-from monitor.drill.lies.transactions import CommitSays, LateProduce, LoseInTransaction, SwallowCommit, Unfenced
+from monitor.drill.lies.transactions import (
+    CommitSays,
+    HoldEndTxn,
+    LateProduce,
+    LoseInTransaction,
+    SwallowCommit,
+    Unfenced,
+)
 from monitor.drill.proxy import ONCE, Lie, When, Where
-from monitor.drill.proxy.lies import HoldEndTxn
 from probes.running.supervisor import Spec
 from probes.workloads.transactional.transaction_course import Outline
 from rules.vocabulary.objectives import SECOND

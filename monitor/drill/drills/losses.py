@@ -13,8 +13,8 @@ from monitor.drill.actors.actors import held_reader
 from monitor.drill.definition.drill import ORDER, Drill, found
 from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
+from monitor.drill.lies.produce import AnswerProduceWith
 from monitor.drill.proxy import ONCE, Lie, Where
-from monitor.drill.proxy.lies import AnswerProduceWith
 from probes.running.supervisor import Spec
 
 NO_READERS: Final = {"reader": {"assign": 0}}

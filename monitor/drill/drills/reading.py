@@ -12,6 +12,7 @@ from monitor.drill.definition.drill import ORDER, Drill, found
 from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.fetch import (
+    EmptyAbortedTransactions,
     HideFrom,
     HideRange,
     ReadUncommitted,
@@ -26,7 +27,6 @@ from monitor.drill.lies.fetch import (
 )
 from monitor.drill.lies.plays import OneLie
 from monitor.drill.proxy import ONCE, Where
-from monitor.drill.proxy.lies import EmptyAbortedTransactions
 from probes.running.supervisor import Spec
 
 READER: Final = Where(client_id="offsetwatch-reader-1")

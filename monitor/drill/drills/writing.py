@@ -13,15 +13,18 @@ from monitor.drill.actors.actors import altered_writer, plain_writer
 from monitor.drill.definition.drill import ORDER, Drill, found
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.plays import OneLie
-from monitor.drill.lies.produce import CopyElsewhere, Exchanged, NeverAnswered, ReusedSequence
-from monitor.drill.proxy import ONCE, Api, When, Where
-from monitor.drill.proxy.lies import (
+from monitor.drill.lies.produce import (
     AnswerProduceWith,
     ChangeAckOffset,
+    CopyElsewhere,
     CopyProduceWithoutProducerId,
     DropProduceResponse,
+    Exchanged,
     LateProduceResponse,
+    NeverAnswered,
+    ReusedSequence,
 )
+from monitor.drill.proxy import ONCE, Api, When, Where
 from probes.running.supervisor import Spec
 
 PLAIN: Final = Where(client_id="offsetwatch-writer-plain")
