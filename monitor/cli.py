@@ -3,7 +3,8 @@
 Exit codes: 0 done, 1 something bad was found (violations, a sick environment), 2 could not do it (bad input, bad
 configuration, nothing there), 130 interrupted twice. Errors of ours are one line on stderr; `--debug` shows the rest.
 
-Modules are imported by the command that needs them, so that a help text and `check` start at once.
+Modules are imported by the command that needs them, so that a help text and `check` start at once. A command has one
+parameter for each of its options, however many they are: that is how typer takes them, here and in `monitor.drill.cli`.
 """
 
 from __future__ import annotations

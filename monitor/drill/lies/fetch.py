@@ -194,3 +194,20 @@ class HideRange(Lie):
         records: tuple[Record, ...] = batch.records()
         shown = [one for one in records if batch.base_offset + one.offset_delta not in self.range]
         return batch.with_records(shown) if len(shown) < len(records) else batch
+
+
+class EmptyAbortedTransactions(Lie):
+    """The list of aborted transactions is taken out of what consumers fetch: aborted records look committed to them."""
+
+    apis = frozenset({Api.FETCH})
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        def forget(place: Place, data: Any) -> Any:
+            if place not in self.where or not data.aborted_transactions or not self.turn():
+                return None
+            first = [aborted.first_offset for aborted in data.aborted_transactions]
+            self.did("emptied the list of aborted transactions", exchange, place, first_offsets=first)
+            return replace(data, aborted_transactions=())
+
+        change_fetched(exchange, forget)
+        return PASS

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from monitor.drill.proxy import ALWAYS, DROP, EVERYWHERE, PASS, Answer, Api, Exchange, Lie, Place, Verdict, When, Where
+from kio.schema.errors import ErrorCode
+
+from monitor.drill.proxy import (
+    ALWAYS,
+    CLOSE,
+    DROP,
+    EVERYWHERE,
+    PASS,
+    Answer,
+    Api,
+    Exchange,
+    Lie,
+    Place,
+    Verdict,
+    When,
+    Where,
+)
 from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
 from monitor.drill.proxy.records import Batch, batch_of
 from probes.records.tag import Encoder, read
@@ -162,4 +181,122 @@ class Forged(Lie):
             (value,) = encoder.encode(tag.seq + AHEAD, 1, sent=tag.sent)
             offset = await self.side.produce(place, [batch_of([(None, value)], batches[-1].max_timestamp)])
             self.did("appended a forged record", exchange, place, seq=tag.seq + AHEAD, offset=offset)
+        return PASS
+
+
+class DropProduceResponse(Lie):
+    """The broker appends, the acknowledgement is lost. With `close` the connection goes with it, and the client retries
+    at once instead of waiting for its request to time out."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, close: bool = True, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._verdict: Verdict = CLOSE if close else DROP
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        if not self.turn():
+            return PASS
+        for place, result in acknowledged(exchange).items():
+            self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
+        return self._verdict
+
+
+class LateProduceResponse(Lie):
+    """The broker appends, and what it answers is kept until `lost` is set; then it is lost, and the connection with it:
+    the client sends the batch again. What that is refused for is an act, too."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self.lost = threading.Event()
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        told = acknowledged(exchange)
+        if not self.turn():
+            for place, result in told.items():
+                if self.lost.is_set() and result.error_code is not ErrorCode.none and place in self.where:
+                    self.did(f"was refused: {result.error_code.name}", exchange, place)
+            return PASS
+        for place, result in told.items():
+            self.did("kept an acknowledgement", exchange, place, base_offset=result.base_offset)
+        while not self.lost.is_set():
+            await asyncio.sleep(0.05)
+        return CLOSE
+
+
+class AnswerProduceWith(Lie):
+    """The client is told `error`, whether the broker has appended the batch (`forward`) or never saw it."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        where: Where = EVERYWHERE,
+        when: When = ALWAYS,
+        *,
+        forward: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._error = error
+        self._forward = forward
+
+    async def on_request(self, exchange: Exchange) -> Verdict:
+        if self._forward or not self.turn():
+            return PASS
+        self.did(f"answered {self._error.name}, forwarded nothing", exchange)
+        return Answer(answer(exchange, self._error, base_offset=-1))
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        if not self._forward or not self.turn():
+            return PASS
+
+        def fail(place: Place, result: Any) -> Any:
+            if place not in self.where or result.error_code is not ErrorCode.none:
+                return None
+            self.did(f"answered {self._error.name}", exchange, place, base_offset=result.base_offset)
+            return replace(result, error_code=self._error, base_offset=-1)
+
+        change_acknowledged(exchange, fail)
+        return PASS
+
+
+class ChangeAckOffset(Lie):
+    """The acknowledged base offset is another's: `change` makes it of the real one."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(
+        self, change: Callable[[int], int], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._change = change
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        def other(place: Place, result: Any) -> Any:
+            if place not in self.where or result.error_code is not ErrorCode.none or not self.turn():
+                return None
+            told = self._change(result.base_offset)
+            self.did("acknowledged another offset", exchange, place, real=result.base_offset, told=told)
+            return replace(result, base_offset=told)
+
+        change_acknowledged(exchange, other)
+        return PASS
+
+
+class CopyProduceWithoutProducerId(Lie):
+    """A batch that was accepted is appended once more, as by a producer without idempotence."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    async def on_response(self, exchange: Exchange) -> Verdict:
+        results = acknowledged(exchange)
+        for place, batches in produced(exchange).items():
+            if place not in self.where or results[place].error_code is not ErrorCode.none or not self.turn():
+                continue
+            offset = await self.side.produce(place, [batch.without_producer() for batch in batches])
+            self.did("appended a copy", exchange, place, original=results[place].base_offset, copy=offset)
         return PASS

@@ -42,7 +42,8 @@ A lie is a small class: which requests it looks at, and what it does with the re
 - What is known at once is also safe to read from the drill's thread; what changes the lie's state goes through
   `proxy.run`.
 
-`lies` holds finished ones. An error in a hook is not swallowed: the connection closes, and leaving the proxy raises.
+`monitor.drill.lies` holds finished ones. An error in a hook is not swallowed: the connection closes, and leaving the
+proxy raises.
 
 Limits: clients speak to the proxy in the clear. Where brokers want TLS or a login (PLAIN, SCRAM), the proxy does both
 (`upstream`); a client's own login passes through otherwise, but for GSSAPI, which binds the host's name. ACL principals

@@ -141,7 +141,7 @@ def session_of_java(java: JavaClients, bootstrap: str, name: str, **settings: An
         for commits in (False, True):
             client.beginTransaction()
             for number in range(3):
-                java.send(client, name, 0, f"{codec} {number} {commits}".encode() * 20)
+                client.send(java.record(name, 0, f"{codec} {number} {commits}".encode() * 20))
             client.commitTransaction() if commits else client.abortTransaction()
         client.close()
     consumer = java.consumer(
