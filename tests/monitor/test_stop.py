@@ -175,6 +175,7 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
         assert second.stderr.startswith(taken) and second.stderr.count("\n") == 1
         check_that_the_checks_outlive_their_jvm(child, tmp_path, scraped)
         terminated(child, tmp_path, 60)
+    assert "doesn't contain" not in (tmp_path / "data" / "logs" / "spark.log").read_text()
     check_that_the_log_is_whole(tmp_path)
     (checkpoint,) = (one for one in (tmp_path / "data" / "checkpoints").iterdir() if one.is_dir())
     begun, committed = (
