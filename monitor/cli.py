@@ -295,15 +295,32 @@ def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
 
 
 @app.command()
-def doctor(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
+def doctor(
+    config: ConfigFile = None,
+    data: Data = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: about, state, detail.")] = False,
+    debug: Debug = False,
+) -> None:
     """Is everything there, and safe? Versions, Java, jars, cluster, topics, client settings. Exit code 1 if not."""
     from rich.console import Console
 
-    from monitor.commands.doctor import run
+    from monitor.commands.doctor import examine, misconfigured, print_json, table
+    from monitor.errors import VIOLATION, ConfigError
     from monitor.process.program_log import configure
 
     configure(debug=_Asked.debug)
-    raise typer.Exit(run(_load(config, data), Console().print))
+    try:
+        asked = examine(_load(config, data))
+    except ConfigError as error:
+        asked = misconfigured(error)
+    answers = []
+    for answer in asked:
+        answers.append(answer)
+        if json:
+            print_json(answer)
+    if not json:
+        Console().print(table(answers))
+    raise typer.Exit(VIOLATION if any(answer.state == "bad" for answer in answers) else 0)
 
 
 @app.command()
@@ -362,7 +379,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if _Asked.debug or not isinstance(error, known_errors()):
             raise
-        print(f"offsetwatch: {' '.join(str(error).split())}", file=sys.stderr)
+        for complaint in getattr(error, "complaints", None) or [str(error)]:
+            print(f"offsetwatch: {' '.join(complaint.split())}", file=sys.stderr)
         sys.exit(USAGE_OR_ENVIRONMENT)
 
 
