@@ -208,21 +208,23 @@ class Metrics:
         conditions: Iterable[Open],
         last: Mapping[tuple[str, str], float] | None = None,
         newest: datetime | None = None,
+        clusters: Iterable[str] = (),
     ) -> None:
         """Take over what was known before this process: findings counted, open conditions, the last time by cluster
-        and severity, and the newest row that was checked."""
+        and severity, the newest row that was checked, the clusters that are known."""
         if newest is not None:
             self.checked(slices=0, records=0, newest=newest)
         for count in counts:
-            self.know(count.cluster)
             self._findings.labels(count.cluster, count.anomaly, count.severity, kind_of(count.anomaly)).inc(
                 count.findings
             )
         for condition in conditions:
-            self.know(condition.cluster)
             self._open[condition.id] = condition
         for (cluster, severity), when in (last or {}).items():
             self._last.labels(cluster, severity).set(when)
+        # After the counts: a scrape in between that saw 0 would make an increase of what is old.
+        for cluster in (*clusters, *(one.cluster for one in self._open.values())):
+            self.know(cluster)
         self._set_open({one[1:] for one in self._open.values()})
 
     def know(self, cluster: str) -> None:

@@ -221,9 +221,8 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     now = current(recorded)
     opened = now.filter(pc.equal(now["state"], "open")).select(list(Open._fields)).to_pylist()
     found = [Count(*key, findings) for key, findings in counts.items()]
-    for cluster in pc.unique(states["cluster"]).to_pylist():
-        metrics.know(cluster)
-    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
+    clusters = pc.unique(states["cluster"]).to_pylist()
+    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py(), clusters)
 
 
 def of_incidents(recorded: pa.Table, now: datetime) -> pa.Table:
