@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run drills. Exit code 0: all passed; 1: one failed; 2: it could not be done."""
     from monitor.drill.registry import EVERY, chosen
-    from monitor.drill.session import run as run_all
+    from monitor.drill.run import run as run_all
 
     if bool(names) == everything:
         raise UserError("drill run: name the drills, or say --all; offsetwatch drill list shows them")

@@ -58,7 +58,7 @@ class Verdict:
         return not self.anomalies
 
 
-def verdict(findings: Iterable[Finding], names: Names, *, strict: bool = False, allow: Collection[str] = ()) -> Verdict:
+def judge(findings: Iterable[Finding], names: Names, *, strict: bool = False, allow: Collection[str] = ()) -> Verdict:
     """Judge the findings of one history. `strict` allows nothing that the policy would; `allow` names anomalies that
     are allowed whatever the policy says."""
     return grouped(findings, lambda finding: _told(finding, names), strict=strict, allow=allow)

@@ -15,7 +15,7 @@ from deploy.kafka_settings import Setting
 from deploy.local_kafka import LocalKafka
 from deploy.ports import free_ports
 from monitor.config.config import Config
-from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
 from monitor.errors import ConfigError
 from monitor.process.reach import reach
 from probes.config import TopicsConfig
@@ -29,7 +29,7 @@ class NoController(Lie):
 
     apis: ClassVar = frozenset({Api.METADATA, Api.DESCRIBE_CLUSTER})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         self.did("took the controller out", exchange)
         exchange.response = replace(exchange.response, controller_id=-1)  # type: ignore[type-var]
         return PASS

@@ -19,10 +19,10 @@ from monitor.drill.proxy import (
     PASS,
     Answer,
     Api,
+    Decision,
     Exchange,
     Lie,
     Place,
-    Verdict,
     When,
     Where,
 )
@@ -43,7 +43,7 @@ class CopyElsewhere(Lie):
         super().__init__(where, when, **options)
         self._to = to
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place not in self.where or place.partition == self._to or not self.turn():
                 continue
@@ -63,7 +63,7 @@ class CopyLater(Lie):
         self._behind = behind
         self._kept: deque[tuple[Place, list[Batch]]] = deque()
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place in self.where:
                 self._kept.append((place, [batch.without_producer() for batch in batches]))
@@ -89,7 +89,7 @@ class Exchanged(Lie):
         self._kept: Exchange | None = None
         self._first: int | None = None
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         ((place, batches),) = produced(exchange).items()
         if self._kept is None:
             if place not in self.where or [batch.count for batch in batches] != [1] or not self.turn():
@@ -109,7 +109,7 @@ class Exchanged(Lie):
         self._first = part.base_offset
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if self._first is None:
             return PASS
         first, self._first, self._kept = self._first, None, None
@@ -126,7 +126,7 @@ class NeverAnswered(Lie):
         super().__init__(where, when, **options)
         self.apis = frozenset({api})  # type: ignore[misc]
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         self.did(f"swallowed a request {exchange.api}", exchange)
@@ -144,7 +144,7 @@ class ReusedSequence(Lie):
         self._shift: dict[tuple[Place, int], int] = {}
         self._last: dict[tuple[Place, int], tuple[int, int]] = {}
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         def renumbered(place: Place, batches: list[Any]) -> list[Any] | None:
             (batch,) = batches
             key = (place, batch.producer_id)
@@ -170,7 +170,7 @@ class Forged(Lie):
 
     apis = frozenset({Api.PRODUCE})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place not in self.where or not self.turn():
                 continue
@@ -192,14 +192,14 @@ class DropProduceResponse(Lie):
 
     def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, close: bool = True, **options: Any) -> None:
         super().__init__(where, when, **options)
-        self._verdict: Verdict = CLOSE if close else DROP
+        self._decision: Decision = CLOSE if close else DROP
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         for place, result in acknowledged(exchange).items():
             self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
-        return self._verdict
+        return self._decision
 
 
 class LateProduceResponse(Lie):
@@ -212,7 +212,7 @@ class LateProduceResponse(Lie):
         super().__init__(where, when, **options)
         self.lost = threading.Event()
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         told = acknowledged(exchange)
         if not self.turn():
             for place, result in told.items():
@@ -244,13 +244,13 @@ class AnswerProduceWith(Lie):
         self._error = error
         self._forward = forward
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if self._forward or not self.turn():
             return PASS
         self.did(f"answered {self._error.name}, forwarded nothing", exchange)
         return Answer(answer(exchange, self._error, base_offset=-1))
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if not self._forward or not self.turn():
             return PASS
 
@@ -275,7 +275,7 @@ class ChangeAckOffset(Lie):
         super().__init__(where, when, **options)
         self._change = change
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         def other(place: Place, result: Any) -> Any:
             if place not in self.where or result.error_code is not ErrorCode.none or not self.turn():
                 return None
@@ -292,7 +292,7 @@ class CopyProduceWithoutProducerId(Lie):
 
     apis = frozenset({Api.PRODUCE})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         results = acknowledged(exchange)
         for place, batches in produced(exchange).items():
             if place not in self.where or results[place].error_code is not ErrorCode.none or not self.turn():

@@ -18,7 +18,7 @@ from rich import box
 from rich.table import Table
 
 from monitor.drill.definition.drill import ORDER, Drill
-from monitor.drill.running.run import Result
+from monitor.drill.running.session import Result
 from monitor.errors import UserError
 
 COLUMNS: Final = ("drill", "must", "may", "found", "detected after", "verdict")

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.errors import UserError
 from monitor.history_files.checks import Checks, cycles_of
 from rules.vocabulary.finding import Finding
@@ -72,12 +72,12 @@ class Checker:
         data: Path,
         objectives: Objectives,
         *,
-        on_found: Callable[[Found], None] = lambda found: None,
+        on_found: Callable[[Graded], None] = lambda found: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         config = JobConfig(root=data)
         self.history = config.history_path
-        self.found: list[Found] = []
+        self.found: list[Graded] = []
         self.checks = Checks(objectives)
         self.failed: Exception | None = None
         """Why the thread has ended before it was asked to."""
@@ -150,6 +150,6 @@ class Checker:
             if finding.event == "raised" and finding.id in self._known:
                 continue
             self._known.add(finding.id)
-            one = Found(finding=finding, severity=severity(finding.anomaly, finding.context), seen=self._clock())
+            one = Graded(finding=finding, severity=severity(finding.anomaly, finding.context), seen=self._clock())
             self.found.append(one)
             self._on_found(one)

@@ -15,7 +15,7 @@ from monitor.drill.definition.play import Play, Watched
 from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillStopped
 from monitor.drill.registry import chosen
-from monitor.drill.running.run import Session
+from monitor.drill.running.session import Session
 from tests.monitor.commands import offsetwatch
 
 pytestmark = pytest.mark.kafka

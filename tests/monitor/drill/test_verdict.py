@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from monitor.drill.definition.drill import ORDER, Drill, found
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.definition.play import Play
 from monitor.drill.definition.verdict import complete, judge
 from tests.monitor.drill.made import one
@@ -22,7 +22,7 @@ ONCE = replace(MADE, must=(found("duplicate", times=1),))
 QUIET = replace(MADE, never=frozenset({"hanging-transaction"}), closes=True)
 WARNED = one("duplicate", "warning")
 
-CASES: list[tuple[str, Drill, Sequence[Found], str]] = [
+CASES: list[tuple[str, Drill, Sequence[Graded], str]] = [
     ("what must be found is found", DUPLICATE, [WARNED], "passed"),
     ("a consequence", DUPLICATE, [WARNED, one("poll-skip")], "passed"),
     ("nothing is found", DUPLICATE, [], "failed: missed duplicate (warning)"),
@@ -69,7 +69,7 @@ CASES: list[tuple[str, Drill, Sequence[Found], str]] = [
 
 
 @pytest.mark.parametrize(("drill", "findings", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_verdict(drill: Drill, findings: Sequence[Found], expected: str) -> None:
+def test_verdict(drill: Drill, findings: Sequence[Graded], expected: str) -> None:
     verdict = judge(drill, findings, 0.0)
     assert str(verdict) == expected
     assert verdict.passed is (expected == "passed")

@@ -9,9 +9,9 @@ import pytest
 
 from monitor.drill.definition.drill import Drill
 from monitor.drill.lies.plays import OneLie
-from monitor.drill.proxy import PASS, Exchange, Lie, Verdict
+from monitor.drill.proxy import PASS, Decision, Exchange, Lie
 from monitor.drill.proxy.messages import ALL_APIS
-from monitor.drill.running.run import Session
+from monitor.drill.running.session import Session
 
 
 class Look(Lie):
@@ -23,7 +23,7 @@ class Look(Lie):
         super().__init__()
         self.spoken: set[int] = set()
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api not in self.spoken:
             self.spoken.add(exchange.api)
             self.did(f"saw request {exchange.api}", exchange)

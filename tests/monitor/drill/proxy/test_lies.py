@@ -20,7 +20,7 @@ from monitor.drill.lies.produce import (
     DropProduceResponse,
 )
 from monitor.drill.lies.transactions import HoldEndTxn
-from monitor.drill.proxy import ONCE, PASS, Api, Exchange, Lie, Place, Proxy, Verdict, When, Where
+from monitor.drill.proxy import ONCE, PASS, Api, Decision, Exchange, Lie, Place, Proxy, When, Where
 from monitor.drill.proxy.edits import change_fetched_batches, change_produced
 from monitor.drill.proxy.records import Batch
 from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic, values
@@ -79,7 +79,7 @@ class HideValues(Lie):
     apis = frozenset({Api.FETCH})
     hidden = frozenset({b"3", b"7"})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         change_fetched_batches(exchange, lambda _, batches: [self._without(batch) for batch in batches])
         return PASS
 
@@ -201,7 +201,7 @@ def test_a_drill_can_hold_a_request_and_let_it_go(kafka: LocalKafka) -> None:
         apis = frozenset({Api.PRODUCE})
         kept: Exchange
 
-        async def on_request(self, exchange: Exchange) -> Verdict:
+        async def on_request(self, exchange: Exchange) -> Decision:
             if self.turn():
                 self.kept = exchange
                 self.did("held", exchange)

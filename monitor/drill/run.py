@@ -15,10 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from monitor.drill.definition.drill import Drill
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.errors import DrillStopped
 from monitor.drill.reporting import report
-from monitor.drill.running.run import Options, Result, Session, Staging, in_order_of_clusters
+from monitor.drill.running.session import Options, Result, Session, Staging, in_order_of_clusters
 from monitor.errors import VIOLATION, UserError
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
@@ -132,7 +132,7 @@ class _Progress:
         if self._live is None:
             print(f"{self._title:<28} {time.monotonic() - self._began:5.1f} s  {said}", flush=True)
 
-    def found(self, one: Found) -> None:
+    def found(self, one: Graded) -> None:
         with self._lock:
             if one.finding.event == "closed":
                 return

@@ -33,7 +33,7 @@ _NARROWEST: Final = 40
 _TOLD_ELSEWHERE: Final = frozenset({"key", "where", "message", "mode"})
 
 
-class Report:
+class VerdictText:
     """Prints verdicts, one after the other, on standard output or the console given."""
 
     def __init__(self, console: Console | None = None) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.definition.drill import QUIET, SHORT, Drill, merged
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.definition.verdict import Verdict, complete, judge, still_open
@@ -60,7 +60,7 @@ class Result:
 
     drill: Drill
     verdict: Verdict
-    found: tuple[Found, ...]
+    found: tuple[Graded, ...]
     seconds: float
     acts: tuple[tuple[float, str], ...]
     kafka: str
@@ -95,7 +95,7 @@ class Session:
         say: Say,
         stop: threading.Event,
         options: Options = Options(),
-        on_found: Callable[[Found], None] = lambda found: None,
+        on_found: Callable[[Graded], None] = lambda found: None,
     ) -> None:
         self._folder, self._say, self._stop, self._options, self._on_found = folder, say, stop, options, on_found
         self._against = options.against
