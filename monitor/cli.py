@@ -283,7 +283,8 @@ def explain(
 
     now = datetime.now(UTC)
     console = Console(highlight=False)
-    for line in lines(find(_load(config, data).job.tables_path, id_, now), now, console.width):
+    job = _load(config, data).job
+    for line in lines(find(job.tables_path, job.history_path, id_, now), now, console.width):
         console.print(line)
 
 

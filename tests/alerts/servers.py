@@ -129,6 +129,34 @@ def alertmanager(folder: Path, config: str, port: int | None = None) -> Iterator
         running.wait(20)
 
 
+@contextmanager
+def prometheus(folder: Path, target: str, rules: Path, alertmanager: str) -> Iterator[str]:
+    """A real Prometheus that scrapes one monitor each second and tells an Alertmanager; its address."""
+    binary = program("prometheus")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prometheus.yml").write_text(
+        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n"
+        f"rule_files: ['{rules}']\n"
+        f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager.removeprefix('http://')}']}}]}}]}}\n"
+        f"scrape_configs:\n- job_name: offsetwatch-monitor\n  static_configs: [{{targets: ['{target}']}}]\n"
+    )
+    url = f"http://127.0.0.1:{free_port()}"
+    with (folder / "log.txt").open("ab") as log:
+        running = subprocess.Popen(
+            [
+                binary, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address={url.removeprefix('http://')}",
+            ],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        eventually(lambda: get(f"{url}/-/ready") is not None, "Prometheus: " + (folder / "log.txt").read_text())
+        yield url
+    finally:
+        running.terminate()
+        running.wait(20)
+
+
 def get(url: str) -> str | None:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from alerts.exposition import Exposition
 from alerts.incidents.incident import RUNBOOK
 from alerts.metrics import Metrics
 from alerts.probe_metrics import ProbeMetrics
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import severity
-from tests.alerts.servers import program
+from tests.alerts.findings import event, finding
+from tests.alerts.servers import alertmanager, eventually, get, program, prometheus, sink
 
 yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with Apprise: pip install 'offsetwatch[chat]'")
 
@@ -109,3 +111,30 @@ def test_a_tool_that_is_missing_skips_and_says_what_to_install(monkeypatch: pyte
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(pytest.skip.Exception, match="apt-get install prometheus-alertmanager"):
         program("amtool")
+
+
+def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp_path: Path) -> None:
+    """Real metrics, scraped by a real Prometheus, whose alert a real Alertmanager hands on by the shipped routes."""
+    metrics = Metrics(build={})
+    metrics.know("c")
+    exposition = Exposition(metrics.registry)
+    target = exposition.url.removeprefix("http://").removesuffix("/metrics")
+    with sink() as pager:
+        routes = (SHIPPED / "alertmanager.yml").read_text()
+        assert "http://127.0.0.1:9099" in routes
+        routes = routes.replace("http://127.0.0.1:9099", pager.url).replace("group_wait: 10s", "group_wait: 1s")
+        try:
+            with (
+                alertmanager(tmp_path / "am", routes) as am,
+                prometheus(tmp_path / "p", target, SHIPPED / "rules.yml", am) as url,
+            ):
+                zero = f"{url}/api/v1/query?query=count(offsetwatch_findings_total%7Bcluster=%22c%22%7D)"
+                eventually(lambda: '"value"' in (get(zero) or ""), "scrape before the violation")
+                metrics.deliver([event(finding("lost-write")), event(finding("rebalance"), "info")])
+                page = eventually(lambda: pager.bodies, "page")[0]
+        finally:
+            exposition.close()
+        assert {path for path, _, _ in pager.posts} == {"/page"}
+        assert [(one["labels"]["alertname"], one["labels"]["anomaly"]) for one in page["alerts"]] == [
+            ("OffsetwatchViolation", "lost-write")
+        ]
