@@ -37,6 +37,7 @@ LABELS: Final = ("probe", "kind")
 _COUNTERS: Final = (
     ("offsetwatch_probe_records_sent", "Records handed to the producer.", "sent"),
     ("offsetwatch_probe_records_acknowledged", "Records that the cluster acknowledged.", "acknowledged"),
+    ("offsetwatch_probe_records_aborted", "Records of transactions that were aborted on purpose.", "aborted"),
     ("offsetwatch_probe_records_failed", "Records whose write certainly failed.", "failed"),
     (
         "offsetwatch_probe_records_indefinite",
@@ -46,7 +47,12 @@ _COUNTERS: Final = (
     ("offsetwatch_probe_records_polled", "Records polled.", "polled"),
     ("offsetwatch_probe_records_irregular", "Polled records that are corrupt, foreign or misplaced.", "irregular"),
     ("offsetwatch_probe_transactions_committed", "Transactions committed.", "transactions_committed"),
-    ("offsetwatch_probe_transactions_aborted", "Transactions aborted.", "transactions_aborted"),
+    ("offsetwatch_probe_transactions_aborted", "Transactions aborted on purpose.", "transactions_aborted"),
+    (
+        "offsetwatch_probe_transactions_failed",
+        "Transactions that were to be committed, and certainly were not.",
+        "transactions_failed",
+    ),
     ("offsetwatch_probe_transactions_indefinite", "Transactions of unknown outcome.", "transactions_indefinite"),
     ("offsetwatch_probe_offset_commits", "Offset commits that succeeded.", "commits"),
     ("offsetwatch_probe_errors", "Errors that the probe's client reported.", "errors"),

@@ -208,29 +208,69 @@ def findings(
     state: Annotated[list[States] | None, typer.Option(help="Only these (repeatable).")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Last event at or after this time, UTC.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 50,
+    since: Annotated[
+        str | None, typer.Option(help="Still going on at or after this time: 03:12, 2h, 2026-11-22T03:12 (UTC).")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Begun by this time, written in the same ways.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
     debug: Debug = False,
 ) -> None:
-    """Show the current findings, the newest first, from the tables; nothing else needs to run."""
+    """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
+    to run."""
     from rich.console import Console
 
-    from monitor.commands.findings import Filter, json_line, read, show
+    from monitor.commands.findings import Filter, json_line, listed, read
+    from monitor.commands.overview import gather, lines, verdict
+    from monitor.commands.times import moment
     from rules.vocabulary.catalogue import CATALOGUE
 
     for name in anomaly or ():
         if name not in CATALOGUE:
             raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
+    now = datetime.now(UTC)
     wanted = Filter(
         anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topic=topic,
-        partition=partition, since=since.replace(tzinfo=UTC) if since else None,
+        partition=partition, since=moment(since, now, "--since") if since else None,
+        until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
-    rows = read(_load(config, data).job.tables_path, wanted)
+    tables = _load(config, data).job.tables_path
+    overview, incidents = gather(tables, now, wanted)
     if json:
-        for row in rows:
-            print(json_line(row))
+        for row in read(tables, wanted):
+            print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
+        return
+    console = Console(highlight=False)
+    console.print(verdict(overview))
+    if all_:
+        rows = read(tables, wanted)
+        for line in listed(rows[:limit], console.width):
+            console.print(line)
+        if len(rows) > limit:
+            console.print(f"{len(rows)} findings, the newest {limit} are shown (--limit)")
     else:
-        show(rows, Console(), limit=limit)
+        for line in lines(overview, console.width, limit=limit):
+            console.print(line)
+
+
+@app.command()
+def explain(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="An incident's or a finding's id, or its first digits.")],
+    config: ConfigFile = None,
+    data: Data = None,
+    debug: Debug = False,
+) -> None:
+    """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
+    from rich.console import Console
+
+    from monitor.commands.explain import find, lines
+
+    now = datetime.now(UTC)
+    console = Console(highlight=False)
+    for line in lines(find(_load(config, data).job.tables_path, id_, now), now, console.width):
+        console.print(line)
 
 
 @app.command()

@@ -31,6 +31,7 @@ from monitor.demo import view as demo_view
 from monitor.demo.provocation import Provoked, send_twice
 from monitor.demo.verdict import JUDGING, Verdict, is_provoked, summary, verdict
 from monitor.demo.view import Snapshot
+from monitor.errors import UserError
 from monitor.process.machine import available_memory
 from monitor.process.probing import open_fleet
 from monitor.process.program_log import configure
@@ -96,13 +97,15 @@ def remove_earlier(root: Path) -> None:
 
 
 class _Demo:
-    """One demonstration. The main thread draws; one thread starts things; the job's threads bring what was found."""
+    """One demonstration. The main thread draws; one thread starts things and keeps the checks at work; those of the job
+    bring what was found."""
 
     def __init__(self, data: Path, stop: threading.Event, seconds: float, brokers: int) -> None:
         self._data, self._stop, self._limit, self._brokers = data, stop, seconds, brokers
         self._began = time.monotonic()
         self._step = "starting"
         self._closing = False
+        self._started = threading.Event()
         self._cluster = ""
         self._lock = threading.Lock()
         self._states: dict[tuple[str, int], Mapping[str, Any]] = {}
@@ -144,9 +147,17 @@ class _Demo:
     def _start(self, ending: ExitStack) -> None:
         try:
             self._start_all(ending)
+            self._started.set()
+            self._keep_at_work()
         except Exception as error:  # the main thread raises it, once everything has ended
             self._failed = error
             self._stop.set()
+
+    def _keep_at_work(self) -> None:
+        """What ends the checks is told and begins again, as in the monitor, until everything is to end."""
+        while self._watch is not None and not (self._stop.is_set() or self._closing):
+            if self._watch.wait(_TICK) and not (self._stop.is_set() or self._closing):
+                raise UserError("the integrity job ended without being asked to")
 
     def _start_all(self, ending: ExitStack) -> None:
         count = self._brokers
@@ -155,7 +166,7 @@ class _Demo:
         ending.callback(kafka.stop)
         kafka.start()
         self._cluster = f"Kafka {kafka.version}, {count} broker{'s' * (count > 1)}"
-        self._config = configuration(self._data, kafka.bootstrap)
+        self._config = configuration(self._data, kafka.bootstrap, count)
         if self._stop.is_set():
             return
         self._say("starting the probes")
@@ -170,7 +181,7 @@ class _Demo:
         """Stop in order. The last rows are checked before the checks end: what was provoked late is still found."""
         try:
             if self._watch is not None:
-                if starter.is_alive():
+                if not self._started.is_set():
                     self._watch.ask_to_stop()
                 self._watch.stop_probes()
             starter.join(_START_LIMIT)
@@ -345,17 +356,18 @@ class _Lines:
             print(demo_view.line(now), flush=True)
 
 
-def configuration(data: Path, bootstrap: str) -> Config:
-    """The defaults and the environment's overrides, on the demonstration's own cluster and folder."""
+def configuration(data: Path, bootstrap: str, brokers: int) -> Config:
+    """The defaults and the environment's overrides, on the demonstration's own cluster and folder; it asks for no more
+    replicas than there are `brokers`."""
     given = {name: value for name, value in os.environ.items() if name.startswith("OFFSETWATCH_")}
     given |= {
         "OFFSETWATCH_DATA": str(data),
         "OFFSETWATCH_CLUSTER__BOOTSTRAP": bootstrap,
         "OFFSETWATCH_ALERTS__LOG": str(data / "logs" / "findings.jsonl"),
     }
-    if "OFFSETWATCH_ALERTS__METRICS_PORT" not in given:
-        given["OFFSETWATCH_ALERTS__METRICS_PORT"] = "0"
-    return from_environment(given)
+    few = {"REPLICATION": brokers, "MIN_IN_SYNC": max(1, brokers - 1)}
+    chosen = {f"OFFSETWATCH_PROBES__TOPICS__{name}": str(number) for name, number in few.items()}
+    return from_environment({"OFFSETWATCH_ALERTS__METRICS_PORT": "0"} | chosen | given)
 
 
 def _command() -> str:

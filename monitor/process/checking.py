@@ -12,6 +12,7 @@ when they go on.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,13 +24,15 @@ from monitor.config.config import Config
 from monitor.errors import known_errors
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
-from streaming_jobs.errors import HistoryMissing, JobFailed
+from streaming_jobs.errors import HistoryMissing, JobFailed, said, translated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_jobs.cycles.search import CycleJob, Searched
     from streaming_jobs.integrity_job import Batch, IntegrityJob, Progress
+
+log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
@@ -67,9 +70,14 @@ class Checks:
 
     def start(self) -> None:
         """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
-        self._session = self._open_session()
-        if not self._stopping.is_set():
-            self._start_job(self._session)
+        try:
+            self._session = self._open_session()
+            if not self._stopping.is_set():
+                self._start_job(self._session)
+        except Exception as error:
+            if (ours := self._ours(error)) is error:
+                raise
+            raise ours from error
 
     def wait(self, seconds: float) -> bool:
         """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did, if they
@@ -89,10 +97,10 @@ class Checks:
             raise JobFailed(
                 "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
             )
-        except known_errors() as error:
+        except Exception as error:  # whatever it is: a JVM that goes leaves errors of Spark's, py4j's and Python's own
             if not self._served:
                 raise
-            self._begin_again(" ".join(str(error).split()).rstrip("."))
+            self._begin_again(error)
             return False
 
     def ask_to_stop(self) -> None:
@@ -116,8 +124,16 @@ class Checks:
 
     # Beginning again
 
-    def _begin_again(self, why: str) -> None:
+    def _ours(self, error: Exception) -> Exception:
+        """The error as the user sees it: Spark's and py4j's are translated, a defect of ours stays what it is."""
+        foreign = type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
+        return translated(error, checkpoint=str(self._config.job.checkpoint_path)) if foreign else error
+
+    def _begin_again(self, error: Exception) -> None:
         """Leave what failed behind; the next `wait` starts anew."""
+        if not isinstance(error, known_errors()):
+            log.info("the checks failed by an error that is not ours", exc_info=error)
+        why = " ".join(said(self._ours(error)).split()).rstrip(".") or type(error).__name__
         with self._lock:
             if self._opened is None:
                 self._since = datetime.now(UTC)
@@ -129,11 +145,10 @@ class Checks:
         job, self._job = self._job, None
         if job is not None:
             job.abandon()
+        cycles, self._cycles, self._session = self._cycles, None, None
         kill()
-        if self._cycles is not None:
-            self._cycles.stop()
-            self._cycles = None
-        self._session = None
+        if cycles is not None:
+            cycles.stop()
         self._stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from monitor.config.config import Config
 from monitor.errors import VIOLATION
@@ -87,8 +88,19 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
 
 def summary(status: FleetStatus) -> str:
     """What the probes did, on one line."""
-    fields = ("sent", "acknowledged", "polled", "errors")
-    told = [f"{sum(getattr(probe, name) for probe in status.probes):,} {name}" for name in fields]
+    told = [f"{sum(getattr(probe, name) for probe in status.probes):,} {words}" for name, words in _TOLD]
     if status.committer is not None:
         told.append(f"{status.committer.rows:,} rows logged, {status.committer.backlog} bytes of journals not yet")
     return ", ".join(told)
+
+
+_TOLD: Final = (
+    ("sent", "sent"),
+    ("acknowledged", "acknowledged"),
+    ("aborted", "aborted on purpose"),
+    ("failed", "failed"),
+    ("indefinite", "of unknown outcome"),
+    ("polled", "polled"),
+    ("errors", "client errors"),
+)
+"""Counters, and the words for them; the first is the sum of the next four, but for what was in hand at the end."""

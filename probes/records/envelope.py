@@ -21,7 +21,7 @@ import numpy.typing as npt
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Producer
 
 from probes.records.tag import CHECKSUM, COLUMNS, ENVELOPED, HEADED, KEY
-from rules.vocabulary.slices import Altered, Irregular
+from rules.vocabulary.slices import Altered
 
 HEADER: Final = "offsetwatch"
 _SHOWN: Final = 64
@@ -58,15 +58,13 @@ def queue(
     return queued
 
 
-def alterations(
-    records: Sequence[Any], values: Sequence[bytes | None], irregular: Sequence[Irregular]
-) -> list[Altered]:
+def alterations(records: Sequence[Any], values: Sequence[bytes | None], irregular: Sequence[int]) -> list[Altered]:
     """What differs from what was sent, of the polled `records` of one partition in their order; their `values`, and
-    which of them are `irregular`: nobody knows what was sent of those.
+    the places of those that are `irregular`: nobody knows what was sent of those.
 
     Whole columns are compared; single records are looked at only where a column differs."""
-    if irregular:
-        odd = {one.index for one in irregular}
+    if len(irregular):
+        odd = set(irregular)
         records = [record for i, record in enumerate(records) if i not in odd]
         values = [value for i, value in enumerate(values) if i not in odd]
     tags = _Tags.of(values)

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 
 from probes.kafka.errors import ClientError, translate
+from probes.records.allowance import Allowance, chosen
 from probes.records.envelope import alterations
-from probes.records.tag import Decoded, decode
+from probes.records.tag import Decoded, fold_regular, irregular
 from probes.topology import Partition
 from rules.vocabulary.slices import Altered
 
@@ -18,13 +20,20 @@ from rules.vocabulary.slices import Altered
 @dataclass(frozen=True, slots=True)
 class Polled:
     """The records of one partition, in the order they came. `next` is the offset after the last; `altered` are those of
-    the runs that differ from what was sent beside their values."""
+    the runs that differ from what was sent beside their values; `irregular` is how many belong to no run, of which
+    `decoded` may list some."""
 
     decoded: Decoded
     count: int
     first: int
     next: int
     altered: Sequence[Altered] = ()
+    irregular: int = 0
+
+    @property
+    def told(self) -> int:
+        """How many records are told of, in runs and one by one."""
+        return self.count - self.irregular + len(self.decoded.irregular)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +45,11 @@ class Problem:
     topic: str | None = None
 
 
-def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partition, Polled], list[Problem]]:
-    """The messages of one consume call. `runs` are the probe runs whose records are ours."""
+def sort_out(
+    messages: Sequence[Any], runs: Iterable[str], allowance: Allowance
+) -> tuple[dict[Partition, Polled], list[Problem]]:
+    """The messages of one consume call. `runs` are the probe runs whose records are ours; `allowance` says how many
+    irregular records are listed."""
     by_partition: dict[Partition, list[Any]] = {}
     problems: list[Problem] = []
     for message in messages:
@@ -48,12 +60,23 @@ def sort_out(messages: Sequence[Any], runs: Iterable[str]) -> tuple[dict[Partiti
             continue
         by_partition.setdefault((message.topic(), message.partition()), []).append(message)
     polled: dict[Partition, Polled] = {}
+    known = frozenset(runs)
     for (topic, partition), records in by_partition.items():
         offsets = [record.offset() for record in records]
         values = [record.value() for record in records]
-        decoded = decode(values, offsets, topic=topic, partition=partition, runs=runs)
-        altered = alterations(records, values, decoded.irregular)
-        polled[topic, partition] = Polled(decoded, len(records), offsets[0], offsets[-1] + 1, altered)
+        folded, odd = fold_regular(values, offsets, topic=topic, partition=partition, runs=known)
+        listed = chosen(values, odd, known, allowance.share(len(by_partition))) if len(odd) else odd
+        # Counted among what is told of: the records of the runs, and the irregular ones that are listed.
+        left_out = np.searchsorted(np.setdiff1d(odd, listed, assume_unique=True), listed)
+        irregulars = [
+            irregular(i - left, offsets[i], values[i], known)
+            for i, left in zip(listed.tolist(), left_out.tolist(), strict=True)
+        ]
+        allowance.spend(len(irregulars))
+        altered = alterations(records, values, odd.tolist())
+        polled[topic, partition] = Polled(
+            Decoded(folded, irregulars), len(records), offsets[0], offsets[-1] + 1, altered, len(odd)
+        )
     return polled, problems
 
 

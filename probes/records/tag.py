@@ -53,6 +53,8 @@ ENVELOPED: Final = 8
 HEADED: Final = 16
 
 _HEAD: Final = struct.Struct("<3sBBBBBiqqqq")
+HEAD_BYTES: Final = _HEAD.size
+"""Where the run's id begins."""
 COLUMNS: Final = np.dtype(
     [
         ("magic", "<u4"),
@@ -106,7 +108,8 @@ class Tag:
 
 
 class Decoded(NamedTuple):
-    """The records of one poll of one partition, in the order they came."""
+    """The records of one poll of one partition, in the order they came. Of many irregular ones some may be listed
+    (probes/records/allowance.py)."""
 
     runs: list[Run]
     irregular: list[Irregular]
@@ -218,16 +221,22 @@ def decode(
     corrupted where the tag is broken, foreign where it is whole and of no known run (or of another version of the
     format), relocated where it is ours and was meant for another topic or partition.
     """
-    count = len(values)
-    known = sorted(set(runs))
-    regular, writers, seqs = _columns(values, topic.encode(), partition, [run.encode() for run in known])
+    known = frozenset(runs)
+    folded, odd = fold_regular(values, offsets, topic=topic, partition=partition, runs=known)
+    return Decoded(folded, [irregular(i, offsets[i], values[i], known) for i in odd.tolist()])
+
+
+def fold_regular(
+    values: Sequence[bytes | None], offsets: Sequence[int], *, topic: str, partition: int, runs: Iterable[str]
+) -> tuple[list[Run], Numbers]:
+    """The runs that one poll returned, as `decode` has them, and the places in the poll of all irregular records."""
+    known = [run.encode() for run in sorted(set(runs))]
+    regular, writers, seqs = _columns(values, topic.encode(), partition, known)
     at = np.asarray(offsets, dtype=np.int64)
     if regular.all():
-        return Decoded(_fold_cut(writers, seqs, at, np.arange(count)), [])
+        return _fold_cut(writers, seqs, at, np.arange(len(values))), np.zeros(0, np.int64)
     places = np.flatnonzero(regular)
-    folded = _fold_cut(writers[places], seqs[places], at[places], places)
-    odd = [_irregular(i, int(at[i]), values[i], topic, partition, known) for i in np.flatnonzero(~regular).tolist()]
-    return Decoded(folded, odd)
+    return _fold_cut(writers[places], seqs[places], at[places], places), np.flatnonzero(~regular)
 
 
 def fold(writer: int, seqs: Numbers, offsets: Numbers | None) -> list[Run]:
@@ -294,8 +303,11 @@ def _columns(
         return _columns_of_size(values, int(lengths[0]), topic, partition, known)
     regular = np.zeros(count, dtype=bool)
     writers, seqs = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    for size in np.unique(lengths).tolist():
-        places = np.flatnonzero(lengths == size)
+    # A stranger's records may have as many sizes as there are records: those that are no tags are not looked at.
+    begins = MAGIC + bytes([VERSION])
+    tagged = np.fromiter((v is not None and v.startswith(begins) for v in values), dtype=bool, count=count)
+    for size in np.unique(lengths[tagged]).tolist():
+        places = np.flatnonzero(tagged & (lengths == size))
         part = _columns_of_size([values[i] for i in places.tolist()], size, topic, partition, known)
         regular[places], writers[places], seqs[places] = part
     return regular, writers, seqs
@@ -310,9 +322,10 @@ def _columns_of_size(
         return np.zeros(count, dtype=bool), none, none
     block = np.frombuffer(b"".join(values), dtype=np.uint8).reshape(count, size)  # type: ignore[arg-type]
     head = np.ascontiguousarray(block[:, : _HEAD.size]).view(COLUMNS).reshape(-1)
-    whole = np.fromiter(map(crc32c, values), dtype=np.uint32, count=count) == _RESIDUE
-    whole &= (head["magic"] == _MAGIC_AND_VERSION) & (head["partition"] == partition)
+    whole = (head["magic"] == _MAGIC_AND_VERSION) & (head["partition"] == partition)
     whole &= head["topic_length"] == len(topic)
+    likely = values if whole.all() else [values[i] for i in np.flatnonzero(whole).tolist()]
+    whole[whole] = np.fromiter(map(crc32c, likely), dtype=np.uint32, count=len(likely)) == _RESIDUE
     ours = np.zeros(count, dtype=bool)
     for run in known:
         text = np.frombuffer(run + topic, dtype=np.uint8)
@@ -334,9 +347,8 @@ def _fold_cut(writers: Numbers, seqs: Numbers, offsets: Numbers, places: Numbers
     return [Run(w, s, o, n) for w, s, o, n in zip(*columns, strict=True)]
 
 
-def _irregular(
-    index: int, offset: int, value: bytes | None, topic: str, partition: int, known: Sequence[str]
-) -> Irregular:
+def irregular(index: int, offset: int, value: bytes | None, known: Iterable[str]) -> Irregular:
+    """What is wrong with one value; `known` are the runs that are ours."""
     digest = crc32c(value or b"")
     tag = read(value)
     if tag is None:

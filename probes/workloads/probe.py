@@ -27,6 +27,7 @@ from probes.kafka.client import Connection, admin_settings, consumer_settings, l
 from probes.kafka.errors import ClientError
 from probes.log.journals.journal import Life
 from probes.log.life_log import LifeLog, random_id
+from probes.records.allowance import Allowance
 from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
 from probes.workloads.unrest import Unrest
@@ -35,7 +36,10 @@ from rules.vocabulary.slices import Isolation, Mode
 
 @dataclass(slots=True)
 class Counters:
-    """One probe over all its lives, for people. Records unless the name says otherwise."""
+    """One probe over all its lives, for people. Records unless the name says otherwise.
+
+    What a probe aborts on purpose is `aborted`, and no failure: `failed` and `transactions_failed` are what was to be
+    written, and certainly was not."""
 
     name: str
     kind: str
@@ -43,12 +47,14 @@ class Counters:
     lives: int = 0
     sent: int = 0
     acknowledged: int = 0
+    aborted: int = 0
     failed: int = 0
     indefinite: int = 0
     polled: int = 0
     irregular: int = 0
     transactions_committed: int = 0
     transactions_aborted: int = 0
+    transactions_failed: int = 0
     transactions_indefinite: int = 0
     commits: int = 0
     errors: int = 0
@@ -91,6 +97,7 @@ class Probe(ABC):
         self.process = random_id()
         self.writer = random_id() if self.sends else None
         self.stopping = threading.Event()
+        self.allowance = Allowance(world.clock.monotonic_ns)
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
         self.log: LifeLog
 

@@ -142,7 +142,7 @@ class Reader(Probe):
             messages, problems = [], [Problem(None, problem)]
         else:
             problems = []
-        polled, more = sort_out(messages, self.world.runs)
+        polled, more = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.position)
         completed = self.log.now()
         rows = [
@@ -169,7 +169,7 @@ class Reader(Probe):
             self.carried.positions[self.topic_place(where)] = self.position[where]
             self.saw(where, part)
             self.counters.polled += part.count
-            self.counters.irregular += len(part.decoded.irregular)
+            self.counters.irregular += part.irregular
         fatal = [one.error for one in more if one.error.fatal]
         if fatal:
             raise fatal[0]

@@ -240,7 +240,7 @@ class Registers(Probe):
                 raise problem from error
             self.on_error(problem)
             messages = []
-        polled, problems = sort_out(messages, self.world.runs)
+        polled, problems = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.copy.next)
         completed = self.log.now()
         rows = [
@@ -268,7 +268,7 @@ class Registers(Probe):
             ours = [(offset, tag if tag is not None and tag.run == self.world.run else None) for offset, tag in tags]
             self.copy.apply(where, ours, part.next)
             self.counters.polled += part.count
-            self.counters.irregular += len(part.decoded.irregular)
+            self.counters.irregular += part.irregular
 
     def _expired(self, where: Partition, first: int) -> bool:
         """Did the consumer move on because the records before `first` are gone? Any other hole is the broker's."""

@@ -71,7 +71,8 @@ class Run(NamedTuple):
 
 
 class Irregular(NamedTuple):
-    """One polled record that belongs to no run. `index` is its position among the poll's records, 0-based."""
+    """One polled record that belongs to no run. `index` is its position among the records that the poll's row tells of,
+    0-based: of a flood of irregular records a row lists some, the first and the last among them."""
 
     index: int  # type: ignore[assignment]
     offset: int

@@ -11,7 +11,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from probes.records.delivery import Batch, fates, hand_over
 from probes.records.envelope import HEADER, alterations, headers_of
 from probes.records.tag import KEY, Encoder, decode
-from rules.vocabulary.slices import Altered, Irregular, Run
+from rules.vocabulary.slices import Altered, Run
 
 HERE = ("canary-records", 3)
 SENT = 1_763_741_823_123_456
@@ -33,7 +33,7 @@ def record(offset: int, value: bytes, **changes: Any) -> Message:
     return Message(topic=HERE[0], partition=HERE[1], offset=offset, value=value, leader_epoch=5, **told)
 
 
-def said(records: Sequence[Message], irregular: Sequence[Irregular] = ()) -> list[Altered]:
+def said(records: Sequence[Message], irregular: Sequence[int] = ()) -> list[Altered]:
     return alterations(records, [one.value() for one in records], irregular)
 
 
@@ -127,7 +127,9 @@ def test_of_an_irregular_record_nothing_is_said():
     decoded = decode(values, [40, 41, 42], topic=HERE[0], partition=HERE[1], runs=["run-a"])
     records = [record(40, values[0], key=None), Message(value=b"junk", offset=41), record(42, values[2])]
     assert [(one.index, one.status) for one in decoded.irregular] == [(1, "corrupted")]
-    assert [(one.seq, one.offset, one.what) for one in said(records, decoded.irregular)] == [(0, 40, "key")]
+    assert [(one.seq, one.offset, one.what) for one in said(records, [one.index for one in decoded.irregular])] == [
+        (0, 40, "key")
+    ]
 
 
 class Full(Producer):

@@ -184,7 +184,7 @@ class Aborts(Probe):
 
     def _poll(self, records: int, wait: float) -> dict[Partition, Polled]:
         messages = self.membership.consume(records, wait)
-        polled, problems = sort_out(messages, self.world.runs)
+        polled, problems = sort_out(messages, self.world.runs, self.allowance)
         for problem in problems:
             self.on_error(problem.error)
             if problem.error.fatal:

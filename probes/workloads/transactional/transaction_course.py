@@ -79,7 +79,7 @@ def renumbered(parts: Sequence[Polled]) -> list[Irregular]:
     base, irregular = 0, []
     for part in parts:
         irregular += [one._replace(index=base + one.index) for one in part.decoded.irregular]
-        base += part.count
+        base += part.told
     return irregular
 
 
@@ -98,8 +98,11 @@ def count_outcome(counters: Counters, course: Course, outcome: Outcome) -> None:
     if outcome == "ok":
         counters.transactions_committed += 1
         counters.acknowledged += records
-    elif outcome == "fail":
+    elif outcome == "fail" and course.intent == "abort":
         counters.transactions_aborted += 1
+        counters.aborted += records
+    elif outcome == "fail":
+        counters.transactions_failed += 1
         counters.failed += records
     else:
         counters.transactions_indefinite += 1

@@ -203,7 +203,7 @@ class Transactions(Probe):
             messages = self.consumer.consume(self._config.poll_records, POLL_WAIT)
         except Exception as error:
             raise translate(error) from error
-        polled, problems = sort_out(messages, self.world.runs)
+        polled, problems = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.position | course.after)
         for where, part in polled.items():
             known = self.position.get(where)
@@ -211,7 +211,7 @@ class Transactions(Probe):
             course.polled.setdefault(where, []).append(part)
             course.after[where] = after[where]
             self.counters.polled += part.count
-            self.counters.irregular += len(part.decoded.irregular)
+            self.counters.irregular += part.irregular
         self.log.alive()
         for problem in problems:
             self.on_error(problem.error)

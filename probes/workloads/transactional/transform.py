@@ -213,7 +213,7 @@ class Transform(Probe):
 
     def _poll(self, wait: float) -> dict[Partition, Polled]:
         messages = self.membership.consume(self._config.records, wait)
-        polled, problems = sort_out(messages, self.world.runs)
+        polled, problems = sort_out(messages, self.world.runs, self.allowance)
         for problem in problems:
             self.on_error(problem.error)
             if problem.error.fatal:
@@ -233,7 +233,7 @@ class Transform(Probe):
         for where, part in polled.items():
             by_key.setdefault(WHOLE if self._transactional_id else where[1], {})[where] = part
             self.counters.polled += part.count
-            self.counters.irregular += len(part.decoded.irregular)
+            self.counters.irregular += part.irregular
         # Asked here for what it tells of polls that went back; the offsets that are committed are those of the inputs.
         self._positions.after(self.consumer, polled, self.position)
         for key, parts in by_key.items():

@@ -1,0 +1,145 @@
+"""The checks, kept at work: whatever ends them after the first batch, they begin again; before it, their user is told.
+
+Spark is not here: what stands for its session and for the job ends as theirs were seen to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
+
+from monitor.config.config import Config, from_environment
+from monitor.process import checking
+from monitor.process.checking import Checks, Told
+from rules.vocabulary.finding import Finding
+from streaming_jobs import integrity_job, session
+from streaming_jobs.batch_progress import Progress
+from streaming_jobs.errors import JobFailed
+
+BATCH = Progress(
+    **dict.fromkeys(Progress.__dataclass_fields__, 0)  # type: ignore[arg-type]
+)
+GONE = "Answer from Java side is empty"
+OF_A_JVM_THAT_GOES = [
+    (Py4JNetworkError(GONE), f"The integrity job ended: Py4JNetworkError: {GONE}"),
+    (PySparkRuntimeError("the context was stopped"), "The integrity job ended: PySparkRuntimeError: the context was "
+     "stopped"),
+    (TypeError("'JavaPackage' object is not callable"), "'JavaPackage' object is not callable"),
+    (AttributeError("'NoneType' object has no attribute 'sc'"), "'NoneType' object has no attribute 'sc'"),
+    (ConnectionRefusedError(111, "Connection refused"), "[Errno 111] Connection refused"),
+    (EOFError(), "EOFError"),
+]  # fmt: skip
+
+
+class Job:
+    """A job whose first life checks one batch, then fails; the next ends as `starts` says; those after go on."""
+
+    lives: ClassVar[int] = 0
+    starts: ClassVar[Exception | None] = None
+    serves: ClassVar[bool] = True
+
+    def __init__(self, config: object, spark: object, listeners: Any) -> None:
+        self._listeners = listeners
+        type(self).lives += 1
+        self._life = self.lives
+
+    def start(self) -> None:
+        if self.starts is not None and (self._life == 2 or not self.serves):
+            raise self.starts
+        for told in self._listeners.on_progress:
+            told(BATCH)
+
+    def wait(self, seconds: float) -> bool:
+        if self._life == 1:
+            raise JobFailed("The first life ends.")
+        return False
+
+    def busy_for(self) -> float:
+        return 0.0
+
+    def record(self, findings: Sequence[Finding]) -> None:
+        """In the table, once it can be written."""
+
+    def abandon(self) -> None:
+        """Nothing is finished."""
+
+    def stop(self) -> None:
+        """Everything is."""
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> type[Job]:
+    monkeypatch.setattr(integrity_job, "IntegrityJob", Job)
+    monkeypatch.setattr(session, "start", lambda settings: None)
+    monkeypatch.setattr(session, "kill", lambda: None)
+    monkeypatch.setattr(checking, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(Job, "lives", 0)
+    return Job
+
+
+def config(folder: Path) -> Config:
+    return from_environment({"OFFSETWATCH_DATA": str(folder), "OFFSETWATCH_JOB__CYCLES__ENABLED": "false"})
+
+
+def told_to(lines: list[str], conditions: list[Finding]) -> Told:
+    return Told(
+        say=lines.append, on_batch=lambda batch: None, on_progress=[], on_cycles=lambda searched: None,
+        on_condition=conditions.append,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["session", "job"])
+@pytest.mark.parametrize(("error", "why"), OF_A_JVM_THAT_GOES, ids=lambda of: type(of).__name__)
+def test_an_error_while_they_begin_again_is_followed_by_another_start(
+    where: str, error: Exception, why: str, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    conditions: list[Finding] = []
+    if where == "session":
+        sessions = iter([None, error, None])
+
+        def start(settings: object) -> None:
+            failure = next(sessions)
+            if failure is not None:
+                raise failure
+
+        monkeypatch.setattr(session, "start", start)
+    else:
+        monkeypatch.setattr(job, "starts", error)
+    checks = Checks(config(tmp_path), told_to(lines, conditions))
+    checks.start()
+    for _ in range(4):
+        assert not checks.wait(0)
+    checks.stop()
+    assert [finding.evidence for finding in conditions] == [{"why": "The first life ends"}]
+    said = [line for line in lines if "have stopped" in line or "go on, after" in line]
+    assert said == [
+        "the checks have stopped and begin again until they go on: The first life ends", "the checks go on, after 0 s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "why"), OF_A_JVM_THAT_GOES, ids=lambda of: type(of).__name__)
+def test_the_reason_is_told_in_one_line(
+    error: Exception, why: str, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions: list[Finding] = []
+    monkeypatch.setattr(job, "wait", lambda self, seconds: (_ for _ in ()).throw(error))
+    checks = Checks(config(tmp_path), told_to([], conditions))
+    checks.start()
+    assert not checks.wait(0)
+    assert [finding.evidence for finding in conditions] == [{"why": why}]
+
+
+def test_before_the_first_batch_sparks_errors_are_one_line_and_ours_are_what_they_are(
+    job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "serves", False)
+    for error, raised in ((Py4JNetworkError(GONE), JobFailed), (ZeroDivisionError("ours"), ZeroDivisionError)):
+        monkeypatch.setattr(job, "starts", error)
+        checks = Checks(config(tmp_path), told_to([], []))
+        with pytest.raises(raised):
+            checks.start()

@@ -1,0 +1,161 @@
+"""What a poll returned, sorted out: of a flood of records that are not ours some are listed, and what is ours is not
+hidden by them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
+
+from probes.records.allowance import A_SECOND, AT_ONCE, LEAST, Allowance, chosen
+from probes.records.envelope import headers_of
+from probes.records.polls import Polled, sort_out
+from probes.records.tag import KEY, Encoder, decode
+from rules.vocabulary.slices import Run
+from tests.rules.histories import History, Store, number
+
+HERE = ("canary-records", 3)
+SENT = 1_763_741_823_123_000
+WRITER = number("w")
+SECOND = 1_000_000_000
+
+
+def tagged(run: str, first: int, count: int, *, partition: int = HERE[1], writer: int = WRITER) -> list[bytes]:
+    encoder = Encoder(run=run, writer=writer, topic=HERE[0], partition=partition, size=120)
+    return encoder.encode(first, count, sent=SENT, enveloped=True)
+
+
+def message(offset: int, value: bytes | None, partition: int = HERE[1]) -> Message:
+    if value is None or value[:3] != b"OWT":
+        return Message(topic=HERE[0], partition=partition, offset=offset, value=value)
+    return Message(
+        topic=HERE[0], partition=partition, offset=offset, value=value, key=value[KEY],
+        timestamp=(TIMESTAMP_CREATE_TIME, SENT // 1000), headers=headers_of(value) if value[4] & 16 else None,
+    )  # fmt: skip
+
+
+class Clock:
+    now = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+
+def polled(values: Sequence[bytes | None], allowance: Allowance, first: int = 0) -> Polled:
+    messages = [message(first + i, value) for i, value in enumerate(values)]
+    found, problems = sort_out(messages, ["ours"], allowance)
+    assert not problems
+    return found[HERE]
+
+
+def spent(clock: Clock) -> Allowance:
+    allowance = Allowance(clock.monotonic_ns)
+    allowance.spend(AT_ONCE)
+    return allowance
+
+
+STRANGE = {
+    "foreign": lambda count: tagged("another", 0, count, writer=9),
+    "corrupted": lambda count: [b"garbage"] * count,
+    "empty": lambda count: [None] * count,
+    "of many sizes": lambda count: [b"g" * (i % 977) for i in range(count)],
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_few_are_all_listed(strange: str) -> None:
+    values = [*tagged("ours", 0, 2), *STRANGE[strange](3), *tagged("ours", 2, 2)]
+    part = polled(values, Allowance(Clock().monotonic_ns))
+    whole = decode(values, range(7), topic=HERE[0], partition=HERE[1], runs=["ours"])
+    assert part.decoded == whole
+    assert [one.index for one in whole.irregular] == [2, 3, 4]
+    assert (part.count, part.irregular, part.told, part.next) == (7, 3, 7, 7)
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_of_many_the_edges_and_what_bears_our_run_are_listed(strange: str) -> None:
+    """600 of them, two runs of ours, a relocated record and one of ours that was changed on its way."""
+    ours = tagged("ours", 0, 4)
+    displaced = tagged("ours", 9, 1, partition=5)[0]
+    changed = bytearray(tagged("ours", 4, 1)[0])
+    changed[-1] ^= 1
+    many = STRANGE[strange](600)
+    values = [*many[:200], *ours[:2], *many[200:300], displaced, *many[300:400], bytes(changed), *many[400:500],
+              *ours[2:], *many[500:]]  # fmt: skip
+    part = polled(values, spent(Clock()), first=1000)
+    assert part.decoded.runs == [Run(WRITER, 0, 1200, 2), Run(WRITER, 2, 1504, 2)]
+    listed = part.decoded.irregular
+    assert [(one.offset, one.status) for one in listed if one.status == "relocated"] == [(1302, "relocated")]
+    assert 1403 in [one.offset for one in listed], "one of ours that was changed"
+    edges = {1000, 1202, 1506, 1605}
+    assert edges <= {one.offset for one in listed} and len(listed) == len(edges) + LEAST
+    assert (part.count, part.irregular, part.told) == (606, 602, 4 + len(listed))
+    assert part.altered == []
+    # Their places among what is told of, beside the runs.
+    order = sorted([(1200, 2), (1504, 2), *((one.offset, 1) for one in listed)])
+    before = {offset: sum(length for _, length in order[:i]) for i, (offset, length) in enumerate(order)}
+    assert [one.index for one in listed] == [before[one.offset] for one in listed]
+
+
+def test_what_a_flood_costs_is_bounded() -> None:
+    """A minute of full polls of six partitions; and what is listed grows again once it is over."""
+    clock = Clock()
+    allowance = Allowance(clock.monotonic_ns)
+    values = [b"garbage"] * 1_000
+    listed = 0
+    for _ in range(60 * 2):
+        messages = [message(i, value, partition) for partition in range(6) for i, value in enumerate(values)]
+        found, _ = sort_out(messages, ["ours"], allowance)
+        assert all(len(part.decoded.irregular) >= 2 for part in found.values()), "where it began and ended"
+        listed += sum(len(part.decoded.irregular) for part in found.values())
+        clock.now += SECOND // 2
+    polls = 60 * 2 * 6
+    assert listed <= AT_ONCE + 60 * A_SECOND + polls * (LEAST + 2)
+    clock.now += 20 * SECOND
+    assert allowance.share(1) == AT_ONCE
+
+
+def test_any_choice_holds_every_edge() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        values = [rng.choice([None, b"x", b"ours"]) for _ in range(rng.randint(1, 60))]
+        odd = [i for i, value in enumerate(values) if value != b"ours"]
+        if not odd:
+            continue
+        room = rng.randint(0, 5)
+
+        some = set(chosen(values, np.array(odd, np.int64), ["ours"], room).tolist())
+        edges = {i for i in odd if i == 0 or i - 1 not in odd or i == len(values) - 1}
+        assert some <= set(odd) and (len(odd) <= room or edges <= some <= set(odd))
+        assert len(some) <= max(len(edges) + room, room)
+
+
+def test_what_is_ours_is_judged_beside_a_flood() -> None:
+    """A duplicate and a healthy log, in polls of which a hundredth is ours: the one is told, of the other nothing."""
+    clock = Clock()
+    for guilty in (False, True):
+        h, allowance = History(), spent(clock)
+        log: list[bytes] = []
+        for seq in range(0, 40, 2):
+            log += [b"garbage"] * 100
+            at = len(log)
+            log += tagged("ours", seq, 2)
+            h.send("w", seq, 2, at=at)
+        if guilty:
+            log += tagged("ours", 38, 2)
+        for first in range(0, len(log), 150):
+            part = polled(log[first : first + 150], allowance, first=first)
+            h.poll(
+                "r", [("w", one.seq, one.length, one.offset) for one in part.decoded.runs],
+                irregular=part.decoded.irregular, position_before=first, position_after=part.next,
+            )  # fmt: skip
+        for _ in range(30):
+            h.observe(end=len(log))
+            h.mark(1.0)
+        store = Store()
+        store.feed(h.rows)
+        assert {f.anomaly for f in store.findings} == {"corrupted-record", *(["duplicate"] if guilty else [])}
+        assert len(h.rows) < 400 and len([f for f in store.findings if f.anomaly == "duplicate"]) == 2 * guilty
