@@ -65,6 +65,15 @@ def events(rows: Iterable[Mapping[str, Any]], counted: datetime, grace: float) -
     return [_event(row, counted, grace) for row in rows]
 
 
+def recorded(rows: Iterable[Mapping[str, Any]]) -> list[FindingEvent]:
+    """Rows of the findings table as events, in the order and at the times of their record, each event once."""
+    once: dict[Identity, FindingEvent] = {}
+    for row in sorted(rows, key=lambda row: row["recorded"]):
+        event = _event(row, row["recorded"], 0.0)
+        once.setdefault(event.identity, event)
+    return list(once.values())
+
+
 def _event(row: Mapping[str, Any], counted: datetime, grace: float) -> FindingEvent:
     entry = CATALOGUE.get(row["anomaly"])
     waited = entry is not None and entry.decided == "on settlement"

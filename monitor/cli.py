@@ -214,41 +214,80 @@ def findings(
     state: Annotated[list[States] | None, typer.Option(help="Only these (repeatable).")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Last event at or after this time, UTC.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 50,
+    since: Annotated[
+        str | None, typer.Option(help="Still going on at or after this time: 03:12, 2h, 2026-11-22T03:12 (UTC).")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Begun by this time, written in the same ways.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
     history: Annotated[
         Path | None,
         typer.Option("--history", help="Judge this kept probe log (its Delta table, or a data folder) instead."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show the current findings, the newest first, from the tables; nothing else needs to run."""
+    """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
+    to run."""
     from contextlib import nullcontext
 
     from rich.console import Console
 
-    from monitor.commands.findings import Filter, json_line, read, show
+    from monitor.commands.findings import Filter, json_line, listed, read
+    from monitor.commands.overview import gather, lines, verdict
+    from monitor.commands.times import moment
     from rules.vocabulary.catalogue import CATALOGUE
 
     for name in anomaly or ():
         if name not in CATALOGUE:
             raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
+    now = datetime.now(UTC)
     wanted = Filter(
         anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topic=topic,
-        partition=partition, since=since.replace(tzinfo=UTC) if since else None,
+        partition=partition, since=moment(since, now, "--since") if since else None,
+        until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
     job = _load(config, data).job
-    tables = nullcontext(job.tables_path) if history is None else _judged(history, job)
-    with tables as folder:
-        rows = read(folder, wanted)
+    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
+    with kept as (tables, at):
+        overview, incidents = gather(tables, at, wanted)
+        rows = read(tables, wanted) if json or all_ else []
     if json:
         for row in rows:
-            print(json_line(row))
+            print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
+        return
+    console = Console(highlight=False)
+    console.print(verdict(overview))
+    if all_:
+        for line in listed(rows[:limit], console.width):
+            console.print(line)
+        if len(rows) > limit:
+            console.print(f"{len(rows)} findings, the newest {limit} are shown (--limit)")
     else:
-        show(rows, Console(), limit=limit)
+        for line in lines(overview, console.width, limit=limit):
+            console.print(line)
 
 
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
+@app.command()
+def explain(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="An incident's or a finding's id, or its first digits.")],
+    config: ConfigFile = None,
+    data: Data = None,
+    debug: Debug = False,
+) -> None:
+    """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
+    from rich.console import Console
+
+    from monitor.commands.explain import find, lines
+
+    now = datetime.now(UTC)
+    console = Console(highlight=False)
+    for line in lines(find(_load(config, data).job.tables_path, id_, now), now, console.width):
+        console.print(line)
+
+
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
     from monitor.history_files.probe_log import as_tables
     from monitor.process.program_log import say
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor.commands.findings import kind_of
+from alerts.incidents.grouping import kind_of
 from monitor.demo.provocation import Provoked
 
 Row = Mapping[str, Any]

@@ -27,7 +27,9 @@ from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
 from rules.kept.state import Places, State, Transitions, concat, take
+from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
+from rules.settling.gate import APART
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
 from rules.settling.window import duplicate_in, indexed
@@ -147,8 +149,10 @@ def fold(own: Steps, passage: Passage) -> None:
 
 def _told_by_all(passage: Passage) -> int:
     """What was settled by this log time is known from everybody's log: it had been written, at the latest, the grace
-    time before, by whichever clock."""
-    return passage.gate.known_through() + passage.report.objectives.grace - spread(passage.state)
+    time before, by whichever clock. A host that is late and whose clock nobody can compare may have been far ahead."""
+    known = passage.gate.known_through()
+    doubt = APART if passage.state.now - known > LATE else 0
+    return known + passage.report.objectives.grace - spread(passage.state, doubt)
 
 
 def _ripe_inside(own: Steps, passage: Passage) -> Transitions:

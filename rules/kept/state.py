@@ -62,7 +62,7 @@ class Process:
     closes_at: int = -1  # the number of slices, once a close row or a mark has told it
     closed: int = -1  # when it closed
     lost_by: int = -1  # by when it was over, where its end may be missing
-    over_by: int = -1  # when its host was heard of after a later boot
+    over_by: int = -1  # by when a later boot of its host had begun
     over_boot: int = -1  # by whose clock, if not its own
     heard: int = -1  # when its host mentioned it last
     # The reader in it.
@@ -360,6 +360,7 @@ class State:
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
+    begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
     clocks: Clocks = field(default_factory=Clocks)
     sightings: Sightings = field(default_factory=Sightings)  # of what was sent
     seen: Sightings = field(default_factory=Sightings)  # of what was polled

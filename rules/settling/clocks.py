@@ -71,6 +71,10 @@ def set_times(state: State, columns: Columns) -> None:
     numbers = np.array([_number(state, name) for name in names], np.int64)
     columns.boot = numbers[domain]
     _learn_bases(state, columns, completed)
+    told = (columns.boot >= 0) & (invoked >= 0)
+    begun = np.array(state.begun, np.int64)
+    np.minimum.at(begun, columns.boot[told], invoked[told] // 1000)
+    state.begun = begun.tolist()
     bases = np.array([*state.bases, -1], np.int64)[columns.boot]
     told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
     if told.any():
@@ -84,7 +88,14 @@ def _number(state: State, name: str) -> int:
     if name not in state.boot_names:
         state.boot_names.append(name)
         state.bases.append(-1)
+        state.begun.append(UNKNOWN)
     return state.boot_names.index(name)
+
+
+def first_done(state: State, boot: int) -> int:
+    """The log time of the first that is known to have been done in a boot; `UNKNOWN` where nobody knows."""
+    base, begun = state.bases[boot], state.begun[boot]
+    return base + begun if base >= 0 and begun < UNKNOWN else UNKNOWN
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:

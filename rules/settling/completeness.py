@@ -27,7 +27,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
 from rules.arrays.intervals import Bools, Ints, distinct, heads
 from rules.kept.state import NEVER, Hole, Host, Process, State
-from rules.settling import retrying_writers
+from rules.settling import clocks, retrying_writers
 from rules.vocabulary.objectives import SECOND
 
 LATE: Final = 30 * SECOND
@@ -275,9 +275,10 @@ def _fulfil(state: State, number: int, process: Process) -> None:
 def _outlive(state: State, number: int, process: Process, host: Host) -> None:
     """A process is over by the time that its host was booted anew. One that the host has not mentioned since, for long,
     has left no journal: what it did last is missing for good."""
-    if process.over_by < 0 and process.boot >= 0 and len(host.boots) > 1:
+    if process.boot >= 0 and len(host.boots) > 1:
         began = next((at for boot, at in host.boots if boot == process.boot), process.first)
         later = [(at, boot) for boot, at in host.boots if boot != process.boot and at > began]
+        later = [(min(at, clocks.first_done(state, boot) - 1), boot) for at, boot in later]  # before its first mark
         process.over_by, process.over_boot = min(later, default=(-1, process.over_boot))
     if process.heard < process.over_by < host.now - GIVEN_UP and process.closes_at < 0:
         slices = max([process.next, *(one[1] for one in process.ahead)])
@@ -344,12 +345,10 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
 
 
 def awaited_from(state: State) -> list[int]:
-    """The offsets from which on readers go on whose rows are late: where they stood when they were heard of last, or at
-    the beginning of what is known where they have told nothing yet."""
-    found = []
-    for process in state.processes.values():
-        host = state.hosts.get(process.host)
-        now = state.now if host is None or host.silent else host.now
-        if now - process.told_through > LATE and (process.reads or not process.next):
-            found.append(max(process.position, 0))
-    return found
+    """The offsets from which on readers go on whose rows come later than log time waited: where they stood when they
+    were heard of last, or at the beginning of what is known where they have told nothing yet."""
+    return [
+        max(process.position, 0)
+        for process in state.processes.values()
+        if process.told_through < state.tick and (process.reads or not process.next)
+    ]

@@ -106,13 +106,13 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     return Advance(at, settled, before)
 
 
-def spread(state: State) -> int:
-    """How far the clocks of those that live here are apart, as far as it is known, in whole ticks."""
+def spread(state: State, unknown: int = 0) -> int:
+    """How far the clocks of those that live here are apart, in whole ticks; `unknown` where nobody knows."""
     if len(state.boot_names) < 2:
         return 0
     boots = {process.boot for process in state.processes.values() if process.boot >= 0 and process.over_by < 0}
     bounds = (ahead(state, one, other) for one in boots for other in boots)
-    spread = max((bound for bound in bounds if bound < UNKNOWN), default=0)
+    spread = max((bound if bound < UNKNOWN else unknown for bound in bounds), default=0)
     return 0 if spread < TICK else min(-(-spread // TICK) * TICK, SPREAD_MOST)
 
 
@@ -129,6 +129,8 @@ def _positions(state: State, at: Ints, moves: Moves) -> list[tuple[int, list[int
             continue
         index = np.searchsorted(moves.at[own], at, side="right") - 1
         track = np.where(index < 0, process.position, after[own][np.maximum(index, 0)] if len(own) else -1)
+        if process.closes_at >= 0:  # it may be remembered for longer than it lived
+            track = np.where(at > process.closed, -1, track)
         tracks.append((number, track.tolist()))
     return tracks
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from alerts.dispatch import Dispatcher
-from alerts.event import FindingEvent
+from alerts.event import FindingEvent, recorded
 from alerts.log import LogChannel
-from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import Finding, to_table
 from tests.alerts.findings import NOON, event, finding
 
 
@@ -98,3 +98,18 @@ def test_the_line_is_one_json_object_with_stable_fields() -> None:
     assert (second["level"], second["event"]) == ("info", "closed")
     LogChannel(stream).deliver([])
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_the_table_gives_the_events_in_the_order_of_their_record_each_once() -> None:
+    second, first = (to_table([(finding(subject=n), "critical")]).to_pylist()[0] for n in (2, 1))
+    rows = [
+        second | {"recorded": NOON + timedelta(seconds=9)},
+        first | {"recorded": NOON + timedelta(seconds=4)},
+        first | {"recorded": NOON + timedelta(seconds=8)},
+    ]
+    told = recorded(rows)
+    assert [(e.id, e.counted) for e in told] == [
+        (first["id"], rows[1]["recorded"]),
+        (second["id"], rows[0]["recorded"]),
+    ]
+    assert told[0].evidence == {"offsets": [4, 9]}

@@ -31,26 +31,34 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_table_shows_what_a_person_needs(data: Path, tmp_path: Path) -> None:
-    done = offsetwatch("findings", "--data", str(data), cwd=tmp_path, COLUMNS="160")
+def test_the_screen_opens_with_the_verdict(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("findings", "--data", str(data), cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert " ".join(lines[0].split()) == "last event (UTC) severity anomaly state where what, and its evidence"
-    rows = [line for line in lines if line.startswith("2024-10-04")]
-    assert [row.split()[3] for row in rows] == [
-        "unseen",
-        "suspected",
-        "duplicate",
-        "poll-skip",
-        "G1a",
-        "foreign-record",
+    assert done.stdout.splitlines()[:4] == [
+        "Nothing has been checked yet: is the monitor running? 1 incident open: suspected",
+        "in t/3, warning, since 2024-10-04 12:00:04.",
+        "",
+        "Open (1)",
     ]
-    assert "2024-10-04 12:00:05  critical  duplicate" in done.stdout.replace("   ", "  ")
-    assert "a duplicate happened" in done.stdout
+    over = done.stdout.partition("Over (2)")[2].splitlines()[1:3]
+    assert [" ".join(line.split()[5:]) for line in over] == [
+        "unseen t/3 a unseen happened",
+        "duplicate ×2 t/3 a duplicate happened",
+    ]
+    assert "Only counted: 1 foreign-record, 1 poll-skip (allowed); --all lists them" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_each_finding_is_listed_when_asked_for(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("findings", "--data", str(data), "--all", cwd=tmp_path, COLUMNS="160")
+    rows = [line for line in done.stdout.splitlines() if " 2024-10-04 " in line and not line.startswith("Nothing")]
+    assert [row.split()[4] for row in rows] == [
+        "unseen", "suspected", "duplicate", "poll-skip", "G1a", "foreign-record",
+    ]  # fmt: skip
+    assert f"{DUPLICATE.id} 2024-10-04 12:00:05 critical duplicate t/3\n  a duplicate happened\n" in done.stdout
     assert "writer=7  seq=1  offsets=[4, 9]" in done.stdout
-    assert f"explained by {DUPLICATE.id}" in done.stdout
-    assert "open ×2" in done.stdout
-    assert lines[-1] == "6 findings: 3 violations, 1 open conditions"
+    assert f"(explained by {DUPLICATE.id})" in done.stdout
+    assert "suspected open ×2 t/3" in done.stdout
 
 
 def test_json_lines(data: Path, tmp_path: Path) -> None:
@@ -62,7 +70,7 @@ def test_json_lines(data: Path, tmp_path: Path) -> None:
         "evidence": {"writer": 7, "seq": 1, "offsets": [4, 9]},
         "context": {}, "at": "2024-10-04T12:00:05Z", "decidable": "2024-10-04T12:00:05Z", "implied_by": None,
         "batch": None, "recorded": "2024-10-04T12:00:05.500000Z", "state": "raised",
-        "first_at": "2024-10-04T12:00:05Z", "opened": 1,
+        "first_at": "2024-10-04T12:00:05Z", "opened": 1, "incident": DUPLICATE.id,
     }  # fmt: skip
 
 
@@ -92,12 +100,42 @@ def test_the_options_are_the_filters(data: Path, tmp_path: Path) -> None:
     assert [json.loads(line)["anomaly"] for line in done.stdout.splitlines()] == ["duplicate"]
 
 
-def test_a_long_table_is_cut_and_says_so(data: Path, tmp_path: Path) -> None:
-    done = offsetwatch("findings", "--data", str(data), "--limit", "2", cwd=tmp_path, COLUMNS="160")
+def test_a_long_list_is_cut_and_says_so(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("findings", "--data", str(data), "--all", "--limit", "2", cwd=tmp_path, COLUMNS="160")
     assert "poll-skip" not in done.stdout
-    assert "6 findings: 3 violations, 1 open conditions, the newest 2 are shown (--limit)" in done.stdout
+    assert "6 findings, the newest 2 are shown (--limit)" in done.stdout
+    done = offsetwatch("findings", "--data", str(data), "--limit", "2", cwd=tmp_path)
+    assert "Over (2, the first 1 are shown (--limit))" in done.stdout
 
 
-def test_no_findings(data: Path, tmp_path: Path) -> None:
-    done = offsetwatch("findings", "--data", str(data), "--topic", "no-such", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "no findings\n")
+def test_nothing_of_what_is_asked_for(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("findings", "--data", str(data), "--topic", "no-such", cwd=tmp_path, COLUMNS="120")
+    said = "Nothing has been checked yet: is the monitor running? no incident is open.\n"
+    assert (done.returncode, done.stdout) == (0, said)
+
+
+def test_a_time_that_is_none_is_one_line(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("findings", "--data", str(data), "--since", "soon", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("offsetwatch: --since: 'soon' is no time: give 03:12, 2h")
+
+
+def test_an_incident_is_explained_by_the_first_digits_of_its_id(data: Path, tmp_path: Path) -> None:
+    done = offsetwatch("explain", DUPLICATE.id[:6], "--data", str(data), cwd=tmp_path, COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:5] == [
+        "critical duplicate in t/3",
+        "over, since 2024-10-04 12:00:01 UTC, lasted 4 s",
+        "",
+        "A duplicate happened. 2 findings so far. With it came 1 × G1a. The last of it",
+        "was seen at 2024-10-04 12:00:05 UTC, 4 s after it began.",
+    ]
+    assert "duplicate: One value stands at two or more offsets of a partition." in done.stdout
+    assert "docs/runbook.md#duplicate" in done.stdout
+    assert "writer=7  seq=1  offsets=[4, 9]" in done.stdout
+    counted = offsetwatch("explain", finding("foreign-record", (9,)).id, "--data", str(data), cwd=tmp_path)
+    assert "only counted: it judges nothing" in counted.stdout
+    for wrong, said in (("abc", "give at least 4 digits"), ("ffffffff", "no finding and no incident has the id")):
+        refused = offsetwatch("explain", wrong, "--data", str(data), cwd=tmp_path)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert said in refused.stderr

@@ -96,7 +96,7 @@ def check_that_the_checks_outlive_their_jvm(
     before = scraped()["offsetwatch_batches_total"]
     listed = subprocess.run(["pgrep", "-P", str(child.pid), "java"], capture_output=True, text=True, check=True)
     os.kill(int(listed.stdout), signal.SIGKILL)
-    until(lambda: "the checks go on, after " in (folder / "err.txt").read_text(), child, folder, 150)
+    until(lambda: "the checks go on, after " in (folder / "err.txt").read_text(), child, folder, 240)
     until(lambda: scraped()["offsetwatch_batches_total"] > before + 1, child, folder, 60)
     said = (folder / "err.txt").read_text()
     assert "Traceback" not in said
@@ -149,6 +149,7 @@ def test_a_stop_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
     def scraped() -> dict[str, float]:
         found = re.search(r"metrics are served at (\S+)", (tmp_path / "err.txt").read_text())
@@ -163,7 +164,7 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
             return samples
 
     with running("monitor", "--probes", folder=tmp_path, kafka=kafka) as child:
-        until(lambda: scraped().get("offsetwatch_batches_total", 0) >= 2, child, tmp_path, 150)
+        until(lambda: scraped().get("offsetwatch_batches_total", 0) >= 2, child, tmp_path, 240)
         seen = scraped()
         assert seen["offsetwatch_records_checked_total"] > 0
         assert seen["offsetwatch_probe_records_acknowledged_total"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_table_shows_every_column() -> None:
-    console = Console(width=240, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console = Console(width=240, record=True, file=io.StringIO())
     console.print(report.table([result(First(), [one("duplicate", seen=2.0)])]))
     text = console.export_text()
     for part in ("retry-without-idempotence", "duplicate", "order, lost-write", "2.0 s", "passed"):

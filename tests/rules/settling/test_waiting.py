@@ -215,13 +215,14 @@ def rebooted(h: History, *, down: float, up: float) -> Any:
     def mark(after: float) -> None:
         h.time += after
         now, mono = h.at(h.time), round(h.time * 1e9)
-        mine = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes if p not in ("q", "other")]
+        mine = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes if p not in ("q", "next", "other")]
         h.row("committer", "mark", marks=mine, invoked=now, completed=now)
         told: dict[str, Any] = {"invoked": now, "completed": now, "mono_invoked": mono, "mono_completed": mono}
         if h.time < down:
             h.row("other", "mark", marks=[Mark(number("q"), h._slices[number("q"), 0], now)], boot="first", **told)
         elif h.time >= up:
-            h.row("other", "mark", boot="second", **told)
+            mine = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes if p == "next"]
+            h.row("other", "mark", marks=mine, boot="second", **told)
 
     return mark
 
@@ -244,6 +245,20 @@ def test_a_reader_was_over_by_the_next_boot_of_its_host() -> None:
     assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]
     (stepped,) = store.last.values()
     assert number("q") not in load(stepped.hot, KINDS).processes
+
+
+def test_a_reader_was_over_by_what_is_done_in_the_next_boot_of_its_host() -> None:
+    """Its first mark comes a little later than its first record."""
+    h = History()
+    h.assign("r")
+    h.assign("q", boot="first", mono_invoked=0, mono_completed=1)
+    mark = rebooted(h, down=50, up=70)
+    going_on(h, 69, first=0, mark=mark)
+    mono = round(h.time * 1e9)
+    h.send("next", 0, at=69, boot="second", mono_invoked=mono + 1_000_000, mono_completed=mono + 2_000_000)
+    going_on(h, 40, first=70, mark=mark)
+    for size in (7, 900):
+        assert lost(fed(h.rows, size)) == [(number("next"), 0)]
 
 
 def test_the_observer_is_out_and_nothing_is_dropped() -> None:
@@ -422,3 +437,85 @@ def test_a_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_the_o
     for size in (9, 400):
         skips = [f.subject[0] for f in fed(h.rows, size).findings if f.anomaly == "poll-skip"]
         assert sorted(skips) == sorted([number("r"), number("q")])
+
+
+@pytest.mark.parametrize("size", [7, 400])
+def test_a_life_that_was_lost_holds_up_no_verdict_once_it_was_over(size: int) -> None:
+    """The mark that ends it tells when; whether the step that brings it forgets the life is no matter."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 20, first=0)
+    h.poll("q", [("w", 0, 20, 0)])
+    h.mark(1.0)
+    ended = h.at(h.time)
+    h.row("committer", "mark", marks=[Mark(number("q"), 2, ended, ended, lost=True)], invoked=ended, completed=ended)
+    h.processes.remove("q")
+    going_on(h, 24, first=20, lose=[25])
+    (skip,) = [f for f in fed(h.rows, size).findings if f.anomaly == "poll-skip"]
+    assert (skip.subject[0], second(skip)) == (number("r"), 38)
+
+
+def test_a_reader_that_has_nearly_caught_up_is_still_compared_with_what_it_went_over() -> None:
+    """Its host comes back, and is no longer so late that log time would not wait for it; but log time has gone on."""
+    h = History()
+    there: list[Slice] = []
+    h.assign("r")
+    there.append(h.assign("q"))
+    h.processes = ["w", "r", "observer"]
+    for i in range(90):
+        h.send("w", i, at=i)
+        if i != 70:
+            h.poll("r", [("w", i, 1, i)])
+            there.append(h.poll("q", [("w", i, 1, i)]))
+            h.processes = ["w", "r", "observer"]
+        h.observe(end=i + 1)
+        h.mark(1.0)
+        now = h.at(h.time)
+        told = [Mark(number("q"), h._slices[number("q"), 0], now)]
+        there.append(h.row("committer there", "mark", marks=told, invoked=now, completed=now))
+    apart = {id(row) for row in there}
+    store = Store()
+    store.feed([row for row in h.rows if id(row) not in apart or row.completed < h.at(10)])
+    for low, high in ((10, 65), (65, 99)):
+        store.feed([row for row in there if h.at(low) <= row.completed < h.at(high)])
+    skips = [f.subject[0] for f in store.findings if f.anomaly == "poll-skip"]
+    assert sorted(skips) == sorted([number("r"), number("q")])
+
+
+@pytest.mark.parametrize("at_13", ["a record", "a marker"])
+def test_a_host_that_is_late_may_have_a_clock_that_was_far_ahead(at_13: str) -> None:
+    """The writer's clock is 15 s ahead of the reader's, which only polls: nobody can tell by how much. What it sent at
+    second 28 of its own time went to an offset that the reader went over at second 13, settled at second 24."""
+    h = History()
+    away: list[Slice] = []
+
+    def by(boot: str, ahead: float) -> dict[str, Any]:
+        h.time += 0.002
+        times = {"invoked": h.at(h.time + ahead - 0.001), "completed": h.at(h.time + ahead)}
+        mono = round((h.time + 100) * 1e9)
+        return {"boot": boot, "mono_invoked": mono - 1_000_000, "mono_completed": mono, **times}
+
+    def marks(boot: str, ahead: float, host: str, *processes: str) -> Slice:
+        told = [Mark(number(p), h._slices[number(p), 0], h.at(h.time + ahead)) for p in processes]
+        return h.row(host, "mark", marks=told, **by(boot, ahead))
+
+    h.assign("r", **by("a", 0))
+    for i in range(90):
+        told = []
+        if i != 13 or at_13 == "a record":
+            told.append(h.send("w", i, at=i, **by("b", 15)))
+        if i != 13:
+            h.poll("r", [("w", i, 1, i)], **by("a", 0))
+        h.row("observer", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1, **by("a", 0))
+        h.time += 1.0
+        marks("a", 0, "here", "r", "observer")
+        told.append(marks("b", 15, "there", "w"))
+        away += told if i >= 5 else []
+    apart = {id(row) for row in away}
+    store = Store()
+    here = [row for row in h.rows if id(row) not in apart]
+    for rows in (here[:30], here[30:], away):
+        store.feed(rows)
+    skips = [f.subject[0] for f in store.findings if f.anomaly == "poll-skip"]
+    assert skips == ([number("r")] if at_13 == "a record" else [])

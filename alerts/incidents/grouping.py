@@ -1,0 +1,330 @@
+"""From the events of findings to incidents. Pure: no clock, no I/O.
+
+    incidents = Incidents()
+    incidents.take(events)          # as they were counted, live or from the findings table
+    incidents.at(now)               # the incidents, the newest first
+
+What is grouped:
+
+- A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
+  that concerns the same transaction, value or offset; else it begins one.
+- Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
+  cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
+- What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
+- What is only classified, and what the policy allows, is counted.
+
+An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
+whether it still happens. One of conditions goes on while one of them is open, and again where one opens within `again`
+of its end. Both are measured in machine time (`counted`), which is when somebody can be told; when things happened is
+log time. Events in the order of their counting give the same incidents however they come in: a restart reads them from
+the table and has the ids that were told before.
+
+An incident never changes what names it. So a finding joins one that is at least as severe, and begins its own else.
+
+Bounds: of an incident `LINKS` transactions, values and offsets by which others join it, and `PLACES` places; `WAITING`
+findings whose cause is not here yet. Incidents that ended longer ago than `kept` are forgotten, unless it is None.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from alerts.event import FindingEvent
+from alerts.incidents.incident import LISTED, Incident
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.policy import SEVERITIES
+
+HOLD: Final = timedelta(minutes=15)
+AGAIN: Final = timedelta(minutes=5)
+CAUSE_WITHIN: Final = timedelta(seconds=60)
+KEPT: Final = timedelta(hours=24)
+LINKS: Final = 2_000
+PLACES: Final = 10_000
+WAITING: Final = 10_000
+
+OF_THE_CLUSTER: Final = frozenset(
+    {
+        "cluster-unreachable", "evidence-gap", "evidence-late", "stuck-close", "stuck-consumer", "stuck-producer",
+        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
+    }
+)  # fmt: skip
+"""Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
+topic."""
+
+JUDGED: Final = frozenset({"critical", "warning"})
+_NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
+
+Kind = Literal["violation", "condition"]
+Key = tuple[Any, ...]
+
+
+def kind_of(anomaly: str) -> str:
+    """violation, condition or classified; an anomaly that this version does not know counts as a violation."""
+    entry = CATALOGUE.get(anomaly)
+    return entry.kind if entry is not None else "violation"
+
+
+def judged(event: FindingEvent) -> bool:
+    """Is it about something that somebody should know of?"""
+    return event.severity in JUDGED and kind_of(event.anomaly) != "classified"
+
+
+@dataclass(slots=True)
+class _Group:
+    """One incident as it grows."""
+
+    first: FindingEvent
+    kind: Kind
+    since: datetime
+    last: datetime
+    counted: datetime
+    findings: int = 0
+    places: dict[str, None] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    closed: datetime | None = None
+    """Machine time at which the last of its conditions closed, None while one is open or there is none."""
+    closed_at: datetime | None = None
+    """The same in log time."""
+    violations: datetime | None = None
+    """Machine time of its newest violation."""
+    folded: Counter[str] = field(default_factory=Counter)
+    keys: set[Key] = field(default_factory=set)
+
+    def ended(self, now: datetime, hold: timedelta) -> datetime | None:
+        """Machine time from which it counts as over, None while it goes on."""
+        if self.open:
+            return None
+        ends = [self.closed] if self.closed is not None else []
+        if self.violations is not None:
+            ends.append(self.violations + hold)
+        end = max(ends, default=self.counted)
+        return end if end <= now else None
+
+
+class Incidents:
+    """All incidents of the events taken so far."""
+
+    def __init__(self, *, hold: timedelta = HOLD, again: timedelta = AGAIN, kept: timedelta | None = KEPT) -> None:
+        self._hold = hold
+        self._again = again
+        self._kept = kept
+        self._groups: dict[int, _Group] = {}
+        self._by_key: dict[Key, int] = {}
+        self._numbers = 0
+        self._waiting: deque[FindingEvent] = deque()
+        self._members: dict[str, int] = {}
+        self.classified: Counter[tuple[str, str]] = Counter()
+        """Events that are only counted, by anomaly and severity."""
+
+    def take(self, events: Iterable[FindingEvent]) -> None:
+        """Take the events of one or several batches in, in the order of their counting."""
+        for event in sorted(events, key=_order):
+            self._promote(event.counted)
+            if not judged(event):
+                if event.event != "closed":
+                    self.classified[event.anomaly, event.severity] += 1
+            elif event.event == "closed":
+                self._close(event)
+            elif event.implied_by is not None and self._cause(event) is None:
+                self._waiting.append(event)
+                if len(self._waiting) > WAITING:
+                    self._add(self._waiting.popleft())
+            else:
+                self._add(event)
+                self._follow(event.id)
+        self._forget()
+
+    def at(self, now: datetime) -> list[Incident]:
+        """The incidents as they stand at this machine time, the newest first."""
+        self._promote(now)
+        made = [_incident(group, group.ended(now, self._hold)) for group in self._groups.values()]
+        return sorted(made, key=lambda one: (one.since, one.id), reverse=True)
+
+    def of(self, finding: str) -> str | None:
+        """The occurrence of the incident that this finding was told in last. None unless everything is kept."""
+        number = self._members.get(finding)
+        return _occurrence(self._groups[number]) if number is not None else None
+
+    # One event
+
+    def _add(self, event: FindingEvent) -> None:
+        keys = list(_keys(event))
+        number = self._found(event, keys)
+        if number is None:
+            number = self._numbers = self._numbers + 1
+            self._groups[number] = _Group(
+                first=event, kind=_kind(event), since=event.at, last=event.at, counted=event.counted
+            )
+        group = self._groups[number]
+        self._leave(event, number)
+        if self._kept is None:
+            self._members[event.id] = number
+        group.since, group.last = min(group.since, event.at), max(group.last, event.at)
+        group.counted = max(group.counted, event.counted)
+        group.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
+        if event.anomaly == group.first.anomaly:
+            if len(group.places) < PLACES:
+                group.places.setdefault(_subject(event))
+        else:
+            group.folded[event.anomaly] += 1
+        if event.event == "opened":
+            group.open.add(event.id)
+            group.closed = group.closed_at = None
+        else:
+            group.violations = event.counted
+        for key in keys:
+            self._register(key, number, event)
+
+    def _register(self, key: Key, number: int, event: FindingEvent) -> None:
+        """Let others join the incident by this key, unless it leads to another one that goes on."""
+        group = self._groups[number]
+        known = self._by_key.get(key)
+        if key[0] == "finding":
+            free = True  # a condition is where it was told last
+        elif key[0] == "group" and _kind(event) == "condition" and event.anomaly != group.first.anomaly:
+            free = False  # the next one of its name may be explained by nothing
+        else:
+            free = known is None or known == number or not self._goes_on(known, event)
+        if free and (len(group.keys) < LINKS or key[0] == "group" or event.event == "opened"):
+            self._by_key[key] = number
+            group.keys.add(key)
+
+    def _found(self, event: FindingEvent, keys: list[Key]) -> int | None:
+        """The incident that it belongs to."""
+        if event.implied_by is not None:
+            cause = self._cause(event)
+            if cause is not None:
+                return cause
+        for key in keys:
+            if key[0] == "finding" and event.event == "opened":
+                continue  # what was explained and is opened again stands for itself
+            number = self._by_key.get(key)
+            if number is not None and self._goes_on(number, event):
+                return number
+        return None
+
+    def _goes_on(self, number: int, event: FindingEvent) -> bool:
+        """Does the incident still go on at this event, or again, and is it as severe?"""
+        group = self._groups.get(number)
+        if group is None or SEVERITIES.index(group.first.severity) > SEVERITIES.index(event.severity):
+            return False
+        ended = group.ended(event.counted, self._hold)
+        if ended is None:
+            return True
+        return group.kind == "condition" and event.counted - ended <= self._again
+
+    def _leave(self, event: FindingEvent, number: int) -> None:
+        """A condition is open in one incident: the one that it was told in last."""
+        before = self._by_key.get(("finding", event.id))
+        if before is not None and before != number and before in self._groups:
+            self._shut(self._groups[before], event)
+
+    def _close(self, event: FindingEvent) -> None:
+        for waiting in [one for one in self._waiting if one.id == event.id]:
+            self._waiting.remove(waiting)
+        number = self._by_key.get(("finding", event.id))
+        if number is not None and number in self._groups:
+            self._shut(self._groups[number], event)
+
+    def _shut(self, group: _Group, event: FindingEvent) -> None:
+        if event.id in group.open:
+            group.open.discard(event.id)
+            if event.id != group.first.id and event.event == "closed":
+                group.keys.discard(("finding", event.id))
+                self._by_key.pop(("finding", event.id), None)
+            group.last = max(group.last, event.at)
+            if not group.open:
+                group.closed, group.closed_at = event.counted, event.at
+
+    # What waits for its cause
+
+    def _cause(self, event: FindingEvent) -> int | None:
+        number = self._by_key.get(("finding", event.implied_by))
+        return number if number is not None and self._goes_on(number, event) else None
+
+    def _follow(self, cause: str) -> None:
+        for event in [one for one in self._waiting if one.implied_by == cause]:
+            self._waiting.remove(event)
+            self._add(event)
+
+    def _promote(self, now: datetime) -> None:
+        """What has waited for its cause long enough stands for itself."""
+        while self._waiting and now - self._waiting[0].counted > CAUSE_WITHIN:
+            self._add(self._waiting.popleft())
+
+    # Bounds
+
+    def _forget(self) -> None:
+        if self._kept is None or not self._groups:
+            return
+        newest = max(group.counted for group in self._groups.values())
+        for number, group in list(self._groups.items()):
+            ended = group.ended(newest, self._hold)
+            if ended is not None and newest - ended > self._kept:
+                del self._groups[number]
+                for key in group.keys:
+                    if self._by_key.get(key) == number:
+                        del self._by_key[key]
+
+
+def _occurrence(group: _Group) -> str:
+    return _incident(group, None).occurrence
+
+
+def _order(event: FindingEvent) -> tuple[datetime, bool, datetime, bool, str]:
+    """As counted; within a batch causes before what they explain, openings before their ends."""
+    return event.counted, event.implied_by is not None, event.at, event.event == "closed", event.id
+
+
+def _kind(event: FindingEvent) -> Kind:
+    return "condition" if kind_of(event.anomaly) == "condition" else "violation"
+
+
+def _keys(event: FindingEvent) -> Iterator[Key]:
+    """By what an event finds its incident, the strongest first."""
+    yield "finding", event.id
+    topic = "" if event.anomaly in OF_THE_CLUSTER else event.topic
+    yield "group", event.cluster, event.anomaly, topic, event.severity
+    if _kind(event) == "violation":
+        place = (event.cluster, event.topic_id, event.partition)
+        evidence = event.evidence
+        if evidence.get("txn") is not None:
+            yield "transaction", event.cluster, evidence["txn"]
+        skipped = evidence.get("skipped")
+        for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
+            yield from _records(place, one)
+
+
+def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:
+    if isinstance(evidence.get("writer"), int) and isinstance(evidence.get("seq"), int):
+        yield "value", *place, evidence["writer"], evidence["seq"]
+    if isinstance(evidence.get("offset"), int) and evidence["offset"] > 0:
+        yield "offset", *place, evidence["offset"]
+
+
+def _subject(event: FindingEvent) -> str:
+    """topic/partition; where it is about no partition, whoever it is about."""
+    if event.topic:
+        return f"{event.topic}/{event.partition}" if event.partition >= 0 else event.topic
+    for name in _NAMES:
+        if event.evidence.get(name) is not None:
+            told = event.evidence[name]
+            return str(told) if isinstance(told, str) else f"{name} {told}"
+    return ""
+
+
+def _incident(group: _Group, ended: datetime | None) -> Incident:
+    first = group.first
+    until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
+    places = [place for place in group.places if place]
+    return Incident(
+        id=first.id, anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
+        topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
+        message=first.message, evidence=first.evidence, since=group.since, last=group.last, until=until,
+        told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,
+        standing=len(group.open), folded=dict(group.folded),
+    )  # fmt: skip

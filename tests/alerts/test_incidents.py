@@ -1,0 +1,251 @@
+"""From findings to incidents: what somebody is woken by is one thing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from alerts.event import FindingEvent
+from alerts.incidents.grouping import AGAIN, HOLD, KEPT, Incidents
+from alerts.incidents.incident import LISTED, Incident, explanation, span, summary, where
+from rules.vocabulary.finding import Finding, identity
+from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import micros
+from tests.alerts.findings import NOON, event
+
+S = timedelta(seconds=1)
+AWAY = identity("cluster-unreachable", "c", "", -1, ())
+
+
+def told(
+    anomaly: str, subject: Any = 1, *, at: float = 0.0, event_: str = "raised", counted: float | None = None,
+    topic: str = "orders", partition: int = 3, evidence: dict[str, Any] | None = None, context: Any = None,
+    implied_by: str | None = None, cluster: str = "c",
+) -> FindingEvent:  # fmt: skip
+    """An event that the rules spoke `at` seconds after noon, counted a second later unless told otherwise."""
+    spoken = micros(NOON + timedelta(seconds=at))
+    subjects = subject if isinstance(subject, tuple) else (subject,)
+    found = Finding(
+        anomaly=anomaly, cluster=cluster, topic_id=topic and f"{topic}-id", topic=topic, partition=partition,
+        subject=subjects, event=event_, message=f"{anomaly} of {subject}", evidence=evidence or {},  # type: ignore[arg-type]
+        context=context or {}, at=spoken, decidable=spoken, implied_by=implied_by,
+    )  # fmt: skip
+    when = NOON + timedelta(seconds=at + 1 if counted is None else counted)
+    return event(found, severity(anomaly, found.context), counted=when)
+
+
+def away(event_: str, *, at: float) -> FindingEvent:
+    return told("cluster-unreachable", (), at=at, event_=event_, topic="", partition=-1, evidence={"brokers": [1]})
+
+
+def standing(*events: FindingEvent, now: float | None = None, **options: Any) -> list[Incident]:
+    """The incidents, the oldest first, `now` seconds after noon; else when the last event was counted."""
+    incidents = Incidents(**options)
+    for one in events:
+        incidents.take([one])
+    last = max((one.counted for one in events), default=NOON)
+    return list(reversed(incidents.at(last if now is None else NOON + timedelta(seconds=now))))
+
+
+def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
+    first = told("G1a", (7, 0), at=0, evidence={"writer": 7, "seq": 0, "txn": 5, "offset": 10})
+    more = [
+        told("G1a", (7, seq), at=seq / 10, partition=seq % 2 + 3, evidence={"writer": 7, "seq": seq, "txn": 5})
+        for seq in range(1, 200)
+    ]
+    torn = told("torn-transaction", 5, at=30, partition=-1, evidence={"txn": 5})
+    (one,) = standing(first, *more, torn)
+    assert one == Incident(
+        id=first.id, anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
+        message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
+        told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
+        folded={"torn-transaction": 1},
+    )  # fmt: skip
+    assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
+    assert explanation(one) == "G1a of (7, 0). 201 findings so far in 2 places. With it came 1 × torn-transaction."
+    assert (one.place, one.open, one.runbook) == ("orders/3 +1", True, "docs/runbook.md#g1a")
+
+
+@pytest.mark.parametrize(
+    ("second", "incidents"),
+    [
+        (told("lost-write", 2, at=5, evidence={"writer": 7, "seq": 9}), 1),
+        (told("lost-write", 2, at=5, topic="payments"), 2),
+        (told("lost-write", 2, at=5, cluster="d"), 2),
+        (told("lost-write", 2, at=5, partition=4), 1),
+        (told("vanished-record", 2, at=5, evidence={"offset": 44}), 1),
+        (told("vanished-record", 2, at=5, evidence={"offset": 44}, partition=4), 2),
+        (told("vanished-record", 2, at=5, evidence={"writer": 7, "seq": 1}), 1),
+        (told("poll-skip", 2, at=5, evidence={"skipped": [{"writer": 7, "seq": 1, "offset": 44}]}), 1),
+        (told("poll-skip", 2, at=5, evidence={"skipped": [{"writer": 7, "seq": 2, "offset": 45}]}), 2),
+        (told("offset-regression", 2, at=5, evidence={"txn": 5}), 1),
+        (told("unseen", (), at=5, event_="opened", evidence={"txn": 5}), 2),
+    ],
+)
+def test_what_concerns_the_same_records_is_one_incident(second: FindingEvent, incidents: int) -> None:
+    first = told("lost-write", 1, evidence={"writer": 7, "seq": 1, "offset": 44, "txn": 5})
+    assert len(standing(first, second)) == incidents
+
+
+def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:
+    evidence = {"writer": 7, "seq": 1}
+    warned = told("duplicate", 1, evidence=evidence, context={"idempotent": "false"})
+    worse = told("lost-write", 2, at=2, evidence=evidence)
+    assert [(one.anomaly, one.severity) for one in standing(warned, worse)] == [
+        ("duplicate", "warning"),
+        ("lost-write", "critical"),
+    ]
+
+
+def test_violations_are_over_when_none_came_for_a_while() -> None:
+    first, second = told("duplicate", 1), told("duplicate", 2, at=600, counted=620)
+    hold = HOLD.total_seconds()
+    (one,) = standing(first, second, now=620 + hold - 1)
+    assert (one.open, one.until, one.last) == (True, None, NOON + 600 * S)
+    (one,) = standing(first, second, now=620 + hold)
+    assert (one.open, one.until, one.ended) == (False, NOON + 600 * S, NOON + (620 * S + HOLD))
+    assert explanation(one).endswith("The last of it was seen at 2024-10-04 12:10:00 UTC, 10 min after it began.")
+    old, new = standing(first, second, told("duplicate", 3, at=2000))
+    assert (old.id, new.id) == (first.id, told("duplicate", 3).id)
+
+
+def test_thirty_partitions_of_one_condition_are_one_incident() -> None:
+    opened = [told("unseen", (), at=n, event_="opened", partition=n) for n in range(30)]
+    closed = [told("unseen", (), at=60 + n, event_="closed", partition=n) for n in range(30)]
+    (one,) = standing(*opened)
+    assert (one.id, one.findings, one.standing, one.places) == (opened[0].id, 30, 30, 30)
+    assert (len(one.subjects), one.subjects[0], one.place) == (LISTED, "orders/0", "orders/0 +29")
+    assert where(one) == "orders, 30 places (orders/0, orders/1, orders/2 and 27 more)"
+    (one,) = standing(*opened, *closed[:-1])
+    assert (one.open, one.standing, one.until) == (True, 1, None)
+    (one,) = standing(*opened, *closed)
+    assert (one.open, one.until, one.ended) == (False, NOON + 89 * S, NOON + 90 * S)
+    assert explanation(one).endswith("It ended at 2024-10-04 12:01:29 UTC, 1 min 29 s after it began.")
+
+
+def test_a_condition_that_comes_back_soon_is_the_same_incident() -> None:
+    again = AGAIN.total_seconds()
+    for pause, incidents in ((again, 1), (again + 1, 2)):
+        spells = [
+            told("unseen", (), at=0, event_="opened"), told("unseen", (), at=20, event_="closed"),
+            told("unseen", (), at=20 + pause, event_="opened"),
+        ]  # fmt: skip
+        found = standing(*spells)
+        assert len(found) == incidents
+        assert len({one.occurrence for one in found}) == incidents, "told apart, although the finding is the same"
+        assert found[-1].open
+
+
+def test_how_a_cluster_is_set_up_is_one_incident() -> None:
+    found = standing(
+        *(told("under-replicated-probe-topic", (), topic=t, partition=p, event_="opened") for t in "ab" for p in (0, 1))
+    )
+    assert [(one.topic, one.places, where(one)) for one in found] == [
+        ("", 4, "cluster c, 4 places (a/0, a/1, b/0 and 1 more)")
+    ]
+
+
+def test_what_is_about_no_partition_is_named_by_whom_it_is_about() -> None:
+    writers = [told("stuck-producer", w, topic="", partition=-1, event_="opened", evidence={"writer": w}) for w in "xy"]
+    (one,) = standing(*writers)
+    assert (one.subjects, where(one)) == (("x", "y"), "cluster c, 2 places (x, y)")
+    (one,) = standing(told("checks-stalled", (), topic="", partition=-1, event_="opened", cluster=""))
+    assert where(one) == "the monitor itself"
+
+
+def test_what_an_outage_explains_is_folded_under_it_whichever_is_told_first() -> None:
+    stuck = [
+        told("stuck-consumer", n, at=1, event_="opened", partition=n, implied_by=AWAY, counted=counted)
+        for n, counted in ((0, 2), (1, 40))
+    ]
+    for events in ([*stuck[:1], away("opened", at=3), *stuck[1:]], [away("opened", at=1), *stuck]):
+        (one,) = standing(*events)
+        assert (one.id, one.anomaly, one.folded, one.standing) == (
+            AWAY,
+            "cluster-unreachable",
+            {"stuck-consumer": 2},
+            3,
+        )
+        assert one.findings == 3
+    ends = [replace(one, event="closed", counted=NOON + 70 * S, at=NOON + 69 * S) for one in stuck]
+    (one,) = standing(*events, away("closed", at=60))
+    assert one.open, "those that it explains still stand"
+    (one,) = standing(*events, away("closed", at=60), *ends)
+    assert (one.open, one.until) == (False, NOON + 69 * S)
+
+
+def test_what_outlasts_its_cause_stands_for_itself() -> None:
+    explained = told("stuck-consumer", 1, at=2, event_="opened", implied_by=AWAY)
+    found = standing(
+        away("opened", at=1), explained, away("closed", at=60), told("stuck-consumer", 1, at=95, event_="opened")
+    )
+    assert [(one.anomaly, one.open, one.standing) for one in found] == [
+        ("cluster-unreachable", False, 0),
+        ("stuck-consumer", True, 1),
+    ]
+
+
+def test_a_cause_that_never_comes_is_not_waited_for() -> None:
+    lonely = told("stuck-consumer", 1, event_="opened", implied_by=AWAY)
+    assert standing(lonely, now=61) == []
+    (one,) = standing(lonely, now=62)
+    assert (one.anomaly, one.since) == ("stuck-consumer", NOON)
+    ended = told("stuck-consumer", 1, at=20, event_="closed", implied_by=AWAY)
+    assert standing(lonely, ended, now=100) == [], "it has ended before"
+
+
+def test_what_is_classified_or_allowed_is_counted() -> None:
+    incidents = Incidents()
+    incidents.take([told("rebalance", n) for n in range(3)])
+    incidents.take([told("poll-skip", 1, context={"mode": "subscribe"}), told("abort-position", 1)])
+    assert incidents.at(NOON) == []
+    assert incidents.classified == {
+        ("rebalance", "info"): 3,
+        ("poll-skip", "allowed"): 1,
+        ("abort-position", "info"): 1,
+    }
+
+
+def test_one_batch_or_many_give_the_same_incidents() -> None:
+    events = [
+        told("stuck-consumer", 0, at=0, event_="opened", implied_by=AWAY, counted=5), replace(away("opened", at=1)),
+        *(told("G1a", n, at=n / 10, evidence={"txn": n % 3}, counted=5) for n in range(9)),
+        told("torn-transaction", 2, at=0.5, topic="payments", evidence={"txn": 2}, counted=5),
+        told("unseen", (), at=1, event_="opened", counted=5), told("unseen", (), at=3, event_="closed", counted=5),
+    ]  # fmt: skip
+    events = [replace(one, counted=NOON + 5 * S) for one in events]
+    at_once = Incidents()
+    at_once.take(reversed(events))
+    in_order = Incidents()
+    for one in sorted(events, key=lambda e: (e.counted, e.implied_by is not None, e.at, e.event == "closed", e.id)):
+        in_order.take([one])
+    assert at_once.at(NOON + 9 * S) == in_order.at(NOON + 9 * S)
+    assert {(one.anomaly, one.open) for one in in_order.at(NOON + 9 * S)} == {
+        ("cluster-unreachable", True), ("G1a", True), ("unseen", False),
+    }  # fmt: skip
+
+
+def test_a_flood_counts_what_it_did_not_tell_one_by_one() -> None:
+    (one,) = standing(told("duplicate", 1), told("duplicate", 2, evidence={"more_of_the_same": 40}))
+    assert one.findings == 42
+
+
+def test_what_ended_long_ago_is_forgotten_unless_all_is_asked_for() -> None:
+    later = (KEPT + HOLD).total_seconds() + 10
+    events = [told("duplicate", 1), told("unseen", (), at=later, event_="opened")]
+    assert [one.anomaly for one in standing(*events)] == ["unseen"]
+    assert [one.anomaly for one in standing(*events, kept=None)] == ["duplicate", "unseen"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.2, "less than a second"), (1, "1 s"), (59.6, "1 min"), (62, "1 min 2 s"), (3_600, "1 h"),
+        (7_384, "2 h 3 min"), (90_000, "1 d 1 h"), (86_460, "1 d"),
+    ],
+)  # fmt: skip
+def test_spans(seconds: float, said: str) -> None:
+    assert span(seconds) == said

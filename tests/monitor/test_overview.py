@@ -1,0 +1,137 @@
+"""The screen for somebody who was asleep two minutes ago."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from alerts.event import recorded
+from alerts.incidents.grouping import HOLD, Incidents
+from alerts.incidents.incident import Incident
+from monitor.commands.overview import Checked, Overview, checked, lines, row, verdict
+from rules.vocabulary.catalogue import CATALOGUE
+from tests.monitor.rows import NOON, events, finding
+
+S = timedelta(seconds=1)
+NOW = NOON + 120 * S
+FRESH = Checked(NOW - 2 * S, NOW - 4 * S)
+LOST = finding("lost-write", topic="orders-canary", message="value 7151953739595553680/1 was acknowledged at offset 5")
+UNSAFE = [
+    finding("unsafe-config", (), "opened", at=-9, topic=t, topic_id=t, partition=n) for t in "ab" for n in range(2)
+]
+
+
+def incidents(*found: object, now: datetime = NOW) -> list[Incident]:
+    made = Incidents(kept=None)
+    made.take(recorded(events(*found).to_pylist()))  # type: ignore[arg-type]
+    return made.at(now)
+
+
+def said(*found: object, of: Checked = FRESH, now: datetime = NOW) -> str:
+    return verdict(Overview(now, incidents(*found, now=now) if found else [], {}, of))
+
+
+def test_one_incident_and_the_rest_healthy() -> None:
+    assert said(LOST) == (
+        "1 incident open: lost-write in orders-canary/3, critical, since 12:00:00; everything else healthy, "
+        "checked through 12:01:56 UTC"
+    )
+
+
+def test_nothing_open() -> None:
+    assert said() == "No incident is open; everything healthy, checked through 12:01:56 UTC"
+    over = said(LOST, now=NOON + HOLD + S, of=Checked(NOON + HOLD, NOON + HOLD))
+    assert over.startswith("No incident is open; everything healthy")
+
+
+def test_several_begin_with_the_worst() -> None:
+    assert said(*UNSAFE, LOST) == (
+        "2 incidents open, 1 critical, first lost-write in orders-canary/3, since 12:00:00; everything else healthy, "
+        "checked through 12:01:56 UTC"
+    )
+    assert "1 incident open: unsafe-config in " in said(*UNSAFE)
+    assert " and 3 more, warning, since 11:59:51; everything else healthy, " in said(*UNSAFE)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (Checked(None, None), "Nothing has been checked yet: is the monitor running? 1 incident open: lost-write"),
+        (Checked(NOW - 3_700 * S, NOW - 3_700 * S), "NOTHING HAS BEEN CHECKED FOR 1h, since 11:00:20 UTC: is the "),
+        (Checked(NOW, NOW - 90 * S), "but some is checked only through 12:00:30 UTC, 1m ago"),
+        (Checked(NOW, NOW, ["t/1", "t/2"]), "the checks of t/1 and 1 more have failed: nobody knows how these are"),
+    ],
+)
+def test_what_nobody_can_know_is_not_called_healthy(of: Checked, expected: str) -> None:
+    told = said(LOST, of=of)
+    assert expected in told
+    assert "everything else healthy, checked through" not in told
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("anomaly", [a.name for a in CATALOGUE.values() if a.kind != "classified"])
+def test_each_incident_is_one_line_with_its_whole_name_and_its_message(anomaly: str, width: int) -> None:
+    found = finding(anomaly, (), topic="offsetwatch-transactions", message=LOST.message)
+    for one in incidents(found, now=NOON + S) or incidents(finding("duplicate", message=LOST.message)):
+        grown = replace(one, places=31, findings=4_321)
+        text = row(grown, NOW, width).plain
+        assert len(text) <= width
+        assert f" {one.anomaly} ×4321 " in text
+        assert "+30 value …3680/1" in text or (width == 80 and "+30 value" in text) or "+30 val" in text
+        assert row(grown, NOW, width, dated=True).plain.startswith(f"{one.id[:6]} ")
+
+
+def test_a_row() -> None:
+    (one,) = incidents(LOST)
+    assert row(one, NOW, 80).plain == (
+        f"{one.id[:6]} 12:00  2m crit lost-write orders-canary/3 value …3680/1 was acknowledged…"
+    )
+    assert row(one, NOW, 120, clusters=True).plain == (
+        f"{one.id[:6]} 12:00:00  2m crit lost-write c orders-canary/3 value …3680/1 was acknowledged at offset 5"
+    )
+
+
+def test_open_comes_before_over_and_counts_come_last() -> None:
+    old = finding("duplicate", at=-3_000)
+    found = incidents(LOST, old, *UNSAFE)
+    shown = [line.plain for line in lines(Overview(NOW, found, {("rebalance", "info"): 5}, FRESH), 80, limit=50)]
+    assert [line.split()[0] for line in shown if line and line.split()[0].isalpha()] == ["Open", "Over", "Only", "What"]
+    assert shown[1] == "Open (2)"
+    assert [line.split()[4] for line in shown[2:4]] == ["lost-write", "unsafe-config"]
+    assert shown[-3:] == [
+        "Only counted: 5 rebalance; --all lists them",
+        "",
+        f"What happened, and what to do: offsetwatch explain {LOST.id[:6]}",
+    ]  # fmt: skip
+
+
+def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": ["t"] * len(rows),
+            "partition": [r[0] for r in rows],
+            "now": [NOON + r[1] * S for r in rows],
+            "checked_through": [NOON + r[2] * S for r in rows],
+            "check_failed": pa.array([r[3] for r in rows], pa.string()),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(0, 10, 8, None), (1, 9, 5, None)], (10, 5, [])),
+        ([(0, 1000, 998, None), (1, 9, 5, None)], (1000, 998, [])),
+        ([(0, 10, 8, None), (1, 10, 2, "ZeroDivisionError")], (10, 8, ["t/1"])),
+    ],
+)
+def test_how_far_things_are_checked(
+    rows: Sequence[tuple[int, float, float, str | None]], expected: tuple[int, int, list[str]]
+) -> None:  # fmt: skip
+    newest, through, failed = expected
+    assert checked(states(*rows)) == Checked(NOON + newest * S, NOON + through * S, failed)
+    assert checked(states()) == Checked(None, None)

@@ -1,0 +1,39 @@
+"""Times as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from monitor.commands.times import moment
+from monitor.errors import UserError
+
+NOW = datetime(2026, 11, 22, 3, 30, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("03:12", "2026-11-22T03:12:00+00:00"),
+        ("3:12:07", "2026-11-22T03:12:07+00:00"),
+        ("03:31", "2026-11-21T03:31:00+00:00"),
+        ("yesterday 03:12", "2026-11-21T03:12:00+00:00"),
+        ("today 23:00", "2026-11-22T23:00:00+00:00"),
+        ("2h", "2026-11-22T01:30:15+00:00"),
+        ("1h30m", "2026-11-22T02:00:15+00:00"),
+        ("90 min ago", "2026-11-22T02:00:15+00:00"),
+        ("2d", "2026-11-20T03:30:15+00:00"),
+        ("2026-11-21", "2026-11-21T00:00:00+00:00"),
+        ("2026-11-21T22:00", "2026-11-21T22:00:00+00:00"),
+        ("2026-11-21T22:00+02:00", "2026-11-21T20:00:00+00:00"),
+    ],
+)
+def test_moments(text: str, means: str) -> None:
+    assert moment(text, NOW, "--since") == datetime.fromisoformat(means)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "2 hours or so", "2026-13-01"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"--since: .* is no time: give 03:12, 2h"):
+        moment(text, NOW, "--since")
