@@ -250,8 +250,9 @@ def findings(
         until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
     job = _load(config, data).job
-    with nullcontext(job.tables_path) if history is None else _judged(history, job) as tables:
-        overview, incidents = gather(tables, now, wanted)
+    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
+    with kept as (tables, at):
+        overview, incidents = gather(tables, at, wanted)
         rows = read(tables, wanted) if json or all_ else []
     if json:
         for row in rows:
@@ -288,7 +289,7 @@ def explain(
         console.print(line)
 
 
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
     from monitor.history_files.probe_log import as_tables
     from monitor.process.program_log import say
 
