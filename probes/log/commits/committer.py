@@ -308,8 +308,9 @@ class Committer:
             if self._lives.path(name).exists()
         }
         readers = [one for one in self._lives.discover(parts) if one.name not in self._impossible]
-        # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before.
-        now = max(micros(self._clock.now()), before.now)
+        # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
+        # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
+        now, mono = max(micros(self._clock.now()), before.now), self._clock.monotonic_ns()
         groups = self._read(readers, parts, now)
         told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
         self._waiting = told is None
@@ -324,7 +325,7 @@ class Committer:
             return None
         marks = mark_rows(
             places, [_vouched(one) for one in vouched], counters, now, before.version + 1,
-            self._clock.boot, self._clock.monotonic_ns(),
+            self._clock.boot, mono,
         )  # fmt: skip
         counters |= {place: counters.get(place, 0) + 1 for place in places}
         index = {place: i for i, place in enumerate(counters)}

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
-from rules.vocabulary.slices import RegisterOp, Run
+from rules.vocabulary.slices import RegisterOp, Run, micros
 from tests.probes.log.lives import TOPIC, TOPIC_ID, Prober, StillClock, check_marks, check_slices, table_rows
 
 Opened = Callable[[], Committer]
@@ -72,6 +72,31 @@ def test_what_had_completed_when_the_topic_was_confirmed_counts(folder, history,
         assert one.commit() == 2
     assert told(history) == [("send", "ok", None, [(10, 0, 0, 5)])]
     assert cluster.asked == [[TOPIC]]
+
+
+def test_a_mark_tells_both_clocks_of_one_moment_however_late_the_cluster_answers(
+    folder, history, clock, cluster, opened, monkeypatch
+):
+    """What a mark says of the wall clock is taken to log time by this pair: a second between them was a second by which
+    a log seemed more complete than it was."""
+    prober = Prober.start(folder, 1, clock)
+    ask = cluster.ask
+
+    def slowly(names: Any) -> dict[str, str | None] | None:
+        clock.tick(0.9)
+        return ask(names)
+
+    monkeypatch.setattr(cluster, "ask", slowly)
+    apart = []
+    with opened() as one:
+        for at in (0, 5):
+            send(prober, clock, at)
+            one.commit()
+    for row in table_rows(history):
+        if row["f"] == "mark":
+            apart.append(row["mono_completed"] - micros(row["completed"]) * 1000)
+    assert cluster.asked
+    assert set(apart) == {0}  # this clock's two go together
 
 
 def test_what_completed_after_it_is_not_counted_for_a_topic_that_was_replaced(folder, history, clock, cluster, opened):
