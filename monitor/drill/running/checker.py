@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from monitor.drill.definition.found import Found
 from monitor.drill.definition.verdict import CHECK_FAILED
 from monitor.errors import UserError
-from rules.across.lookups import Question
+from rules.across.lookups import Question, read_through
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
@@ -243,11 +243,10 @@ class Checker:
     def _answer(self, *, last: bool) -> None:
         """Answer what the rows of the log can answer now; `last`: no further row will come."""
         waiting = [lookups.Asked(one, 0, last) for one in self.checks.lookups.values()]
-        through = {
-            (place.cluster, summary["topic"], place.partition): micros(summary["read_through"])
+        through = read_through(
+            (place.cluster, summary["topic"], place.partition, summary["read_through"])
             for place, summary in self.checks.summaries.items()
-            if summary["read_through"] is not None
-        }
+        )
         answers = lookups.looked_up(Replay(self.history), waiting, through) if waiting else {}
         for question, told in answers.items():
             if told.settled:
