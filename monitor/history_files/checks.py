@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.across.lookups import Question
+from rules.across.lookups import Question, read_through
 from rules.engine.retention import begun
 from rules.step import Stored
 from rules.store import MemoryStore
@@ -82,11 +82,10 @@ class Checks:
         """What the rows of the log can answer now; `last`: no further row will come."""
         found: list[Finding] = []
         waiting = [lookups.Asked(one, 0, last) for one in self.lookups.values()]
-        through = {
-            (place.cluster, summary["topic"], place.partition): micros(summary["read_through"])
+        through = read_through(
+            (place.cluster, summary["topic"], place.partition, summary["read_through"])
             for place, summary in self.summaries.items()
-            if summary["read_through"] is not None
-        }
+        )
         answers = lookups.looked_up(Replay(history), waiting, through) if waiting else {}
         for question, told in answers.items():
             if told.settled:

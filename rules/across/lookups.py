@@ -8,8 +8,9 @@ transaction is not torn. Whoever has the rows gives those that `own_rows` and `p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from rules.arrays.columns import OK, Columns, by_place, from_table
 from rules.kept.chunks import values
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import Place, from_micros
+from rules.vocabulary.slices import Place, from_micros, micros
 
 MARGIN: Final = 60 * SECOND
 """Rows of one operation have the same times; as far apart as this they are found in any case."""
@@ -106,6 +107,17 @@ def is_lost(question: Question, wrote: Values) -> bool:
         if not intervals.contained_grouped(*missing, *np.array(runs, np.int64).T).all():
             return False
     return bool(wrote)
+
+
+def read_through(told: Iterable[tuple[str, str, int, datetime | None]]) -> Through:
+    """How far the log of each partition's readers is here, of (cluster, topic, partition, `read_through` as its summary
+    tells it). A topic that was created again goes on where the log of the one before it ended."""
+    through: dict[tuple[str, str, int], int] = {}
+    for cluster, topic, partition, at in told:
+        if at is not None:
+            place = cluster, topic, partition
+            through[place] = max(through.get(place, -1), micros(at))
+    return through
 
 
 def own_rows(questions: Sequence[Question]) -> pc.Expression:

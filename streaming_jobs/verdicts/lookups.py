@@ -36,6 +36,7 @@ from rules.across.lookups import (
     is_ripe,
     own_rows,
     polls_of,
+    read_through,
     values_of,
 )
 from rules.vocabulary.finding import Finding
@@ -128,7 +129,7 @@ class Lookups:
                 (one for one in self._waiting.values() if last or one.due <= now), key=lambda one: one.question.invoked
             )
             ready = [Asked(one.question, one.through, last or one.tried >= PATIENCE) for one in due]
-        through = read_through(read_table(self._tables, "partition_state")) if ready else {}
+        through = _read_through(read_table(self._tables, "partition_state")) if ready else {}
         for first in range(0, len(ready), TOGETHER):
             if stopping():
                 return
@@ -196,14 +197,11 @@ def looked_up(replay: Replay, together: Sequence[Asked], through: Through) -> di
     return answers
 
 
-def read_through(states: pa.Table) -> dict[tuple[str, str, int], int]:
-    """How far the log of each partition's readers is here, of rows of the table `partition_state`. What an earlier
-    version wrote does not tell it."""
-    return {
-        (row["cluster"], row["topic"], row["partition"]): micros(row["read_through"])
-        for row in states.to_pylist()
-        if row.get("read_through") is not None
-    }
+def _read_through(states: pa.Table) -> Through:
+    """What rows of the table `partition_state` tell. What an earlier version wrote does not tell it."""
+    return read_through(
+        (row["cluster"], row["topic"], row["partition"], row.get("read_through")) for row in states.to_pylist()
+    )
 
 
 def _proven(

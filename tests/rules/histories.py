@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from rules.across.lookups import Question, answer, is_lost, is_ripe, own_rows, polls_of, values_of
+from rules.across.lookups import Question, answer, is_lost, is_ripe, own_rows, polls_of, read_through, values_of
 from rules.step import Stepped, Stored, step
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, micros, to_table
+from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
 
 START = EPOCH + timedelta(days=20_000)
 
@@ -160,10 +160,9 @@ class Store:
         if not self.questions:
             return []
         rows = pa.concat_tables(self.rows)
-        known = {
-            (p.cluster, one.summary["topic"], p.partition): one.summary["read_through"] for p, one in self.last.items()
-        }
-        through = {place: micros(at) for place, at in known.items() if at is not None}
+        through = read_through(
+            (p.cluster, one.summary["topic"], p.partition, one.summary["read_through"]) for p, one in self.last.items()
+        )
         found = []
         for key, question in list(self.questions.items()):
             wrote = values_of(question, rows.filter(own_rows([question])))

@@ -8,11 +8,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from rules.across.lookups import Question, answer, values_of
+from rules.across.lookups import Question, answer, read_through, values_of
 from rules.across.resolution import FORMAT, Resolved, resolve
 from rules.across.shared_conditions import FORGOTTEN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import micros
 from tests.rules.histories import History, number
 
 ABOUT = {"transactional_id": "x", "invoked": 1, "completed": 2}
@@ -167,3 +168,12 @@ def test_what_a_transaction_wrote_is_told_by_its_rows() -> None:
         table.column_names.index("sent"), table.schema.field("sent"), pa.nulls(4, table["sent"].type)
     )
     assert values_of(question, empty) == {}
+
+
+@pytest.mark.parametrize("times", [(100, 160), (160, 100)])
+def test_who_asks_of_a_topic_that_was_created_again_goes_by_its_newest_life(times: tuple[int, int]) -> None:
+    """The summaries of both lives come in any order; that of a life which nobody has read yet tells nothing."""
+    h = History()
+    told = [("c", "topic", 0, h.at(at)) for at in times]
+    unread = ("c", "topic", 0, None)
+    assert read_through([*told, unread, ("c", "other", 0, None)]) == {("c", "topic", 0): micros(h.at(160))}
