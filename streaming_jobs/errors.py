@@ -70,7 +70,7 @@ def last_line(text: str) -> str:
         return re.sub(r"^([\w.$]+(Exception|Error): )+(?=\S)", "", named)[:400].rstrip(".")
     for line in reversed(lines):
         if re.match(r"^[A-Za-z_][\w.]*(Error|Exception|Format|Interrupt|Exit)\b", line):
-            return line[:400]
+            return line[:400].rstrip(".")
     return lines[0][:400] if lines else "no message"
 
 

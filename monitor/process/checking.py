@@ -4,7 +4,7 @@ A monitor is always on. Its JVM may be killed for want of memory, the disk be fu
 state server of Spark's that cannot write leaves its worker waiting). So once a batch has been checked, whatever ends
 the checks is told once (`checks-stalled`), and they begin again, in a new JVM, until they go on; nothing is lost by it,
 since a batch that was not committed is checked again. What is wrong before the first batch is the user's to mend, and
-ends the command.
+ends the command; a query that fails there is tried a few times.
 
 While the checks stand still the findings table may not be writable either: channels are told at once, and the table
 when they go on.
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 2.0
+FIRST_ATTEMPTS: Final = 3
+"""How often a query may fail that has not checked a batch yet: a Python worker has ten seconds to connect back, which
+on a machine under load it does not always do. What the tables or the configuration stand in the way of fails once."""
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts to go on."""
 
@@ -63,6 +66,7 @@ class Checks:
         self._job: IntegrityJob | None = None
         self._cycles: CycleJob | None = None
         self._served = False
+        self._failures = 0
         self._lock = threading.Lock()
         self._since: datetime | None = None
         self._opened: Finding | None = None
@@ -81,7 +85,7 @@ class Checks:
 
     def wait(self, seconds: float) -> bool:
         """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did, if they
-        never checked a batch; else they begin again."""
+        never checked a batch in some attempts; else they begin again."""
         if self._job is None and self._opened is None:
             return self._stopping.wait(seconds)
         try:
@@ -98,7 +102,8 @@ class Checks:
                 "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
             )
         except Exception as error:  # whatever it is: a JVM that goes leaves errors of Spark's, py4j's and Python's own
-            if not self._served:
+            self._failures += 1
+            if not self._served and (type(error) is not JobFailed or self._failures >= FIRST_ATTEMPTS):
                 raise
             self._begin_again(error)
             return False

@@ -18,7 +18,7 @@ from monitor.process.checking import Checks, Told
 from rules.vocabulary.finding import Finding
 from streaming_jobs import integrity_job, session
 from streaming_jobs.batch_progress import Progress
-from streaming_jobs.errors import JobFailed
+from streaming_jobs.errors import JobFailed, TableError
 
 BATCH = Progress(
     **dict.fromkeys(Progress.__dataclass_fields__, 0)  # type: ignore[arg-type]
@@ -132,6 +132,24 @@ def test_the_reason_is_told_in_one_line(
     checks.start()
     assert not checks.wait(0)
     assert [finding.evidence for finding in conditions] == [{"why": why}]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"), [(JobFailed("A worker failed to connect back."), 3), (TableError("No such table."), 1)]
+)
+def test_a_query_that_fails_before_its_first_batch_is_tried_a_few_times(
+    error: Exception, attempts: int, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "start", lambda self: None)
+    monkeypatch.setattr(job, "wait", lambda self, seconds: (_ for _ in ()).throw(error))
+    lines: list[str] = []
+    checks = Checks(config(tmp_path), told_to(lines, []))
+    checks.start()
+    with pytest.raises(type(error)):
+        for _ in range(10):
+            checks.wait(0)
+    assert job.lives == attempts
+    assert sum("have stopped and begin again" in line for line in lines) == (attempts > 1)
 
 
 def test_before_the_first_batch_sparks_errors_are_one_line_and_ours_are_what_they_are(

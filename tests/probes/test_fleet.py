@@ -151,6 +151,9 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
     fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
     fleet.start()
     time.sleep(5)
+    limit = time.monotonic() + 60
+    while sum(probe.acknowledged for probe in fleet.status().probes) <= 1000 and time.monotonic() < limit:
+        time.sleep(0.2)
     running = fleet.status()
     fleet.stop()
     assert running.committer is not None
