@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -236,8 +236,9 @@ def findings(
         partition=partition, since=moment(since, now, "--since") if since else None,
         until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
-    tables = _load(config, data).job.tables_path
-    overview, incidents = gather(tables, now, wanted)
+    loaded = _load(config, data)
+    tables = loaded.job.tables_path
+    overview, incidents = gather(tables, now, wanted, timedelta(seconds=loaded.alerts.quiet))
     if json:
         for row in read(tables, wanted):
             print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
@@ -269,8 +270,9 @@ def explain(
 
     now = datetime.now(UTC)
     console = Console(highlight=False)
-    job = _load(config, data).job
-    for line in lines(find(job.tables_path, job.history_path, id_, now), now, console.width):
+    loaded = _load(config, data)
+    hold = timedelta(seconds=loaded.alerts.quiet)
+    for line in lines(find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold), now, console.width):
         console.print(line)
 
 
