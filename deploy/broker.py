@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from deploy.errors import KafkaFailed
-from deploy.kafka_settings import logging_properties, rendered
+from deploy.kafka_settings import Program, logging_properties, rendered
 from deploy.ports import HOST
 from deploy.watchdog import Watchdog
 
@@ -50,9 +50,8 @@ class Broker:
         port: int,
         folder: Path,
         *,
-        version: str,
+        program: Program,
         settings: Mapping[str, str],
-        java: Callable[[Path, Path], Sequence[str]],
         watchdog: Watchdog | None,
     ) -> None:
         self.id = node
@@ -60,8 +59,7 @@ class Broker:
         self.folder = folder
         self.settings = dict(settings)
         self.environment: dict[str, str] = {}
-        self._version = version
-        self._java = java
+        self._program = program
         self._watchdog = watchdog
         self._process: subprocess.Popen[bytes] | None = None
         self._formatting: subprocess.Popen[bytes] | None = None
@@ -237,7 +235,7 @@ class Broker:
                 os.killpg(pid, number)
 
     def _command(self, main: str) -> list[str]:
-        return [*self._java(self.server_log.parent, self.folder / "logging.properties"), main]
+        return [*self._program.command(self.server_log.parent, self.folder / "logging.properties"), main]
 
     @property
     def _properties(self) -> str:
@@ -246,7 +244,7 @@ class Broker:
     def _write(self) -> None:
         self.server_log.parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "server.properties").write_text(rendered(self.settings))
-        (self.folder / "logging.properties").write_text(logging_properties(self._version))
+        (self.folder / "logging.properties").write_text(logging_properties(self._program.version))
 
     def _stdout(self) -> BinaryIO:
         return self.stdout_log.open("ab")

@@ -1,4 +1,4 @@
-"""What a local broker is told: its properties, its logging and its Java options, as plain values.
+"""What a local broker is told: its properties, its logging and its command line, as plain values.
 
 They make a small cluster that starts fast and behaves like a real one: what is changed from Kafka's defaults is size
 and patience, never a promise.
@@ -15,6 +15,8 @@ from deploy.ports import HOST
 
 Setting = str | int | bool
 
+HEAP_MB: Final = 384
+"""A broker's largest heap."""
 QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Measured on 2 cores with 4.3.1: one broker from 1.8 s and 3 s of CPU down to 1.5 s and 1.9 s, and over its first 8 s
 at 46,000 records a second 3.6 instead of 6.6 us of CPU a record."""
@@ -28,6 +30,29 @@ class Link:
     peers: int
     to_peers: int
     to_controller: int | None
+
+
+SMALL: Final[Mapping[str, Setting]] = {
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 4,
+    # A topic that a typing error has made would be watched with settings that nobody chose.
+    "auto.create.topics.enable": False,
+    # Kafka waits 3 s for more members of a new group: right for a fleet, not for a cluster of one's own.
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.max.timeout.ms": 900_000,
+    # How often timed-out transactions are looked for; at the default of 10 s a timeout of 1 s would mean up to 11.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    # A killed broker may not register again before its session is over, and a broker that is asked to end is let
+    # go at its next heartbeat but one: 9 s and 2 s by default.
+    "broker.session.timeout.ms": 6_000,
+    "broker.heartbeat.interval.ms": 1_000,
+    # Its default is 128 MiB of the heap.
+    "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+}
+"""What every broker is told."""
 
 
 def properties(
@@ -70,44 +95,38 @@ def properties(
         "log.dirs": str(data),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
-        "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
-        "transaction.state.log.num.partitions": 4,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        "share.coordinator.state.topic.num.partitions": 4,
-        # A topic that a typing error has made would be watched with settings that nobody chose.
-        "auto.create.topics.enable": False,
-        # Kafka waits 3 s for more members of a new group: right for a fleet, not for a cluster of one's own.
-        "group.initial.rebalance.delay.ms": 0,
-        "transaction.max.timeout.ms": 900_000,
-        # How often timed-out transactions are looked for; at the default of 10 s a timeout of 1 s would mean up to 11.
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
-        # A killed broker may not register again before its session is over, and a broker that is asked to end is let
-        # go at its next heartbeat but one: 9 s and 2 s by default.
-        "broker.session.timeout.ms": 6_000,
-        "broker.heartbeat.interval.ms": 1_000,
-        # Its default is 128 MiB of the heap.
-        "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
-        "num.network.threads": 2,
-        "num.io.threads": 4,
     }
-    return {key: _text(value) for key, value in {**told, **overrides}.items()}
+    return {key: _text(value) for key, value in {**SMALL, **told, **overrides}.items()}
 
 
-def java_options(heap_mb: int, logs: Path, logging: Path, more: Sequence[str]) -> list[str]:
-    """The options of a broker's Java that writes its text logs into `logs`, told how by the file `logging`."""
-    return [
-        "-Xms64m",
-        f"-Xmx{heap_mb}m",
-        *more,
-        "-XX:+ExitOnOutOfMemoryError",
-        "-Djava.awt.headless=true",
-        f"-Dkafka.logs.dir={logs}",
-        f"-Dlog4j2.configurationFile={logging}",
-        f"-Dlog4j.configuration=file:{logging}",
-    ]
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The Kafka that brokers run: a Java with more `options`, and the jars of a release."""
+
+    java: Path
+    version: str
+    jars: Sequence[Path]
+    options: Sequence[str]
+
+    def command(self, logs: Path, logging: Path) -> list[str]:
+        """The command line up to the main class; text logs go into `logs`, told how by the file `logging`."""
+        return [
+            str(self.java),
+            "-Xms64m",
+            f"-Xmx{HEAP_MB}m",
+            *self.options,
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true",
+            f"-Dkafka.logs.dir={logs}",
+            f"-Dlog4j2.configurationFile={logging}",
+            f"-Dlog4j.configuration=file:{logging}",
+            "-cp",
+            ":".join(map(str, self.jars)),
+        ]
 
 
 def logging_properties(version: str) -> str:

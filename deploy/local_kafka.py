@@ -21,7 +21,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -33,7 +33,7 @@ from deploy.errors import KafkaFailed
 from deploy.home import Say, to_stderr
 from deploy.jars import KAFKA, kafka_jars
 from deploy.java import java
-from deploy.kafka_settings import QUICK_START, Link, Setting, java_options, properties
+from deploy.kafka_settings import QUICK_START, Link, Program, Setting, properties
 from deploy.links import Forwarding, Links
 from deploy.ports import free_ports, is_free
 from deploy.watchdog import Watchdog
@@ -48,9 +48,9 @@ _ALONE_S = 3.0
 class LocalKafka:
     """A cluster. Broker ids are 1 to `brokers`.
 
-    `overrides` are broker settings that go before those of `deploy.kafka_settings`, for every broker. `heap_mb` is each
-    broker's largest heap, `jvm_options` more options of its Java. Without `end_with_us` the brokers outlive a
-    killed parent. With `cuttable` they reach each other through this process, which can cut them off (`links`)."""
+    `overrides` are broker settings that go before those of `deploy.kafka_settings`, for every broker. With `cuttable`
+    they reach each other through this process, which can cut them off (`links`). `jvm_options`, more options of their
+    Java, may be changed before the start."""
 
     def __init__(
         self,
@@ -59,10 +59,7 @@ class LocalKafka:
         version: str = KAFKA,
         overrides: Mapping[str, Setting] | None = None,
         *,
-        heap_mb: int = 384,
-        jvm_options: Sequence[str] = QUICK_START,
         cuttable: bool = False,
-        end_with_us: bool = True,
         say: Say = to_stderr,
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
@@ -71,16 +68,14 @@ class LocalKafka:
         self.version = version
         self._count = brokers
         self._overrides = dict(overrides or {})
-        self._heap_mb = heap_mb
-        self._jvm_options = tuple(jvm_options)
+        self.jvm_options: Sequence[str] = QUICK_START
         self._cuttable = cuttable
-        self._end_with_us = end_with_us
         self._say = say
         self._brokers: dict[int, Broker] = {}
         self._ports: dict[int, tuple[int, int | None]] = {}
         self._peers: dict[int, Link] = {}
         self._links: Links | None = None
-        self._java: Callable[[Path, Path], list[str]] | None = None
+        self._program: Program | None = None
         self._watchdog: Watchdog | None = None
         self._lock: int | None = None
 
@@ -110,15 +105,15 @@ class LocalKafka:
 
         Fetches Kafka on first use; `timeout` (seconds) counts from after that. Raises `KafkaFailed`, `JarsMissing`
         or `JavaMissing`; nothing runs then."""
-        program, jars = java(self._say), kafka_jars(self.version, self._say)
-        options = [*self._jvm_options, *class_archive.taking(class_archive.archive(program, self.version, jars))]
-        class_path = ":".join(map(str, jars))
+        found, jars = java(self._say), kafka_jars(self.version, self._say)
+        options = [*self.jvm_options, *class_archive.taking(class_archive.archive(found, self.version, jars))]
+        self._program = Program(found, self.version, jars, options)
         deadline = time.monotonic() + timeout
         self._take_folder()
         try:
             for attempt in range(1, _PORT_ATTEMPTS + 1):
                 try:
-                    self._start(program, options, class_path, deadline, new_ports=attempt > 1)
+                    self._start(deadline, new_ports=attempt > 1)
                     return self
                 except AddressInUse:
                     # Free when they were chosen, and taken since: the others must learn of the new ones too.
@@ -140,7 +135,7 @@ class LocalKafka:
 
         It is there until `remove_broker` or the cluster's end: a cluster started again is as large as it was made.
         Raises `KafkaFailed`; it is not there then."""
-        if self._java is None or self._lock is None:
+        if self._program is None or self._lock is None:
             raise KafkaFailed(f"the cluster in {self.folder} does not run, so no broker can be added to it")
         deadline = time.monotonic() + timeout
         node = max(self._brokers) + 1
@@ -202,18 +197,10 @@ class LocalKafka:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def _start(
-        self, program: Path, jvm_options: list[str], class_path: str, deadline: float, *, new_ports: bool
-    ) -> None:
+    def _start(self, deadline: float, *, new_ports: bool) -> None:
         known = self._identity(new_ports)
-        if self._watchdog is None and self._end_with_us:
+        if self._watchdog is None:
             self._watchdog = Watchdog()
-
-        def command(logs: Path, logging: Path) -> list[str]:
-            options = java_options(self._heap_mb, logs, logging, jvm_options)
-            return [str(program), *options, "-cp", class_path]
-
-        self._java = command
         self._ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
         self._link()
         self._brokers = {node: self._make(node) for node in self._ports}
@@ -227,15 +214,13 @@ class LocalKafka:
             broker.await_ready(self._brokers, deadline)
 
     def _make(self, node: int) -> Broker:
-        assert self._java is not None
+        assert self._program is not None
         folder = self.folder / f"broker-{node}"
         settings = properties(
             node, self._ports, folder / "data", self._overrides, links=self._peers, version=self.version
         )
         client, _ = self._ports[node]
-        return Broker(
-            node, client, folder, version=self.version, settings=settings, java=self._java, watchdog=self._watchdog
-        )
+        return Broker(node, client, folder, program=self._program, settings=settings, watchdog=self._watchdog)
 
     def _link(self) -> None:
         """Lay the links between all nodes anew, on ports of their own."""

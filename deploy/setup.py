@@ -44,8 +44,9 @@ def archive_classes(version: str = KAFKA) -> None:
             outdated.unlink()
         made = file.with_suffix(".partial")
         with TemporaryDirectory(dir=file.parent) as folder, suppress(KafkaFailed):
-            options = [*QUICK_START, *class_archive.making(made)]
-            with LocalKafka(folder, brokers=1, version=version, jvm_options=options) as kafka:
+            kafka = LocalKafka(folder, brokers=1, version=version)
+            kafka.jvm_options = [*QUICK_START, *class_archive.making(made)]
+            with kafka:
                 kafka.broker(1).terminate(60)
         if made.is_file():
             made.rename(file)

@@ -44,12 +44,12 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run drills. Exit code 0: all passed; 1: one failed; 2: it could not be done."""
-    from monitor.drill.registry import chosen, every
-    from monitor.drill.session import run as run_all
+    from monitor.drill.registry import EVERY, chosen
+    from monitor.drill.run import run as run_all
 
     if bool(names) == everything:
         raise UserError("drill run: name the drills, or say --all; offsetwatch drill list shows them")
-    drills = every() if everything else chosen(names or ())
+    drills = list(EVERY) if everything else chosen(names or ())
     if everything and against is not None:
         drills = [drill for drill in drills if not drill.changes_cluster]
     config = None

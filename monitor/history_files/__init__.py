@@ -19,5 +19,5 @@ names are strings, with or without the keyword's colon. Either may be compressed
 
 `source` opens a file or standard input; `edn` reads EDN; `events` finds a file's form and reads its maps; `operations`
 pairs them into operations; `slices` lays those out as the table that the rules take; `names` leads back from the rules'
-numbers to the file's keys and values; `verdict` words the findings in the file's terms; `report` prints them.
+numbers to the file's keys and values; `verdict` words the findings in the file's terms; `verdict_text` prints them.
 """

@@ -108,8 +108,7 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
     Raises `Malformed` with the line."""
     atoms: dict[str, Any] = {name: value for name, value in _NAMED.items() if name[0] != "#"}
     stack: list[tuple[list[Any], str, int, bool, bool]] = []
-    # The open collection: its items, its bracket, the line of that, whether its forms are yielded, and whether it
-    # holds prefixes. The outermost one has no bracket.
+    # Of the open collection: the line of its bracket, whether its forms are yielded, and whether it holds prefixes.
     items: list[Any] = []
     bracket, since, streams, prefixed = "", 1, True, False
     line = 1
@@ -117,10 +116,7 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
         for token in tokens:
             first = token[0]
             if "0" <= first <= "9":
-                try:
-                    items.append(int(token) if first != "0" else _atom(token, line, atoms))
-                except ValueError:
-                    items.append(_atom(token, line, atoms))
+                items.append(int(token) if first != "0" and token.isdecimal() else _atom(token, line, atoms))
             elif token in atoms:
                 items.append(atoms[token])
             elif first == "[" or first == "(" or first == "{" or token == "#{":
@@ -131,10 +127,8 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
                 if _CLOSES.get(bracket) != first:
                     opened = f"the {bracket} of line {since} is open" if bracket else "nothing is open"
                     raise Malformed(f"unexpected {first}: {opened}", line)
-                if prefixed:
-                    items = _apply(items)
-                    if any(type(item) is _Prefix for item in items):
-                        raise Malformed(f"a prefix has nothing after it before {first}", line)
+                if prefixed and _waits(items := _apply(items)):
+                    raise Malformed(f"a prefix has nothing after it before {first}", line)
                 if streams:
                     yield from ((line, item) for item in items)
                     items, bracket, since, streams, prefixed = stack.pop()
@@ -144,17 +138,13 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
                 items, bracket, since, streams, prefixed = stack.pop()
                 items.append(form)
                 if streams:
-                    if prefixed:
-                        items = _apply(items)
-                        prefixed = any(type(item) is _Prefix for item in items)
+                    prefixed = prefixed and _waits(items := _apply(items))
                     if not prefixed:
                         yield from ((began, item) for item in items)
                         items = []
             elif first == "\n":
                 if streams and items:
-                    if prefixed:
-                        items = _apply(items)
-                        prefixed = any(type(item) is _Prefix for item in items)
+                    prefixed = prefixed and _waits(items := _apply(items))
                     if not prefixed:
                         yield from ((line, item) for item in items)
                         items = []
@@ -162,11 +152,8 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
             elif first == '"':
                 items.append(_string(token, line))
                 line += token.count("\n")
-            elif first == "#" and token[1:2] != "#":
-                items.append(_DISCARD if token == "#_" else _Prefix(token, 1))
-                prefixed = True
-            elif first == "^":
-                items.append(_META)
+            elif prefix := _prefix(token):
+                items.append(prefix)
                 prefixed = True
             elif first != ";":
                 items.append(_atom(token, line, atoms))
@@ -196,6 +183,14 @@ def _tokens(chunks: Iterable[str]) -> Iterator[list[str]]:
     yield ["\n"]
 
 
+def _prefix(token: str) -> _Prefix | None:
+    if token[0] == "^":
+        return _META
+    if token[0] == "#" and token[1:2] != "#":
+        return _DISCARD if token == "#_" else _Prefix(token, 1)
+    return None
+
+
 def _apply(items: list[Any]) -> list[Any]:
     """Let the prefixes act on what follows them. A prefix that lacks a form stays, with what follows it."""
     done: list[Any] = []  # reversed
@@ -214,6 +209,11 @@ def _apply(items: list[Any]) -> list[Any]:
             done.append(Tagged(item.text, freeze(done.pop())))
     done.reverse()
     return done
+
+
+def _waits(items: list[Any]) -> bool:
+    """Is there a prefix that lacks a form?"""
+    return any(type(item) is _Prefix for item in items)
 
 
 def _map_or_set(items: list[Any], bracket: str, line: int) -> Any:

@@ -16,7 +16,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ from monitor.history_files.names import PLAIN_VALUES, Interned, Names, Numbering
 from rules.arrays.columns import ASSIGN, FAIL, INFO, OK, POLL, SEND, SUBSCRIBE, TXN
 
 Ints = NDArray[np.int64]
-Times = tuple[int, int, int]
-"""When an operation began at the earliest, was invoked, and completed."""
 
 LARGEST: Final = 2**62
 PARTITIONS: Final = 2**31
@@ -45,6 +43,19 @@ _NAMES: Final = {code: name for name, code in _FUNCTIONS.items() if name[0] != "
 _NOBODY: Final = frozenset({"nemesis", ":nemesis"})
 
 BLOCK: Final = 2**18
+
+
+class Head(NamedTuple):
+    """What the operations table says of one operation before its records: which, whose and when; codes and times are
+    those of `Operations`."""
+
+    ordinal: int
+    process: int
+    f: int
+    type: int
+    begun: int
+    invoked: int
+    completed: int
 
 
 class Table:
@@ -215,7 +226,7 @@ class Recorder:
             invoked = begun = opened[3]
             if value is None:
                 value = opened[4]
-        self._record(ordinal, own, function, outcome, (begun, invoked, time), value, event)
+        self._record(Head(ordinal, own, function, outcome, begun, invoked, time), value, event)
         if error is not None and outcome != OK:
             self._errors[self._count - 1] = shown(jsonable(error))
 
@@ -231,33 +242,30 @@ class Recorder:
         """Nothing ever completed this invocation."""
         ordinal, line, function, invoked, value = opened
         try:
-            self._record(ordinal, own, function, INFO, (invoked, invoked, time), value, {})
+            self._record(Head(ordinal, own, function, INFO, invoked, invoked, time), value, {})
         except Malformed as e:
             e.line = line
             raise
 
-    def _record(
-        self, ordinal: int, own: int, f: int, outcome: int, times: Times, value: Any, event: dict[str, Any]
-    ) -> None:
+    def _record(self, head: Head, value: Any, event: dict[str, Any]) -> None:
         """`event` is the completion, {} where there was none."""
-        if f == _CRASH:
-            self._crashed[own] = -1
-            self._touched.pop(own, None)
+        if head.f == _CRASH:
+            self._crashed[head.process] = -1
+            self._touched.pop(head.process, None)
             return
-        if f in (ASSIGN, SUBSCRIBE):
+        if head.f in (ASSIGN, SUBSCRIBE):
             rewound = event.get("seek-to-beginning?") or event.get(":seek-to-beginning?")
-            self._reassign(ordinal, own, f, outcome, times, value, bool(rewound))
+            self._reassign(head, value, rewound=bool(rewound))
             return
         self._read_or_wrote = True
         if value:
-            self._micro(own, value)
+            self._micro(head.process, value)
         rebalances = event.get("rebalance-log") or event.get(":rebalance-log")
         everything = self._rebalance(rebalances) if rebalances else 0
-        self._operation(ordinal, own, f, outcome, times, everything)
+        self._operation(head, everything)
 
-    def _operation(self, ordinal: int, own: int, f: int, outcome: int, times: Times, rebalanced: int = 0) -> None:
-        subscribed = own in self._subscribed
-        self._operations.fresh.extend((ordinal, own, f, outcome, *times, subscribed, rebalanced))
+    def _operation(self, head: Head, rebalanced: int = 0) -> None:
+        self._operations.fresh.extend((*head, head.process in self._subscribed, rebalanced))
         self._count += 1
         for table in (self._operations, self._records):
             if len(table.fresh) > BLOCK:
@@ -305,26 +313,25 @@ class Recorder:
                     " [poll, {key: [[offset, value], ...]}]"
                 ) from e
 
-    def _reassign(self, ordinal: int, own: int, f: int, outcome: int, times: Times, value: Any, rewound: bool) -> None:
+    def _reassign(self, head: Head, value: Any, *, rewound: bool) -> None:
         if not isinstance(value, list | tuple | frozenset):
             raise Malformed(f"{shown(jsonable(value))} is not the list of keys that an assign or subscribe must have")
         named = {self._keys.code(key) for key in value}
-        touched = self._touched[own]
-        if outcome == FAIL:
-            self._explicit(ordinal, own, f, outcome, times, dict.fromkeys(named, -1))
+        touched = self._touched[head.process]
+        if head.type == FAIL:
+            self._explicit(head, dict.fromkeys(named, -1))
             return
-        (self._subscribed.add if f == SUBSCRIBE else self._subscribed.discard)(own)
+        (self._subscribed.add if head.f == SUBSCRIBE else self._subscribed.discard)(head.process)
         if rewound and touched & named:
             # Who seeks to the beginning gives up where it stood, and takes the partition anew.
-            self._explicit(ordinal, own, f, outcome, times, dict.fromkeys(touched & named, 0))
-        rows = dict.fromkeys(touched - named, 0) | dict.fromkeys(named, 1)
-        self._explicit(ordinal, own, f, outcome, times, rows)
-        self._touched[own] = named if outcome == OK else touched | named
+            self._explicit(head, dict.fromkeys(touched & named, 0))
+        self._explicit(head, dict.fromkeys(touched - named, 0) | dict.fromkeys(named, 1))
+        self._touched[head.process] = named if head.type == OK else touched | named
 
-    def _explicit(self, ordinal: int, own: int, f: int, outcome: int, times: Times, rows: dict[int, int]) -> None:
+    def _explicit(self, head: Head, rows: dict[int, int]) -> None:
         for code, assigned in rows.items():
             self._rows.fresh.extend((self._count, code, assigned))
-        self._operation(ordinal, own, f, outcome, times)
+        self._operation(head)
 
     def _rebalance(self, log: list[dict[str, Any]]) -> int:
         """Note the partitions that the operation's rebalances name; 1 if none of them names any."""

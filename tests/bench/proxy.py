@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
 from monitor.drill.proxy.edits import change_fetched_batches, change_produced
 from monitor.drill.proxy.lie import ALWAYS, Where
 from tests.bench.report import machine, show
@@ -35,11 +35,11 @@ class Decode(Lie):
 
     apis = frozenset({Api.PRODUCE, Api.FETCH})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         exchange.places()
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         exchange.places()
         return PASS
 
@@ -49,12 +49,12 @@ class Rebuild(Lie):
 
     apis = Decode.apis
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api == Api.PRODUCE:
             change_produced(exchange, lambda _, batches: [batch.with_records(batch.records()) for batch in batches])
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if exchange.api == Api.FETCH:
             change_fetched_batches(
                 exchange, lambda _, batches: [batch.with_records(batch.records()) for batch in batches]

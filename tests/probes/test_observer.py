@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
 from probes.kafka.client import Connection, admin_settings, consumer_settings, open_admin
 from probes.kafka.errors import ClientError
 from probes.kafka.starting_positions import log_starts
@@ -78,7 +78,7 @@ class LeaveOut(Lie):
 
     apis = frozenset({Api.LIST_OFFSETS})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if self.turn():
             exchange.response = replace(exchange.response, topics=())
             self.did("left everything out", exchange)

@@ -64,8 +64,8 @@ class CarelessAborts(Aborts):
 
 
 Ending = Literal["commit", "abort"]
-HeldEnding = Literal["commit", "abort", "crash"]
-"""`crash`: its client is abandoned."""
+HeldEnds = tuple[Literal["commit", "abort", "crash"], Ending]
+"""How a held transaction ends, and the one after it. `crash`: its client is abandoned."""
 Script = Callable[[int, Sequence[Partition]], Outline]
 """The outline of transaction number n (from 0), given the partitions that there are."""
 
@@ -77,9 +77,8 @@ AGAIN: Final = 60
 class ScriptedTransactions(Transactions):
     """Transactions of a script, each batch acknowledged before the next is sent.
 
-    `open_for`: seconds that each transaction but the first
-    stays open after its last record. `gate`: while it is not set, only the first transaction is made. `crash`: where
-    it is set, the client is abandoned with a transaction open. Without `polls` it only writes."""
+    `open_for`: seconds that each transaction but the first stays open after its last record. `gate`: while it is not
+    set, only the first transaction is made. Without `polls` it only writes."""
 
     def __init__(
         self,
@@ -87,13 +86,11 @@ class ScriptedTransactions(Transactions):
         script: Script,
         open_for: float = 0.0,
         gate: threading.Event | None = None,
-        crash: threading.Event | None = None,
         polls: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._script, self._open_for, self._gate, self._polls = script, open_for, gate, polls
-        self._crash = crash
         self._number = 0
 
     def turn(self) -> None:
@@ -112,9 +109,6 @@ class ScriptedTransactions(Transactions):
         collect(self.transactor.producer, handed[-1], polls=200, beat=self.log.alive)
         if len(handed) == len(course.batches) and self._number > 1:
             self.pause(self._open_for)
-            if self._crash is not None and self._crash.is_set():
-                self._crash.clear()
-                raise Crash("the client is abandoned with a transaction open")
         if self._polls:
             super().poll(course)
 
@@ -126,21 +120,13 @@ def scripted(script: Script, name: str = "transactions-scripted", timeout: float
 
 
 def held_transactions(
-    name: str,
-    hold: Hold,
-    sends: Mapping[int, int],
-    held: HeldEnding,
-    then: Ending,
-    *,
-    timeout: float = 120.0,
-    last: bool = False,
+    name: str, hold: Hold, sends: Mapping[int, int], ends: HeldEnds, *, timeout: float = 120.0, last: bool = False
 ) -> Spec:
     """A probe of transactions that `hold` keeps open. `sends`: how many records go to which partition."""
-    options = {
-        "timeout": timeout, "last": last, "stable": True, "group": f"drill-{name}", "hold": hold, "sends": sends,
-        "held": held, "then": then,
-    }  # fmt: skip
-    return Spec(name, HeldTransactions, tuple(options.items()))
+    usual = {"timeout": timeout, "stable": True, "group": f"drill-{name}"}
+    return Spec(
+        name, HeldTransactions, tuple({**usual, "hold": hold, "sends": sends, "ends": ends, "last": last}.items())
+    )
 
 
 def alternating(first: Ending, second: Ending) -> Script:
@@ -195,20 +181,20 @@ class Hold:
 
 
 class HeldTransactions(ScriptedTransactions):
-    """Transactions of one and the same batch of records. Those that begin while `hold` is set are kept open, and end as
-    `held` says; the one after it ends as `then` says, all others commit. `last`: there is none after it."""
+    """Transactions of one and the same batch of records. Those that begin while `hold` is set are kept open; they and
+    the ones after them end as `ends` says, all others commit. `last`: there is none after the held one."""
 
     def __init__(
         self,
         *args: Any,
         hold: Hold,
         sends: Mapping[int, int],
-        held: HeldEnding,
-        then: Ending,
+        ends: HeldEnds,
         last: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, script=self._outline, polls=False, **kwargs)
+        held, then = ends
         self._hold, self._sends, self._crashes = hold, dict(sends), held == "crash"
         self._ends: tuple[Ending, Ending] = ("commit" if held == "crash" else held, then)
         self._left: list[Ending] = []

@@ -7,7 +7,7 @@ its objects are reached through py4j, which PySpark brings.
     with JavaClients() as java:
         producer = java.producer({"bootstrap.servers": ..., "transactional.id": "t"})
         producer.initTransactions()
-        java.send(producer, "topic", 0, b"value").get()
+        producer.send(java.record("topic", 0, b"value")).get()
 
 The objects are Java's: their methods have Java's names, and what they throw arrives as `Py4JJavaError`.
 """
@@ -55,24 +55,22 @@ class JavaClients:
             self._properties({"key.deserializer": deserializer, "value.deserializer": deserializer, **settings})
         )
 
-    def send(
+    def record(
         self,
-        producer: Any,
         topic: str,
         partition: int,
         value: bytes,
         key: bytes | None = None,
         timestamp: int | None = None,
-        headers: Sequence[tuple[str, bytes]] = (),
+        headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> Any:
-        """Send, and return Java's future of the record's metadata (`.get().offset()`). `timestamp`: milliseconds; the
-        client's own if none is given."""
+        """Java's `ProducerRecord`. `timestamp`: milliseconds; the client's own if none is given."""
         kafka = self._jvm.org.apache.kafka
         at = None if timestamp is None else self._jvm.java.lang.Long.valueOf(str(timestamp))
         record = kafka.clients.producer.ProducerRecord(topic, partition, at, key, value)
-        for name, held in headers:
+        for name, held in headers or ():
             record.headers().add(name, held)
-        return producer.send(record)
+        return record
 
     def poll(self, consumer: Any, seconds: float) -> list[tuple[int, int, bytes]]:
         """One poll: (partition, offset, value) of what came."""

@@ -6,7 +6,7 @@ indefinite outcome, or a failed abort: a drill's transactions are not expected t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,12 +70,10 @@ class JavaProducer:
         key: bytes,
         partition: int,
         on_delivery: Callable[[None, Sent], None],
-        *,
-        timestamp: int,
-        headers: Sequence[tuple[str, bytes]] | None = None,
+        **more: Any,
     ) -> None:
-        """Send it."""
-        future = self._java.send(self._producer, topic, partition, value, key, timestamp, headers or ())
+        """Send it. `more`: a record's `timestamp` and `headers`."""
+        future = self._producer.send(self._java.record(topic, partition, value, key, **more))
         self._waiting.append(((topic, partition), value, future, on_delivery))
 
     def poll(self, timeout: float) -> int:

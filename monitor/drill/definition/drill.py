@@ -1,16 +1,19 @@
 """What a drill is: a published bug, made to happen between real clients and a real broker, and what must be found then.
 
-A drill is a class. Its docstring says what really happens; its attributes say what it needs and what must and may be
-found; `lies` are what the proxy between clients and brokers does; `act` makes it happen once the probes are at work;
-`undo` ends it. A drill that needs several runs (two versions of Kafka, with and without a restart) is several classes
-of one name and different `case`.
+A drill is a row: what really happens, in words; what it needs; what must and may be found. Its `play` makes it happen
+(`monitor.drill.definition.play`), and is made anew for each run. Most are one lie of the proxy, or one fault:
 
-    class RetryWithoutIdempotence(Drill):
-        \"\"\"The acknowledgement is dropped, and a client without idempotence retries.\"\"\"
-        name = "retry-without-idempotence"
-        seen_in = "Redpanda #1"
-        must = (found("duplicate", severity="warning"),)
-        may = ORDER
+    Drill(
+        name="retry-without-idempotence",
+        what="The acknowledgement is dropped, and a client without idempotence retries.",
+        seen_in="Redpanda #1",
+        must=(found("duplicate", severity="warning"),),
+        may=ORDER,
+        play=lambda: OneLie(DropProduceResponse(PLAIN, THRICE), actors=[plain_writer()]),
+    )
+
+A drill that needs several runs (two versions of Kafka, with and without a restart) is several rows of one name and
+different `case`.
 
 **Must** is what has to be raised (a condition: opened), **may** names the other violations that the drill itself makes
 true. Every other violation is a false alarm, and so is a rule that crashed. Conditions and classified findings do not
@@ -19,14 +22,13 @@ fail a drill, unless it names them in `never`, or says that all conditions `clos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from deploy.jars import KAFKA
 from deploy.kafka_settings import Setting
-from monitor.drill.definition.stage import Stage
-from probes.running.supervisor import Spec
+from monitor.drill.definition.play import Play
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND, Objectives
 
@@ -96,63 +98,38 @@ ONE_OLD: Final = ClusterKind(version=OLD_KAFKA)
 THREE: Final = ClusterKind(brokers=3)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drill:
-    """One run of a drill. Instances are made for each run, so that they may keep what they did."""
+    """One run of a drill."""
 
-    name: ClassVar[str]
-    case: ClassVar[str] = ""
+    name: str
+    case: str = ""
     """What tells this run from the drill's others; empty for the only one."""
-    seen_in: ClassVar[str]
+    what: str
+    """What really happens."""
+    seen_in: str
     """Where the bug was first seen."""
-    must: ClassVar[tuple[Must, ...]] = ()
-    may: ClassVar[frozenset[str]] = NOTHING
-    never: ClassVar[frozenset[str]] = NOTHING
+    must: tuple[Must, ...] = ()
+    may: frozenset[str] = NOTHING
+    never: frozenset[str] = NOTHING
     """Conditions and classified findings that fail this drill, unless another finding explains them."""
-    closes: ClassVar[bool] = False
+    closes: bool = False
     """Every condition has to be closed in the end."""
-    cluster: ClassVar[ClusterKind] = ONE
-    changes_cluster: ClassVar[bool] = False
+    cluster: ClusterKind = ONE
+    changes_cluster: bool = False
     """It does something to brokers, or to settings, that others who use the cluster would notice."""
-    spoils_cluster: ClassVar[bool] = False
+    spoils_cluster: bool = False
     """The cluster is no good for another drill afterwards."""
-    probes: ClassVar[Mapping[str, Any]] = {}
+    probes: Mapping[str, Any] = field(default_factory=dict)
     """What differs from `QUIET`, as in the configuration's section `probes`."""
-    objectives: ClassVar[Objectives] = SHORT
-    limit: ClassVar[float] = 60.0
-    """Seconds that the must findings may take, counted from the end of `act`."""
-    settle: ClassVar[float] = 3.0
-    """Seconds of ordinary work after `undo`."""
+    limit: float = 60.0
+    """Seconds that the must findings may take, counted from the end of the play's `act`."""
+    play: Callable[[], Play]
 
     @property
     def title(self) -> str:
         """The name, and which of its runs."""
         return f"{self.name}/{self.case}" if self.case else self.name
-
-    def lies(self) -> Sequence[Any]:
-        """The lies of the proxy, made anew for each run; without any the clients talk to the brokers themselves."""
-        return ()
-
-    def may_be_idle(self, lie: Any) -> bool:
-        """Is anything proven although nothing called for this lie?"""
-        return False
-
-    def prepare(self, stage: Stage) -> None:
-        """What has to be there before the probes begin."""
-
-    def actors(self, stage: Stage) -> Sequence[Spec]:
-        """Probes beside those of the configuration; see `monitor.drill.actors.actors`."""
-        return ()
-
-    def act(self, stage: Stage) -> None:
-        """Make it happen; the probes are at work. Returns when there is nothing more to do.
-
-        Raises DrillFailed where it does not happen: then nothing is proven."""
-
-    def undo(self, stage: Stage) -> None:
-        """End what `act` began, so that conditions can close. Called whenever `act` was, however that ended."""
-
-    def end(self) -> None:
-        """End what `prepare` began. Called when the probes have ended, whatever happened."""
 
 
 QUIET: Final[Mapping[str, Any]] = {

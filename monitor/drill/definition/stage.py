@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from deltalake import DeltaTable, QueryBuilder
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.errors import DrillFailed, DrillStopped
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
@@ -35,7 +35,7 @@ class LiveChecker(Protocol):
 
     history: Path
     """The probe log, a Delta table."""
-    found: list[Found]
+    found: list[Graded]
 
     @property
     def now(self) -> int:
@@ -179,7 +179,7 @@ class Stage:
             "that probes write and read",
         )  # fmt: skip
 
-    def found(self, *names: str) -> list[Found]:
+    def found(self, *names: str) -> list[Graded]:
         """What the checker has found of these names so far."""
         return [one for one in list(self.checker.found) if one.name in names]
 

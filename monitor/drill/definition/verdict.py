@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from monitor.drill.definition.drill import Drill, Must
-from monitor.drill.definition.found import Found
-
-CHECK_FAILED: Final = "check-failed"
+from monitor.drill.definition.graded import Graded
+from monitor.history_files.checks import CHECK_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +25,8 @@ class Verdict:
     this machine lacks something."""
 
     missing: tuple[str, ...] = ()
-    alarms: tuple[Found, ...] = ()
-    open: tuple[Found, ...] = ()
+    alarms: tuple[Graded, ...] = ()
+    open: tuple[Graded, ...] = ()
     counts: Mapping[str, int]
     first: float | None = None
     complete: float | None = None
@@ -60,7 +58,12 @@ class Verdict:
 
 
 def judge(
-    drill: Drill, found: Sequence[Found], acted: float | None, error: str | None = None, *, skipped: bool = False
+    drill: Drill,
+    found: Sequence[Graded],
+    acted: float | None,
+    error: str | None = None,
+    *,
+    skipped: bool = False,
 ) -> Verdict:
     """The verdict on what was `found`, in the order in which it came. `acted`: when the drill first did something."""
     firsts = [(must, _first(must, found)) for must in drill.must]
@@ -88,30 +91,30 @@ def judge(
     )
 
 
-def complete(drill: Drill, found: Sequence[Found]) -> bool:
+def complete(drill: Drill, found: Sequence[Graded]) -> bool:
     """Is every must finding there?"""
     return all(_first(must, found) is not None for must in drill.must)
 
 
-def still_open(found: Sequence[Found]) -> list[Found]:
+def still_open(found: Sequence[Graded]) -> list[Graded]:
     """The conditions that have opened and not closed."""
-    last: dict[str, Found] = {}
+    last: dict[str, Graded] = {}
     for one in found:
         if one.finding.event in ("opened", "closed"):
             last[one.finding.id] = one
     return [one for one in last.values() if one.finding.event == "opened"]
 
 
-def _as_often(must: Must, found: Sequence[Found]) -> bool:
+def _as_often(must: Must, found: Sequence[Graded]) -> bool:
     """Was it found as often as it has to be?"""
     return must.times is None or sum(must.matches(one.finding, one.severity) for one in found) == must.times
 
 
-def _first(must: Must, found: Sequence[Found]) -> Found | None:
+def _first(must: Must, found: Sequence[Graded]) -> Graded | None:
     return next((one for one in found if must.matches(one.finding, one.severity)), None)
 
 
-def _expected(drill: Drill, one: Found, asked: set[str]) -> bool:
+def _expected(drill: Drill, one: Graded, asked: set[str]) -> bool:
     """Does a must finding name it? A warning that has to be one is no licence for critical ones of that name."""
     if one.name not in asked:
         return False

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from confluent_kafka import Producer
 
 from monitor.drill.definition.drill import ONE, THREE, ClusterKind, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillFailed, DrillSkipped
-from monitor.drill.faults import processes as faults
 from monitor.drill.faults.clocks import ClockJump
 from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.membership import AddAndRemoveBroker
 from monitor.drill.faults.network import CutFromPeers
-from monitor.drill.faults.processes import KillBroker, PauseBroker
+from monitor.drill.faults.processes import KillBroker, PauseBroker, RollingRestart
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import BrokerOf, Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
 
-WORKING = {
-    "writer": {"with_five_in_flight": 1},
-    "reader": {"group": 2},
-    "transaction": {"count": 2, "timeouts": [10.0, 10.0]},
-}
 
-
-class AutoCreatedTopic(Drill):
-    """The probe topic is made by the broker, for a client that asked about it, with the broker's one replica."""
-
-    name = "auto-created-topic"
-    seen_in = "Redpanda, defaults"
-    must = (found("under-replicated-probe-topic"),)
-    cluster = ClusterKind(brokers=3, settings=(("auto.create.topics.enable", True), ("default.replication.factor", 1)))
-    changes_cluster = True
+class AutoCreatedTopic(Play):
+    """A client asks for the topic before the probes have made it."""
 
     def prepare(self, stage: Stage) -> None:
         topic = stage.records
@@ -46,31 +36,21 @@ class AutoCreatedTopic(Drill):
         stage.act("the topic was made automatically, with one replica")
 
 
-class Faulty(Drill):
-    """A fault of a broker: nothing may be lost, and what opens has to close again."""
+class OneFault(Play):
+    """A fault of a broker, undone after `lasts` seconds."""
 
-    closes = True
-    cluster = THREE
-    changes_cluster = True
-    probes: ClassVar = WORKING
-    lasts: ClassVar[float] = 12.0
-    """Seconds between the fault and its end."""
-
-    def __init__(self) -> None:
+    def __init__(self, fault: Callable[[Stage], Fault], lasts: float = 12.0) -> None:
+        self._make, self._lasts = fault, lasts
         self._fault: Fault | None = None
 
-    def fault(self, stage: Stage) -> Fault:
-        """The fault, made anew."""
-        raise NotImplementedError
-
     def act(self, stage: Stage) -> None:
-        fault = self._fault = self.fault(stage)
+        fault = self._fault = self._make(stage)
         if missing := fault.preconditions(stage.cluster):
             raise DrillSkipped("; ".join(missing))
         stage.act(fault.describe())
         fault.begin()
         stage.say(fault.describe())
-        stage.pause(self.lasts)
+        stage.pause(self._lasts)
 
     def undo(self, stage: Stage) -> None:
         if self._fault is not None:
@@ -79,163 +59,130 @@ class Faulty(Drill):
             stage.work_goes_on()
 
 
-class CrashOfLeader(Faulty):
-    """SIGKILL of a partition's leader, which stays away for a while."""
-
-    name = "broker-crash"
-    case = "leader"
-    seen_in = "Redpanda 3335, 3336"
-    restart: ClassVar = False
-
-    def role(self, stage: Stage) -> Role:
-        """Whom it strikes."""
-        return LeaderOf(stage.records, 0)
-
-    def fault(self, stage: Stage) -> Fault:
-        return KillBroker(self.role(stage), restart=self.restart)
+def leader(stage: Stage) -> Role:
+    return LeaderOf(stage.records, 0)
 
 
-class CrashOfTransactionCoordinator(CrashOfLeader):
-    """SIGKILL of a transaction coordinator, which stays away for a while."""
-
-    case = "transaction-coordinator"
-
-    def role(self, stage: Stage) -> Role:
-        return TransactionCoordinator(f"{stage.config.topics.prefix}-{stage.run}-transactions-1")
+def transaction_coordinator(stage: Stage) -> Role:
+    return TransactionCoordinator(f"{stage.config.topics.prefix}-{stage.run}-transactions-1")
 
 
-class CrashOfGroupCoordinator(CrashOfLeader):
-    """SIGKILL of a group's coordinator, which stays away for a while."""
-
-    case = "group-coordinator"
-
-    def role(self, stage: Stage) -> Role:
-        return GroupCoordinator(f"{stage.config.topics.prefix}-{stage.run}-group")
+def group_coordinator(stage: Stage) -> Role:
+    return GroupCoordinator(f"{stage.config.topics.prefix}-{stage.run}-group")
 
 
-class CrashOfController(CrashOfLeader):
-    """SIGKILL of the controller, which stays away for a while."""
-
-    case = "controller"
-
-    def role(self, stage: Stage) -> Role:
-        return Controller()
+def controller(_: Stage) -> Role:
+    return Controller()
 
 
-class RestartOfLeader(CrashOfLeader):
-    """SIGKILL of a partition's leader, which is started again at once."""
+ROLES: Final = {
+    "leader": ("a partition's leader", leader),
+    "transaction-coordinator": ("a transaction coordinator", transaction_coordinator),
+    "group-coordinator": ("a group's coordinator", group_coordinator),
+    "controller": ("the controller", controller),
+}
 
-    case = "leader-restarted"
-    restart = True
-    lasts = 5.0
-
-
-class RestartOfTransactionCoordinator(CrashOfTransactionCoordinator):
-    """SIGKILL of a transaction coordinator, which is started again at once."""
-
-    case = "transaction-coordinator-restarted"
-    restart = True
-    lasts = 5.0
-
-
-class RestartOfGroupCoordinator(CrashOfGroupCoordinator):
-    """SIGKILL of a group's coordinator, which is started again at once."""
-
-    case = "group-coordinator-restarted"
-    restart = True
-    lasts = 5.0
+faulty = partial(
+    Drill,
+    seen_in="Redpanda, Gobekli",
+    closes=True,
+    cluster=THREE,
+    changes_cluster=True,
+    probes={
+        "writer": {"with_five_in_flight": 1},
+        "reader": {"group": 2},
+        "transaction": {"count": 2, "timeouts": [10.0, 10.0]},
+    },
+)
+"""A fault of a broker: nothing may be lost, and what opens has to close again."""
 
 
-class RestartOfController(CrashOfController):
-    """SIGKILL of the controller, which is started again at once."""
-
-    case = "controller-restarted"
-    restart = True
-    lasts = 5.0
-
-
-class LeaderPartition(Faulty):
-    """A partition's leader is cut off from its peers, and goes on answering its clients."""
-
-    name = "leader-partition"
-    case = "leader"
-    seen_in = "Redpanda, Gobekli"
-
-    def fault(self, stage: Stage) -> Fault:
-        return CutFromPeers(LeaderOf(stage.records, 0))
+def crash(case: str) -> Drill:
+    """SIGKILL of whom it strikes, which stays away for a while."""
+    whom, role = ROLES[case]
+    return faulty(
+        name="broker-crash",
+        case=case,
+        what=f"SIGKILL of {whom}, which stays away for a while.",
+        seen_in="Redpanda 3335, 3336",
+        play=lambda: OneFault(lambda stage: KillBroker(role(stage))),
+    )
 
 
-class CoordinatorPartition(LeaderPartition):
-    """A transaction coordinator is cut off from its peers, and goes on answering its clients."""
-
-    case = "transaction-coordinator"
-
-    def fault(self, stage: Stage) -> Fault:
-        return CutFromPeers(TransactionCoordinator(f"{stage.config.topics.prefix}-{stage.run}-transactions-1"))
-
-
-class ControllerPartition(LeaderPartition):
-    """The controller is cut off from its peers."""
-
-    case = "controller"
-
-    def fault(self, stage: Stage) -> Fault:
-        return CutFromPeers(Controller())
+def restart(case: str) -> Drill:
+    """SIGKILL of whom it strikes, which is started again at once."""
+    whom, role = ROLES[case]
+    return faulty(
+        name="broker-crash",
+        case=f"{case}-restarted",
+        what=f"SIGKILL of {whom}, which is started again at once.",
+        seen_in="Redpanda 3335, 3336",
+        play=lambda: OneFault(lambda stage: KillBroker(role(stage), restart=True), lasts=5.0),
+    )
 
 
-class PausedLeader(Faulty):
-    """A partition's leader is frozen with SIGSTOP; when it goes on it still believes in its roles for a moment."""
-
-    name = "pause"
-    seen_in = "Redpanda, Gobekli"
-
-    def fault(self, stage: Stage) -> Fault:
-        return PauseBroker(LeaderOf(stage.records, 0))
-
-
-class JumpingClock(Faulty):
-    """The wall clock of a partition's leader jumps ten minutes ahead, and back."""
-
-    name = "clock-jump"
-    seen_in = "Redpanda, Gobekli"
-
-    def fault(self, stage: Stage) -> Fault:
-        return ClockJump(LeaderOf(stage.records, 0), 600)
-
-
-class SingleBrokerAway(Faulty):
-    """The only broker is away for a minute. All that waits for it is one outage, told while it lasts.
-
-    Nobody transacts: what is open when a lone broker goes may hang for good (KAFKA-20734)."""
-
-    name = "single-broker-away"
-    seen_in = "this canary"
-    must = (found("cluster-unreachable", times=1),)
-    probes: ClassVar = {"reader": {"group": 2}}
-    never = frozenset({"stuck-producer", "stuck-consumer", "stuck-close"})
-    cluster = ONE
-    lasts = 60.0
-
-    def fault(self, stage: Stage) -> Fault:
-        return KillBroker(BrokerOf(1))
-
-
-class RollingRestart(Faulty):
-    """All brokers restart in order, one after the other, the controller last."""
-
-    name = "rolling-restart"
-    seen_in = "Redpanda, Gobekli"
-    lasts = 1.0
-
-    def fault(self, stage: Stage) -> Fault:
-        return faults.RollingRestart()
-
-
-class MembershipChange(Faulty):
-    """A fourth broker joins, takes replicas of the probe topics and leads some partitions, and leaves again."""
-
-    name = "membership-change"
-    seen_in = "Redpanda, Gobekli"
-
-    def fault(self, stage: Stage) -> Fault:
-        return AddAndRemoveBroker([stage.records, stage.transactions])
+DRILLS: Final = (
+    Drill(
+        name="auto-created-topic",
+        what="The probe topic is made by the broker, for a client that asked about it, with the broker's one replica.",
+        seen_in="Redpanda, defaults",
+        must=(found("under-replicated-probe-topic"),),
+        cluster=ClusterKind(
+            brokers=3, settings=(("auto.create.topics.enable", True), ("default.replication.factor", 1))
+        ),
+        changes_cluster=True,
+        play=AutoCreatedTopic,
+    ),
+    *map(crash, ROLES),
+    *map(restart, ROLES),
+    faulty(
+        name="leader-partition",
+        case="leader",
+        what="A partition's leader is cut off from its peers, and goes on answering its clients.",
+        play=lambda: OneFault(lambda stage: CutFromPeers(leader(stage))),
+    ),
+    faulty(
+        name="leader-partition",
+        case="transaction-coordinator",
+        what="A transaction coordinator is cut off from its peers, and goes on answering its clients.",
+        play=lambda: OneFault(lambda stage: CutFromPeers(transaction_coordinator(stage))),
+    ),
+    faulty(
+        name="leader-partition",
+        case="controller",
+        what="The controller is cut off from its peers.",
+        play=lambda: OneFault(lambda stage: CutFromPeers(controller(stage))),
+    ),
+    faulty(
+        name="pause",
+        what="A partition's leader is frozen with SIGSTOP; when it goes on it still believes in its roles for a"
+        " moment.",
+        play=lambda: OneFault(lambda stage: PauseBroker(leader(stage))),
+    ),
+    faulty(
+        name="clock-jump",
+        what="The wall clock of a partition's leader jumps ten minutes ahead, and back.",
+        play=lambda: OneFault(lambda stage: ClockJump(leader(stage), 600)),
+    ),
+    # Nobody transacts: what is open when a lone broker goes may hang for good (KAFKA-20734).
+    faulty(
+        name="single-broker-away",
+        what="The only broker is away for a minute. All that waits for it is one outage, told while it lasts.",
+        seen_in="this canary",
+        must=(found("cluster-unreachable", times=1),),
+        never=frozenset({"stuck-producer", "stuck-consumer", "stuck-close"}),
+        cluster=ONE,
+        probes={"reader": {"group": 2}},
+        play=lambda: OneFault(lambda stage: KillBroker(BrokerOf(1)), lasts=60.0),
+    ),
+    faulty(
+        name="rolling-restart",
+        what="All brokers restart in order, one after the other, the controller last.",
+        play=lambda: OneFault(lambda stage: RollingRestart(), lasts=1.0),
+    ),
+    faulty(
+        name="membership-change",
+        what="A fourth broker joins, takes replicas of the probe topics and leads some partitions, and leaves again.",
+        play=lambda: OneFault(lambda stage: AddAndRemoveBroker([stage.records, stage.transactions])),
+    ),
+)

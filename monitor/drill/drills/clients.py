@@ -5,32 +5,24 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Final
 
-from monitor.drill.actors.actors import careless_aborts
-from monitor.drill.definition.drill import Drill, Must
+from monitor.drill.actors.actors import Hold, careless_aborts, held_transactions
+from monitor.drill.definition.drill import Drill, Must, found
+from monitor.drill.definition.play import Play, Watched
 from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillFailed
+from monitor.drill.lies.groups import CommittedOffset
+from monitor.drill.lies.plays import OneLie
+from monitor.drill.lies.transactions import FakedInit
+from monitor.drill.proxy import Where
 from probes.running.supervisor import Spec
 
-KILLS = 12
+KILLS: Final = 12
 
 
-class KilledInTransaction(Drill):
-    """A producer's process is killed with a transaction open; its next life takes the same transactional id.
-
-    That life's init_transactions aborts what is open: nothing holds the last stable offset any longer."""
-
-    name = "killed-in-transaction"
-    case = "recovered"
-    seen_in = "KIP-98"
-    never = frozenset({"unrecovered-transaction", "hanging-transaction"})
-    probes: ClassVar = {
-        "writer": {"count": 1, "rate": 20.0},
-        "reader": {"assign": 1},
-        "transaction": {"count": 1, "rate": 50.0, "timeouts": [60.0], "abort_share": 0.1},
-        "supervision": {"host": "processes"},
-    }
+class KilledInTransaction(Play):
+    """Kills the producer's process until a kill has met an open transaction."""
 
     def act(self, stage: Stage) -> None:
         for _ in range(KILLS):
@@ -51,26 +43,86 @@ class KilledInTransaction(Drill):
         raise DrillFailed(f"none of {KILLS} kills met an open transaction")
 
 
-class AbortPositions(Drill):
-    """Transactions are aborted, some with a rebalance inside, and their consumers are asked where they stand.
+class UnrecoveredTransaction(OneLie):
+    """The client is abandoned with its records in the log, for long enough that the observer has seen them held, and
+    with no further word to the broker."""
 
-    One of them goes back after each abort; the other goes on from where it is, so that a rebalance takes it back by
-    more than one transaction."""
-
-    name = "abort-positions"
-    case = "by-itself"
-    seen_in = "KAFKA-17582"
-    must = tuple(
-        Must(names=("abort-position",), evidence={"class": name}) for name in ("advance", "rewind", "rewind-further")
-    )
-    limit = 90.0
-    probes: ClassVar = {
-        "transaction": {"count": 1, "timeouts": [10.0]},
-        "aborts": {"count": 1, "rate": 2.0, "rebalance_share": 0.5},
-    }
+    def __init__(self) -> None:
+        super().__init__(FakedInit(Where(client_id="offsetwatch-transactions-dying")), ends=True)
+        self._hold = Hold()
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
-        return [careless_aborts()]
+        return [held_transactions("transactions-dying", self._hold, {0: 2, 1: 2}, ("crash", "commit"), timeout=60.0)]
 
     def act(self, stage: Stage) -> None:
-        stage.act("two probes abort and do not seek back")
+        self._hold.set.set()
+        stage.wait(lambda: self._hold.holds("transactions-dying"), 30, "that a transaction was held open")
+        stage.pause(3.0)
+        self.lie.arm()
+        stage.act("a producer dies with a transaction open")
+        self._hold.set.clear()
+        stage.wait(lambda: self.lie.acts, 30, "that the next life began")
+
+
+def abort_position(told: str) -> Must:
+    return Must(names=("abort-position",), evidence={"class": told})
+
+
+DRILLS: Final = (
+    # The next life's init_transactions aborts what is open: nothing holds the last stable offset any longer.
+    Drill(
+        name="killed-in-transaction",
+        case="recovered",
+        what="A producer's process is killed with a transaction open; its next life takes the same transactional id.",
+        seen_in="KIP-98",
+        never=frozenset({"unrecovered-transaction", "hanging-transaction"}),
+        probes={
+            "writer": {"count": 1, "rate": 20.0},
+            "reader": {"assign": 1},
+            "transaction": {"count": 1, "rate": 50.0, "timeouts": [60.0], "abort_share": 0.1},
+            "supervision": {"host": "processes"},
+        },
+        play=KilledInTransaction,
+    ),
+    Drill(
+        name="killed-in-transaction",
+        case="init-faked",
+        what="A producer dies with a transaction open, and its next life's InitProducerId is answered by nobody who"
+        " knows: what is open stays open.",
+        seen_in="KIP-98",
+        must=(found("unrecovered-transaction"),),
+        limit=40.0,
+        probes={"transaction": {"rate": 4.0}},
+        play=UnrecoveredTransaction,
+    ),
+    # One of them goes back after each abort; the other goes on from where it is, so that a rebalance takes it back by
+    # more than one transaction.
+    Drill(
+        name="abort-positions",
+        case="by-itself",
+        what="Transactions are aborted, some with a rebalance inside, and their consumers are asked where they stand.",
+        seen_in="KAFKA-17582",
+        must=tuple(abort_position(told) for told in ("advance", "rewind", "rewind-further")),
+        limit=90.0,
+        probes={
+            "transaction": {"count": 1, "timeouts": [10.0]},
+            "aborts": {"count": 1, "rate": 2.0, "rebalance_share": 0.5},
+        },
+        play=lambda: Watched("two probes abort and do not seek back", actors=[careless_aborts()]),
+    ),
+    Drill(
+        name="abort-positions",
+        case="other",
+        what="After an abort with a rebalance, OffsetFetch answers with an offset inside the aborted range.",
+        seen_in="KAFKA-17582",
+        must=(abort_position("other"),),
+        limit=90.0,
+        probes={
+            "transaction": {"count": 1, "timeouts": [10.0]},
+            "aborts": {"count": 1, "rate": 2.0, "rebalance_share": 0.7},
+        },
+        play=lambda: OneLie(
+            CommittedOffset(lambda group, real: real + 1, Where(client_id="offsetwatch-aborts-1")), ends=True
+        ),
+    ),
+)

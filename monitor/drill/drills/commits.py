@@ -2,107 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from typing import Final
 
 from monitor.drill.definition.drill import ORDER, Drill, found
-from monitor.drill.definition.stage import Stage
-from monitor.drill.lies.drill import Lying
-from monitor.drill.lies.groups import CommittedOffset, ForcedRebalance, SwallowCommits
-from monitor.drill.proxy import Lie, When, Where
+from monitor.drill.lies.groups import CommittedOffset, SwallowCommits, SwallowTxnOffsets
+from monitor.drill.lies.plays import LieThenRebalance, OneLie
+from monitor.drill.proxy import Where
 
-GROUP = Where(group="*-group")
-MEMBER = Where(client_id="offsetwatch-reader-group-1")
-ONE_MEMBER = {"reader": {"assign": 1, "group": 1}}
-AHEAD = 15
-NONE = -1
-COMMITTED_FIRST_S = 3.0
+GROUP: Final = Where(group="*-group")
+MEMBER: Final = Where(client_id="offsetwatch-reader-group-1")
+TRANSFORMS: Final = Where(client_id="offsetwatch-transform-*")
+ONE_MEMBER: Final = {"reader": {"assign": 1, "group": 1}}
+NONE: Final = -1
+COMMITTED_FIRST_S: Final = 3.0
 """What the group commits before the lie begins is kept."""
 
-
-class DroppedCommit(Lying):
-    """OffsetCommit is answered and not forwarded: the group is where it was, and nobody joins anew."""
-
-    name = "dropped-commit"
-    case = "without-rejoin"
-    seen_in = "the field's checkers"
-    must = (found("lost-commit"),)
-    may = ORDER
-    probes: ClassVar = ONE_MEMBER
-
-    def make(self) -> Lie:
-        return SwallowCommits(GROUP, armed=False)
-
-    def act(self, stage: Stage) -> None:
-        stage.pause(COMMITTED_FIRST_S)
-        super().act(stage)
-
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
-
-
-class DroppedCommitRejoin(Drill):
-    """OffsetCommit is answered and not forwarded, then the member joins anew, and begins where it had begun before."""
-
-    name = "dropped-commit"
-    case = "with-rejoin"
-    seen_in = "the field's checkers"
-    must = (found("lost-commit"),)
-    may = ORDER
-    probes: ClassVar = ONE_MEMBER
-
-    def __init__(self) -> None:
-        self._dropped = SwallowCommits(GROUP, armed=False)
-        self._again = ForcedRebalance(MEMBER, When(times=1), armed=False)
-
-    def lies(self) -> Sequence[Lie]:
-        return [self._dropped, self._again]
-
-    def act(self, stage: Stage) -> None:
-        stage.pause(COMMITTED_FIRST_S)
-        self._dropped.arm()
-        stage.wait(lambda: len(self._dropped.acts) >= 3, 30, "that the member committed")
-        self._again.arm()
-        stage.wait(lambda: self._again.acts, 30, "that the member joined anew")
-        stage.pause(2.0)
-        self._dropped.disarm()
-
-    def undo(self, stage: Stage) -> None:
-        self._dropped.disarm()
-        self._again.disarm()
-
-
-class ForeignCommit(Lying):
-    """Committed offsets are told as 15 more than was ever committed, to the observer and to the member that joins."""
-
-    name = "foreign-commit"
-    seen_in = "the field's checkers"
-    must = (found("foreign-commit"),)
-    may = ORDER | {"lost-write"}
-    probes: ClassVar = ONE_MEMBER
-
-    def make(self) -> Lie:
-        return CommittedOffset(lambda group, real: real + AHEAD, GROUP, armed=False)
-
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
-
-
-class VanishedCommit(Lying):
-    """Committed offsets are told as none, seconds after they were committed."""
-
-    name = "vanished-commit"
-    seen_in = "the field's checkers"
-    must = (found("lost-commit"),)
-    may = ORDER
-    probes: ClassVar = ONE_MEMBER
-
-    def make(self) -> Lie:
-        return CommittedOffset(lambda group, real: NONE, GROUP, armed=False)
-
-    def act(self, stage: Stage) -> None:
-        stage.pause(COMMITTED_FIRST_S)
-        super().act(stage)
-
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
+DRILLS: Final = (
+    Drill(
+        name="dropped-commit",
+        case="without-rejoin",
+        what="OffsetCommit is answered and not forwarded: the group is where it was, and nobody joins anew.",
+        seen_in="the field's checkers",
+        must=(found("lost-commit"),),
+        may=ORDER,
+        probes=ONE_MEMBER,
+        play=lambda: OneLie(SwallowCommits(GROUP), after=COMMITTED_FIRST_S, ends=True),
+    ),
+    Drill(
+        name="dropped-commit",
+        case="with-rejoin",
+        what="OffsetCommit is answered and not forwarded, then the member joins anew, and begins where it had begun"
+        " before.",
+        seen_in="the field's checkers",
+        must=(found("lost-commit"),),
+        may=ORDER,
+        probes=ONE_MEMBER,
+        play=lambda: LieThenRebalance(SwallowCommits(GROUP), MEMBER, acts=3, after=COMMITTED_FIRST_S),
+    ),
+    Drill(
+        name="foreign-commit",
+        what="Committed offsets are told as 15 more than was ever committed, to the observer and to the member that"
+        " joins.",
+        seen_in="the field's checkers",
+        must=(found("foreign-commit"),),
+        may=ORDER | {"lost-write"},
+        probes=ONE_MEMBER,
+        play=lambda: OneLie(CommittedOffset(lambda group, real: real + 15, GROUP), ends=True),
+    ),
+    Drill(
+        name="vanished-commit",
+        what="Committed offsets are told as none, seconds after they were committed.",
+        seen_in="the field's checkers",
+        must=(found("lost-commit"),),
+        may=ORDER,
+        probes=ONE_MEMBER,
+        play=lambda: OneLie(CommittedOffset(lambda group, real: NONE, GROUP), after=COMMITTED_FIRST_S, ends=True),
+    ),
+    Drill(
+        name="offset-rollback",
+        what="OffsetFetch answers with an older committed offset, to the observer too, and a member is made to join"
+        " anew.",
+        seen_in="Redpanda, Bufstream",
+        must=(found("offset-regression", severity="warning"),),
+        may=frozenset(
+            {"lost-commit", "foreign-commit"}
+        ),  # what was committed last is not told, and what is, nobody did
+        probes=ONE_MEMBER,
+        play=lambda: LieThenRebalance(
+            CommittedOffset(lambda group, real: max(real - 25, 1), GROUP), MEMBER, acts=2, after=COMMITTED_FIRST_S
+        ),
+    ),
+    Drill(
+        name="double-transform",
+        what="TxnOffsetCommit is answered and not forwarded, then the group rebalances: inputs are transformed again.",
+        seen_in="exactly-once",
+        must=(found("eos-violation"),),
+        probes={"transform": {"count": 2, "timeouts": [10.0], "rate": 4.0, "abort_share": 0.0}},
+        play=lambda: LieThenRebalance(SwallowTxnOffsets(TRANSFORMS), TRANSFORMS, acts=4, rejoins=2),
+    ),
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Final
 
 from monitor.drill.definition.drill import THREE, Drill
-from monitor.drill.definition.stage import Stage
+from monitor.drill.definition.play import Watched
 
-EVERYTHING = {
+EVERYTHING: Final = {
     "writer": {"with_five_in_flight": 1},
     "reader": {"group": 2, "restless": 1},
     "transaction": {"count": 2, "timeouts": [10.0, 5.0]},
@@ -18,18 +18,14 @@ EVERYTHING = {
     "unrest": {"enabled": True, "mean_interval": 20.0},
 }
 
-
-class Baseline(Drill):
-    """Nothing is done: every workload on three healthy brokers, with restless readers and clients that crash.
-
-    The nearest innocent twin of every other drill."""
-
-    name = "baseline"
-    seen_in = "every healthy cluster"
-    cluster = THREE
-    closes = False
-    probes: ClassVar = EVERYTHING
-
-    def act(self, stage: Stage) -> None:
-        stage.act("the probes are watched at work")
-        stage.pause(15.0)
+DRILLS: Final = (
+    # The nearest innocent twin of every other drill.
+    Drill(
+        name="baseline",
+        what="Nothing is done: every workload on three healthy brokers, with restless readers and clients that crash.",
+        seen_in="every healthy cluster",
+        cluster=THREE,
+        probes=EVERYTHING,
+        play=lambda: Watched("the probes are watched at work", seconds=15.0),
+    ),
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 from monitor.drill.actors.actors import Hold, held_transactions
-from monitor.drill.definition.drill import OLD_KAFKA, ClusterKind, Drill, Must, found
+from monitor.drill.definition.drill import OLD_KAFKA, THREE, ClusterKind, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.faults.processes import KillBroker
 from monitor.drill.faults.recovery import await_recovered
@@ -15,52 +17,28 @@ from monitor.drill.faults.roles import LeaderOf
 from probes.running.supervisor import Spec
 
 ABORTED, COMMITTED = "transactions-aborted", "transactions-committed"
-LEADERLESS_WITHIN = 40.0
-TIMEOUT_S = 40.0
+LEADERLESS_WITHIN: Final = 40.0
+TIMEOUT_S: Final = 40.0
 """A transaction's timeout that outlasts the fault, and after which, and some seconds, it is said to hang."""
-ELSEWHERE = 1
+ELSEWHERE: Final = 1
 """A partition that another broker leads."""
 
 
-class LeaderlessTransaction(Drill):
-    """Transactions end while a partition that they wrote has no leader: the only replica's broker is killed. The
-    coordinator of 4.3.1 takes the partition for deleted, writes no marker there and completes them; the next marker of
-    the same producer decides over their records.
+class LeaderlessTransactions(Play):
+    """Transactions of these `producers` are held open, the leader of a partition that they wrote is killed, and when no
+    other leads it they end."""
 
-    One producer aborts the transaction that it held open and commits the next one, so that what it aborted is read; the
-    other commits and aborts, so that what it committed is lost, in one of two partitions."""
-
-    name = "leaderless-transaction"
-    case = "4.3.1"
-    seen_in = "KAFKA-20734"
-    # The next transaction's own outcome may be told after the loss, where its end is slow: nobody waits for that.
-    must: ClassVar[tuple[Must, ...]] = (
-        found("G1a", told="aborted"), found("lost-write", told="committed"), found("torn-transaction"),
-    )  # fmt: skip
-    may = frozenset({"poll-skip", "int-poll-skip"})
-    cluster = ClusterKind(brokers=3)
-    changes_cluster = True
-    probes: ClassVar = {
-        "topics": {"replication": 1, "min_in_sync": 1, "partitions": 6},
-        "writer": {"rate": 10.0, "partitions_per_batch": 1},
-        "transaction": {"rate": 4.0},
-    }
-    limit = 60.0
-
-    def __init__(self) -> None:
+    def __init__(self, producers: Callable[[Hold], Sequence[Spec]]) -> None:
         self._hold = Hold()
+        self._specs = producers(self._hold)
         self._fault: KillBroker | None = None
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
-        # Partitions 0 and 3 have the same leader: topics are laid out over the brokers in turn.
-        return [
-            held_transactions(ABORTED, self._hold, {0: 2}, "abort", "commit"),
-            held_transactions(COMMITTED, self._hold, {3: 2, ELSEWHERE: 2}, "commit", "abort"),
-        ]
+        return self._specs
 
     def act(self, stage: Stage) -> None:
         self._hold.set.set()
-        names = [spec.name for spec in self.actors(stage)]
+        names = [spec.name for spec in self._specs]
         stage.wait(lambda: self._hold.holds(*names), 30, "that the producers held transactions open")
         fault = self._fault = KillBroker(LeaderOf(stage.transactions, 0))
         fault.preconditions(stage.cluster)
@@ -98,25 +76,59 @@ class LeaderlessTransaction(Drill):
         return [getattr(counters[name], ended[name]) for name in names]
 
 
-class AbandonedTransaction(LeaderlessTransaction):
-    """A transaction is aborted while its partition has no leader, and its producer makes no other: no marker ever ends
-    it, and the last stable offset stands at its first record for good."""
-
-    case = "abandoned"
-    must = (found("hanging-transaction"),)
-    may = frozenset()
-    closes = False
-    limit = 120.0
-    spoils_cluster = True
-
-    def actors(self, stage: Stage) -> Sequence[Spec]:
-        return [held_transactions(ABORTED, self._hold, {0: 2}, "abort", "commit", timeout=TIMEOUT_S, last=True)]
+def two_producers(hold: Hold) -> Sequence[Spec]:
+    """One aborts the transaction that it held open and commits the next one, so that what it aborted is read; the other
+    commits and aborts, so that what it committed is lost, in one of two partitions."""
+    # Partitions 0 and 3 have the same leader: topics are laid out over the brokers in turn.
+    return [
+        held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit")),
+        held_transactions(COMMITTED, hold, {3: 2, ELSEWHERE: 2}, ("commit", "abort")),
+    ]
 
 
-class LeaderlessTransactionOld(LeaderlessTransaction):
-    """The same on an older broker, whose coordinator waits for the partition's leader. Nothing is found."""
+def one_producer(hold: Hold) -> Sequence[Spec]:
+    """It aborts, and makes no other transaction."""
+    return [held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit"), timeout=TIMEOUT_S, last=True)]
 
-    case = OLD_KAFKA
-    must = ()
-    may = frozenset()
-    cluster = ClusterKind(brokers=3, version=OLD_KAFKA)
+
+leaderless = partial(
+    Drill,
+    name="leaderless-transaction",
+    seen_in="KAFKA-20734",
+    changes_cluster=True,
+    probes={
+        "topics": {"replication": 1, "min_in_sync": 1, "partitions": 6},
+        "writer": {"rate": 10.0, "partitions_per_batch": 1},
+        "transaction": {"rate": 4.0},
+    },
+)
+
+DRILLS: Final = (
+    leaderless(
+        case="4.3.1",
+        what="Transactions end while a partition that they wrote has no leader: the only replica's broker is killed."
+        " The coordinator of 4.3.1 takes the partition for deleted, writes no marker there and completes them; the next"
+        " marker of the same producer decides over their records.",
+        # The next transaction's own outcome may be told after the loss, where its end is slow: nobody waits for that.
+        must=(found("G1a", told="aborted"), found("lost-write", told="committed"), found("torn-transaction")),
+        may=frozenset({"poll-skip", "int-poll-skip"}),
+        cluster=THREE,
+        play=lambda: LeaderlessTransactions(two_producers),
+    ),
+    leaderless(
+        case="abandoned",
+        what="A transaction is aborted while its partition has no leader, and its producer makes no other: no marker"
+        " ever ends it, and the last stable offset stands at its first record for good.",
+        must=(found("hanging-transaction"),),
+        cluster=THREE,
+        spoils_cluster=True,
+        limit=120.0,
+        play=lambda: LeaderlessTransactions(one_producer),
+    ),
+    leaderless(
+        case=OLD_KAFKA,
+        what="The same on an older broker, whose coordinator waits for the partition's leader. Nothing is found.",
+        cluster=ClusterKind(brokers=3, version=OLD_KAFKA),
+        play=lambda: LeaderlessTransactions(two_producers),
+    ),
+)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Final
 
 from confluent_kafka import TopicPartition
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.actors.actors import held_reader
 from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
+from monitor.drill.lies.produce import AnswerProduceWith
 from monitor.drill.proxy import ONCE, Lie, Where
-from monitor.drill.proxy.lies import AnswerProduceWith
 from probes.running.supervisor import Spec
 
-NO_READERS: Mapping[str, Any] = {"reader": {"assign": 0}}
+NO_READERS: Final = {"reader": {"assign": 0}}
 
 
-class HeldReaders(Drill):
+class HeldReaders(Play):
     """The readers can be held back, so that what happens to the log happens to what they have not read."""
-
-    probes: ClassVar = NO_READERS
 
     def __init__(self) -> None:
         self._held = threading.Event()
@@ -35,14 +34,7 @@ class HeldReaders(Drill):
 
 
 class RetentionOvertakesReader(HeldReaders):
-    """Readers are held, DeleteRecords goes past the last acknowledged offset, readers are released.
-
-    What nobody read is gone, and no loss: retention is allowed to do that."""
-
-    name = "retention-overtakes-reader"
-    case = "readers-held"
-    seen_in = "OutOfOrderSequence notes"
-    must = (found("benign-retention"),)
+    """What nobody read is gone, and no loss: retention is allowed to do that."""
 
     def act(self, stage: Stage) -> None:
         self._held.set()
@@ -57,10 +49,7 @@ class RetentionOvertakesReader(HeldReaders):
 
 
 class RetentionForgetsProducer(RetentionOvertakesReader):
-    """As before, and the next Produce is answered UnknownProducerId: a broker that kept nothing of a producer's records
-    may have forgotten the producer as well."""
-
-    case = "unknown-producer"
+    """As before, and then the producer is told that nobody knows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,17 +68,8 @@ class RetentionForgetsProducer(RetentionOvertakesReader):
 
 
 class ErasedSegment(HeldReaders):
-    """The only replica's newest segment is cut while the broker is down, readers held back.
-
-    The broker comes back with less than it had acknowledged; a producer with the broken sequence says so, and new
+    """The broker comes back with less than it had acknowledged; a producer with the broken sequence says so, and new
     records take the places of the old ones."""
-
-    name = "erased-segment"
-    seen_in = "OutOfOrderSequence notes"
-    must = (found("log-truncation"), found("lost-write"))
-    may = ORDER | {"inconsistent-offsets", "vanished-record", "sequence-loss"}
-    changes_cluster = True
-    spoils_cluster = True
 
     def act(self, stage: Stage) -> None:
         self._held.set()
@@ -106,3 +86,37 @@ class ErasedSegment(HeldReaders):
         stage.act(f"cut {segment.name} of {stage.records}/0 from {size} to {left} bytes while the broker was down")
         broker.start()
         self._held.clear()
+
+
+DRILLS: Final = (
+    Drill(
+        name="retention-overtakes-reader",
+        case="readers-held",
+        what="Readers are held, DeleteRecords goes past the last acknowledged offset, readers are released.",
+        seen_in="OutOfOrderSequence notes",
+        must=(found("benign-retention"),),
+        probes=NO_READERS,
+        play=RetentionOvertakesReader,
+    ),
+    Drill(
+        name="retention-overtakes-reader",
+        case="unknown-producer",
+        what="As before, and the next Produce is answered UnknownProducerId: a broker that kept nothing of a producer's"
+        " records may have forgotten the producer as well.",
+        seen_in="OutOfOrderSequence notes",
+        must=(found("benign-retention"),),
+        probes=NO_READERS,
+        play=RetentionForgetsProducer,
+    ),
+    Drill(
+        name="erased-segment",
+        what="The only replica's newest segment is cut while the broker is down, readers held back.",
+        seen_in="OutOfOrderSequence notes",
+        must=(found("log-truncation"), found("lost-write")),
+        may=ORDER | {"inconsistent-offsets", "vanished-record", "sequence-loss"},
+        changes_cluster=True,
+        spoils_cluster=True,
+        probes=NO_READERS,
+        play=ErasedSegment,
+    ),
+)

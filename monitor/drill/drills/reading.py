@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Final
 
 from monitor.drill.actors.actors import held_reader
 from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
-from monitor.drill.lies.drill import Lying
 from monitor.drill.lies.fetch import (
+    EmptyAbortedTransactions,
     HideFrom,
     HideRange,
     ReadUncommitted,
@@ -23,99 +25,26 @@ from monitor.drill.lies.fetch import (
     predecessor,
     with_header,
 )
-from monitor.drill.proxy import ONCE, Lie, Where
-from monitor.drill.proxy.lies import EmptyAbortedTransactions
+from monitor.drill.lies.plays import OneLie
+from monitor.drill.proxy import ONCE, Where
 from probes.running.supervisor import Spec
 
-FIRST = Where(client_id="offsetwatch-reader-1", topic="*-records", partitions={0})
-HELD = Where(client_id="offsetwatch-reader-held-1", topic="*-records", partitions={0})
-READERS = Where(client_id="offsetwatch-reader-*", topic="*-records", partitions={0})
-TRANSACTIONS = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.5, "timeouts": [10.0]}}
+READER: Final = Where(client_id="offsetwatch-reader-1")
+FIRST: Final = Where(client_id="offsetwatch-reader-1", topic="*-records", partitions={0})
+HELD: Final = Where(client_id="offsetwatch-reader-held-1", topic="*-records", partitions={0})
+READERS: Final = Where(client_id="offsetwatch-reader-*", topic="*-records", partitions={0})
+TRANSACTIONS: Final = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.5, "timeouts": [10.0]}}
 
 
-class RewrittenRecord(Lying):
-    """One consumer is shown another value, one that was really sent, at the same offset."""
-
-    name = "rewritten-record"
-    seen_in = "Redpanda 3003"
-    must = (found("inconsistent-offsets"),)
-    may = ORDER | {"duplicate"}
-
-    def make(self) -> Lie:
-        return RewriteRecord(predecessor, FIRST, ONCE, armed=False)
-
-
-class CorruptedRecord(Lying):
-    """A byte of a value changes for one reader, and the batch's checksum is made to fit."""
-
-    name = "corrupted-record"
-    seen_in = "the field's oldest fear"
-    must = (found("corrupted-record"),)
-    may = frozenset({"lost-write"})
-
-    def make(self) -> Lie:
-        return RewriteRecord(flipped, FIRST, ONCE, armed=False)
-
-
-class RewrittenTimestamps(Lying):
-    """Every timestamp of a batch is shown as of 1970."""
-
-    name = "rewritten-timestamps"
-    case = "timestamps"
-    seen_in = "the field's oldest fear"
-    must = (found("altered-record", what="timestamp"),)
-    change: ClassVar = staticmethod(of_1970)
-
-    def make(self) -> Lie:
-        return RewriteBatch(self.change, FIRST, ONCE, armed=False)
-
-
-class RewrittenTimestampType(RewrittenTimestamps):
-    """A batch is shown with the broker's time, in a topic that keeps the sender's. It is judged when the topic's
-    settings were told again."""
-
-    case = "timestamp-type"
-    must = (found("altered-record", what="timestamp-type"),)
-    change: ClassVar = staticmethod(of_the_broker)
-    limit = 90.0
-
-
-class RewrittenKey(RewrittenTimestamps):
-    """The records of a batch are shown without their keys."""
-
-    case = "key"
-    must = (found("altered-record", what="key"),)
-    change: ClassVar = staticmethod(keyless)
-
-
-class RewrittenHeader(RewrittenTimestamps):
-    """The records of a batch are shown with a header that nobody sent."""
-
-    case = "header"
-    must = (found("altered-record", what="headers"),)
-    change: ClassVar = staticmethod(with_header)
-
-
-class VanishedTail(Lying):
-    """Records are shown once, then left out of every later fetch."""
-
-    name = "vanished-tail"
-    seen_in = "Redpanda (value 567), Bufstream (101-106)"
-    must = (found("vanished-record"),)
-    may = ORDER | {"lost-write"}
-    probes: ClassVar = {"reader": {"assign": 1}}
+class VanishedTail(OneLie):
+    """One of two readers is held back, and is shown less than the other has read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(HideRange(5, HELD))
         self._held = threading.Event()
 
     def actors(self, stage: Stage) -> Sequence[Spec]:
         return [held_reader(1, self._held)]
-
-    def make(self) -> Lie:
-        return HideRange(
-            5, Where(client_id="offsetwatch-reader-held-1", topic="*-records", partitions={0}), armed=False
-        )
 
     def act(self, stage: Stage) -> None:
         self._held.set()
@@ -131,113 +60,20 @@ class VanishedTail(Lying):
         self._held.clear()
 
 
-class StaleTail(Lying):
-    """The newest records stay hidden from every reader for some seconds, then show."""
+class StaleTail(OneLie):
+    """What is hidden is shown when somebody has missed it."""
 
-    name = "stale-tail"
-    seen_in = "Redpanda #6"
-    must = (found("unseen"), found("unseen", event="closed"))
-
-    def make(self) -> Lie:
-        return HideFrom(READERS, armed=False)
+    def __init__(self) -> None:
+        super().__init__(HideFrom(READERS), ends=True)
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
         stage.wait(lambda: stage.found("unseen"), 30, "that anything was missed")
         self.lie.disarm()
 
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
 
-
-class ExposedAbort(Lying):
-    """The list of aborted transactions is taken out of what one reader fetches, from its first fetch on.
-
-    A lie that began or ended inside a transaction would show one part of it and hide another: torn-transaction."""
-
-    name = "exposed-abort"
-    seen_in = "Redpanda 3036"
-    must = (found("G1a"),)
-    may = ORDER
-    probes: ClassVar = TRANSACTIONS
-
-    def make(self) -> Lie:
-        return EmptyAbortedTransactions(Where(client_id="offsetwatch-reader-1"))
-
-
-class LsoOffByOne(Lying):
-    """Records past the last stable offset are handed out.
-
-    One reader's fetches are forwarded as read_uncommitted: what the broker keeps back, a proxy cannot make up."""
-
-    name = "lso-off-by-one"
-    seen_in = "Redpanda 3036"
-    must = (found("G1a", "precommitted-read", "G1c"),)
-    may = ORDER | {"G1a", "precommitted-read", "G1c"}
-    probes: ClassVar = TRANSACTIONS
-
-    def make(self) -> Lie:
-        return ReadUncommitted(Where(client_id="offsetwatch-reader-1"))
-
-
-class FilteredFetch(Lying):
-    """A range in the middle of the log is left out of everybody's fetches, from the first read on."""
-
-    name = "filtered-fetch"
-    case = "from-the-first"
-    seen_in = "Bufstream #5"
-    must = (found("lost-write"), found("poll-skip", "int-poll-skip"))
-
-    def make(self) -> Lie:
-        return HideRange(5, READERS, armed=False, skip=40)
-
-
-class FilteredLater(VanishedTail):
-    """A range in the middle of the log is left out of fetches once it has been read."""
-
-    name = "filtered-fetch"
-    case = "after-one"
-    seen_in = "Bufstream #5"
-    may = ORDER
-
-
-class StuckFetch(Lying):
-    """One partition's fetches never advance."""
-
-    name = "stuck-fetch"
-    seen_in = "Bufstream #1"
-    must = (found("stuck-consumer"),)
-
-    def make(self) -> Lie:
-        return HideFrom(FIRST, armed=False, ends=True)
-
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
-
-
-class SilentEmptyPoll(Lying):
-    """Every fetch of a reader comes back empty, and says that there is no more."""
-
-    name = "silent-empty-poll"
-    case = "empty-answers"
-    seen_in = "Redpanda, consumer behaviour"
-    must = (found("stuck-consumer"),)
-
-    def make(self) -> Lie:
-        return HideFrom(Where(client_id="offsetwatch-reader-1"), armed=False)
-
-    def undo(self, stage: Stage) -> None:
-        self.lie.disarm()
-
-
-class DeadCluster(Drill):
-    """The only broker is gone: a consumer's polls return empty without a word."""
-
-    name = "silent-empty-poll"
-    case = "dead-cluster"
-    seen_in = "Redpanda, consumer behaviour"
-    must = (found("stuck-consumer"),)
-    changes_cluster = True
+class DeadCluster(Play):
+    """The only broker is killed, and is back only when it is over."""
 
     def act(self, stage: Stage) -> None:
         stage.cluster.broker(1).kill()
@@ -245,3 +81,129 @@ class DeadCluster(Drill):
 
     def undo(self, stage: Stage) -> None:
         stage.cluster.broker(1).start()
+
+
+rewritten = partial(Drill, name="rewritten-timestamps", seen_in="the field's oldest fear")
+
+DRILLS: Final = (
+    Drill(
+        name="rewritten-record",
+        what="One consumer is shown another value, one that was really sent, at the same offset.",
+        seen_in="Redpanda 3003",
+        must=(found("inconsistent-offsets"),),
+        may=ORDER | {"duplicate"},
+        play=lambda: OneLie(RewriteRecord(predecessor, FIRST, ONCE)),
+    ),
+    Drill(
+        name="corrupted-record",
+        what="A byte of a value changes for one reader, and the batch's checksum is made to fit.",
+        seen_in="the field's oldest fear",
+        must=(found("corrupted-record"),),
+        may=frozenset({"lost-write"}),
+        play=lambda: OneLie(RewriteRecord(flipped, FIRST, ONCE)),
+    ),
+    rewritten(
+        case="timestamps",
+        what="Every timestamp of a batch is shown as of 1970.",
+        must=(found("altered-record", what="timestamp"),),
+        play=lambda: OneLie(RewriteBatch(of_1970, FIRST, ONCE)),
+    ),
+    rewritten(
+        case="timestamp-type",
+        what="A batch is shown with the broker's time, in a topic that keeps the sender's. It is judged when the"
+        " topic's settings were told again.",
+        must=(found("altered-record", what="timestamp-type"),),
+        limit=90.0,
+        play=lambda: OneLie(RewriteBatch(of_the_broker, FIRST, ONCE)),
+    ),
+    rewritten(
+        case="key",
+        what="The records of a batch are shown without their keys.",
+        must=(found("altered-record", what="key"),),
+        play=lambda: OneLie(RewriteBatch(keyless, FIRST, ONCE)),
+    ),
+    rewritten(
+        case="header",
+        what="The records of a batch are shown with a header that nobody sent.",
+        must=(found("altered-record", what="headers"),),
+        play=lambda: OneLie(RewriteBatch(with_header, FIRST, ONCE)),
+    ),
+    Drill(
+        name="vanished-tail",
+        what="Records are shown once, then left out of every later fetch.",
+        seen_in="Redpanda (value 567), Bufstream (101-106)",
+        must=(found("vanished-record"),),
+        may=ORDER | {"lost-write"},
+        probes={"reader": {"assign": 1}},
+        play=VanishedTail,
+    ),
+    Drill(
+        name="stale-tail",
+        what="The newest records stay hidden from every reader for some seconds, then show.",
+        seen_in="Redpanda #6",
+        must=(found("unseen"), found("unseen", event="closed")),
+        play=StaleTail,
+    ),
+    # A lie that began or ended inside a transaction would show one part of it and hide another: torn-transaction.
+    Drill(
+        name="exposed-abort",
+        what="The list of aborted transactions is taken out of what one reader fetches, from its first fetch on.",
+        seen_in="Redpanda 3036",
+        must=(found("G1a"),),
+        may=ORDER,
+        probes=TRANSACTIONS,
+        play=lambda: OneLie(EmptyAbortedTransactions(READER), at_once=True),
+    ),
+    # One reader's fetches are forwarded as read_uncommitted: what the broker keeps back, a proxy cannot make up.
+    Drill(
+        name="lso-off-by-one",
+        what="Records past the last stable offset are handed out.",
+        seen_in="Redpanda 3036",
+        must=(found("G1a", "precommitted-read", "G1c"),),
+        may=ORDER | {"G1a", "precommitted-read", "G1c"},
+        probes=TRANSACTIONS,
+        play=lambda: OneLie(ReadUncommitted(READER), at_once=True),
+    ),
+    Drill(
+        name="filtered-fetch",
+        case="from-the-first",
+        what="A range in the middle of the log is left out of everybody's fetches, from the first read on.",
+        seen_in="Bufstream #5",
+        must=(found("lost-write"), found("poll-skip", "int-poll-skip")),
+        play=lambda: OneLie(HideRange(5, READERS, skip=40)),
+    ),
+    Drill(
+        name="filtered-fetch",
+        case="after-one",
+        what="A range in the middle of the log is left out of fetches once it has been read.",
+        seen_in="Bufstream #5",
+        must=(found("vanished-record"),),
+        may=ORDER,
+        probes={"reader": {"assign": 1}},
+        play=VanishedTail,
+    ),
+    Drill(
+        name="stuck-fetch",
+        what="One partition's fetches never advance.",
+        seen_in="Bufstream #1",
+        must=(found("stuck-consumer"),),
+        play=lambda: OneLie(HideFrom(FIRST, ends=True), ends=True),
+    ),
+    Drill(
+        name="silent-empty-poll",
+        case="empty-answers",
+        what="Every fetch of a reader comes back empty, and says that there is no more.",
+        seen_in="Redpanda, consumer behaviour",
+        must=(found("stuck-consumer"),),
+        play=lambda: OneLie(HideFrom(READER), ends=True),
+    ),
+    Drill(
+        name="silent-empty-poll",
+        case="dead-cluster",
+        what="The only broker is gone: a consumer's polls return empty without a word.",
+        seen_in="Redpanda, consumer behaviour",
+        must=(found("stuck-consumer"),),
+        changes_cluster=True,
+        play=DeadCluster,
+    ),
+)

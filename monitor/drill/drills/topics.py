@@ -3,37 +3,35 @@ promise was broken."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from monitor.drill.definition.drill import Drill
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.drills.healthy import EVERYTHING
 from monitor.drill.errors import DrillFailed
+from probes.config import TopicsConfig
 
-TIMES = 2
-BETWEEN = 9.0
+TIMES: Final = 2
+BETWEEN: Final = 9.0
 """Seconds from one time to the next: the probes have noticed, and are at work again."""
 
 
-class RecreatedTopic(Drill):
-    """A probe topic is deleted and made again under clients at work, which go on in the new one by its name, until
-    somebody tells them that its id is another."""
+class RecreatedTopic(Play):
+    """Clients go on in the new topic by its name, until somebody tells them that its id is another.
 
-    name = "recreated-topic"
-    case = "records"
-    seen_in = "every cluster with an operator"
-    changes_cluster = True
-    probes: ClassVar = {**EVERYTHING, "audit": {"enabled": False}, "unrest": {"enabled": False}}
+    `which`: the topic that it happens to."""
 
-    def topic(self, stage: Stage) -> str:
-        """The one that it happens to."""
-        return stage.records
+    def __init__(self, which: Callable[[TopicsConfig], str]) -> None:
+        self._which = which
 
     def act(self, stage: Stage) -> None:
-        topic = self.topic(stage)
+        topic = self._which(stage.config.topics)
         for _ in range(TIMES):
             known = stage.layout.topic_id(topic)
             partitions = sum(1 for _ in stage.layout.partitions(topic))
@@ -45,7 +43,7 @@ class RecreatedTopic(Drill):
 
     def _made(self, stage: Stage, partitions: int) -> bool:
         """Whether it is there again, made here or by the probes, who are looking after their topics."""
-        topic = self.topic(stage)
+        topic = self._which(stage.config.topics)
         try:
             stage.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
         except KafkaException as error:
@@ -58,7 +56,7 @@ class RecreatedTopic(Drill):
 
     def _noticed(self, stage: Stage, before: str) -> bool:
         try:
-            return stage.layout.topic_id(self.topic(stage)) != before
+            return stage.layout.topic_id(self._which(stage.config.topics)) != before
         except KeyError:
             return False
 
@@ -66,37 +64,39 @@ class RecreatedTopic(Drill):
         stage.work_goes_on()
 
 
-class RecreatedInput(RecreatedTopic):
-    """The same of the topic that transforms read."""
+recreated = partial(
+    Drill,
+    name="recreated-topic",
+    seen_in="every cluster with an operator",
+    changes_cluster=True,
+    probes={**EVERYTHING, "audit": {"enabled": False}, "unrest": {"enabled": False}},
+)
 
-    case = "transform-in"
-
-    def topic(self, stage: Stage) -> str:
-        return stage.config.topics.transform_in
-
-
-class RecreatedOutput(RecreatedTopic):
-    """The same of the topic that transforms write."""
-
-    case = "transform-out"
-
-    def topic(self, stage: Stage) -> str:
-        return stage.config.topics.transform_out
-
-
-class RecreatedTransactions(RecreatedTopic):
-    """The same of the topic that transactions write to and read."""
-
-    case = "transactions"
-
-    def topic(self, stage: Stage) -> str:
-        return stage.transactions
-
-
-class RecreatedRegisters(RecreatedTopic):
-    """The same of the topic that holds the registers."""
-
-    case = "registers"
-
-    def topic(self, stage: Stage) -> str:
-        return stage.config.topics.registers
+DRILLS: Final = (
+    recreated(
+        case="records",
+        what="A probe topic is deleted and made again under clients at work, which go on in the new one by its name,"
+        " until somebody tells them that its id is another.",
+        play=lambda: RecreatedTopic(lambda topics: topics.records),
+    ),
+    recreated(
+        case="transform-in",
+        what="The same of the topic that transforms read.",
+        play=lambda: RecreatedTopic(lambda topics: topics.transform_in),
+    ),
+    recreated(
+        case="transform-out",
+        what="The same of the topic that transforms write.",
+        play=lambda: RecreatedTopic(lambda topics: topics.transform_out),
+    ),
+    recreated(
+        case="transactions",
+        what="The same of the topic that transactions write to and read.",
+        play=lambda: RecreatedTopic(lambda topics: topics.transactions),
+    ),
+    recreated(
+        case="registers",
+        what="The same of the topic that holds the registers.",
+        play=lambda: RecreatedTopic(lambda topics: topics.registers),
+    ),
+)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.errors import UserError
 
 
@@ -20,7 +20,7 @@ class Defect:
 
     name: str
     what: str
-    explains: Callable[[Found], bool]
+    explains: Callable[[Graded], bool]
 
 
 DEFECTS: Final = (

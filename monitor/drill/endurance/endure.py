@@ -20,14 +20,15 @@ from typing import Any, Final
 import orjson
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.definition.found import Found
-from monitor.drill.definition.verdict import CHECK_FAILED, still_open
+from monitor.drill.definition.graded import Graded
+from monitor.drill.definition.verdict import still_open
 from monitor.drill.endurance import schedule
 from monitor.drill.endurance.defects import Defect, named
 from monitor.drill.errors import DrillFailed
 from monitor.drill.running.checker import Checker
-from monitor.drill.running.run import CATCH_UP_WITHIN, MARGIN
+from monitor.drill.running.session import CATCH_UP_WITHIN, MARGIN
 from monitor.errors import VIOLATION
+from monitor.history_files.checks import CHECK_FAILED
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
 from probes.clock import SystemClock
@@ -116,15 +117,15 @@ class Endurance:
         kinds, missing = schedule.possible(kafka)
         for name, why in missing.items():
             self._say(f"without {name}: {'; '.join(why)}")
-        plan = schedule.draw(self._seed, self._seconds, targets, kinds=kinds)
-        self._say(f"under faults: {str(plan).splitlines()[0]}")
-        (self._data / "schedule.txt").write_text(f"{plan}\n")
+        drawn = schedule.draw(self._seed, self._seconds, targets, kinds=kinds)
+        self._say(f"under faults: {str(drawn).splitlines()[0]}")
+        (self._data / "schedule.txt").write_text(f"{drawn}\n")
         over = threading.Event()
         teller = threading.Thread(target=self._tell, args=(fleet, over), name="endure-tell", daemon=True)
         teller.start()
         try:
             began = time.monotonic()
-            self._happened = schedule.run(plan, kafka, self._stop, self._say)
+            self._happened = schedule.run(drawn, kafka, self._stop, self._say)
             self._stop.wait(max(0.0, began + self._seconds - time.monotonic()))
         except DrillFailed as failed:
             self._failed = str(failed)
@@ -144,7 +145,7 @@ class Endurance:
         while not condition() and time.monotonic() < end and not self._stop.wait(0.3):
             pass
 
-    def judge(self, found: Sequence[Found], totals: dict[str, int], rejected: Sequence[str] = ()) -> int:
+    def judge(self, found: Sequence[Graded], totals: dict[str, int], rejected: Sequence[str] = ()) -> int:
         """Tell and write down what came of it; the exit code. `rejected`: why rows of the probe log were refused; who
         wrote such a row has a log that never completes, and is a defect of ours."""
         violations = [one for one in found if one.violation or one.name == CHECK_FAILED]
@@ -185,7 +186,7 @@ class Endurance:
         self._say("no violation")
         return 0
 
-    def _found(self, one: Found) -> None:
+    def _found(self, one: Graded) -> None:
         if one.violation or one.name == CHECK_FAILED:
             self._say(f"found {one.name} ({one.severity}): {one.finding.message}")
 

@@ -1,1 +1,1 @@
-"""The lies that only one or two drills tell, by theme; those of general use are in `monitor.drill.proxy.lies`."""
+"""The lies that the proxy tells in drills, each one published bug's mechanism; drills that are one lie: `plays`."""

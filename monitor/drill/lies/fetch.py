@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from monitor.drill.proxy import ALWAYS, EVERYWHERE, PASS, Api, Delay, Exchange, Lie, Place, Verdict, When, Where
+from monitor.drill.proxy import ALWAYS, EVERYWHERE, PASS, Api, Decision, Delay, Exchange, Lie, Place, When, Where
 from monitor.drill.proxy.edits import change_fetched, change_fetched_batches
 from monitor.drill.proxy.records import Batch, Record
 
@@ -30,7 +30,7 @@ class RewriteRecord(Lie):
         super().__init__(where, when, **options)
         self._change = change
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
             if place not in self.where:
                 return None
@@ -58,7 +58,7 @@ class RewriteBatch(Lie):
         super().__init__(where, when, **options)
         self._change = change
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         def rewritten(place: Place, batches: list[Batch]) -> list[Batch] | None:
             if place not in self.where:
                 return None
@@ -107,7 +107,7 @@ class HideFrom(Lie):
         self._ends = ends
         self.hidden_from: dict[Place, int] = {}
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         hid = False
 
         def cut(place: Place, data: Any) -> Any:
@@ -138,7 +138,7 @@ class ReadUncommitted(Lie):
 
     apis = frozenset({Api.FETCH})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.request.isolation_level and self.turn():
             exchange.request = replace(exchange.request, isolation_level=type(exchange.request.isolation_level)(0))
             if not self.acts:
@@ -171,7 +171,7 @@ class HideRange(Lie):
         self._length, self._skip = length, skip
         self.range: range | None = None
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         def without(place: Place, batches: list[Batch]) -> list[Batch] | None:
             if place not in self.where:
                 return None
@@ -194,3 +194,20 @@ class HideRange(Lie):
         records: tuple[Record, ...] = batch.records()
         shown = [one for one in records if batch.base_offset + one.offset_delta not in self.range]
         return batch.with_records(shown) if len(shown) < len(records) else batch
+
+
+class EmptyAbortedTransactions(Lie):
+    """The list of aborted transactions is taken out of what consumers fetch: aborted records look committed to them."""
+
+    apis = frozenset({Api.FETCH})
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        def forget(place: Place, data: Any) -> Any:
+            if place not in self.where or not data.aborted_transactions or not self.turn():
+                return None
+            first = [aborted.first_offset for aborted in data.aborted_transactions]
+            self.did("emptied the list of aborted transactions", exchange, place, first_offsets=first)
+            return replace(data, aborted_transactions=())
+
+        change_fetched(exchange, forget)
+        return PASS

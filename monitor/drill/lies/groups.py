@@ -17,10 +17,10 @@ from monitor.drill.proxy import (
     PASS,
     Answer,
     Api,
+    Decision,
     Exchange,
     Lie,
     Place,
-    Verdict,
     When,
     Where,
     answer,
@@ -40,7 +40,7 @@ class CommittedOffset(Lie):
         super().__init__(where, when, **options)
         self._change = change
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         def other(part: Any) -> Any:
             real = part.committed_offset
             told = self._change(str(exchange.group), real) if real >= 0 else real
@@ -64,7 +64,7 @@ class ListedEnd(Lie):
         super().__init__(where, when, **options)
         self._told = told
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         asked = {one.timestamp for topic in exchange.request.topics for one in topic.partitions}
         if not asked <= {LATEST, None} and not all(_is_latest(one) for one in asked):
             return PASS
@@ -90,7 +90,7 @@ class ForcedRebalance(Lie):
 
     apis = frozenset({Api.HEARTBEAT})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if exchange.response.error_code is ErrorCode.none and self.turn():
             exchange.response = replace(exchange.response, error_code=ErrorCode.rebalance_in_progress)
             self.did("told a member that its group rebalances", exchange)
@@ -102,7 +102,7 @@ class SwallowCommits(Lie):
 
     apis = frozenset({Api.OFFSET_COMMIT})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         self.did(f"swallowed a commit of {exchange.group}", exchange)
@@ -122,7 +122,7 @@ class StaleEnds(Lie):
         self.told = threading.Event()
         self._listed: dict[tuple[Place, int, Any], deque[tuple[float, Any]]] = {}
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         asked = {
             (Place(topic.name, one.partition_index), one.timestamp)
             for topic in exchange.request.topics
@@ -161,7 +161,7 @@ class SwallowTxnOffsets(Lie):
 
     apis = frozenset({Api.TXN_OFFSET_COMMIT})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         self.did("swallowed a transaction's offsets", exchange)

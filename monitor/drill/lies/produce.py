@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from monitor.drill.proxy import ALWAYS, DROP, EVERYWHERE, PASS, Answer, Api, Exchange, Lie, Place, Verdict, When, Where
+from kio.schema.errors import ErrorCode
+
+from monitor.drill.proxy import (
+    ALWAYS,
+    CLOSE,
+    DROP,
+    EVERYWHERE,
+    PASS,
+    Answer,
+    Api,
+    Decision,
+    Exchange,
+    Lie,
+    Place,
+    When,
+    Where,
+)
 from monitor.drill.proxy.edits import acknowledged, answer, change_acknowledged, change_produced, produced
 from monitor.drill.proxy.records import Batch, batch_of
 from probes.records.tag import Encoder, read
@@ -24,7 +43,7 @@ class CopyElsewhere(Lie):
         super().__init__(where, when, **options)
         self._to = to
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place not in self.where or place.partition == self._to or not self.turn():
                 continue
@@ -44,7 +63,7 @@ class CopyLater(Lie):
         self._behind = behind
         self._kept: deque[tuple[Place, list[Batch]]] = deque()
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place in self.where:
                 self._kept.append((place, [batch.without_producer() for batch in batches]))
@@ -70,7 +89,7 @@ class Exchanged(Lie):
         self._kept: Exchange | None = None
         self._first: int | None = None
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         ((place, batches),) = produced(exchange).items()
         if self._kept is None:
             if place not in self.where or [batch.count for batch in batches] != [1] or not self.turn():
@@ -90,7 +109,7 @@ class Exchanged(Lie):
         self._first = part.base_offset
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if self._first is None:
             return PASS
         first, self._first, self._kept = self._first, None, None
@@ -107,7 +126,7 @@ class NeverAnswered(Lie):
         super().__init__(where, when, **options)
         self.apis = frozenset({api})  # type: ignore[misc]
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         self.did(f"swallowed a request {exchange.api}", exchange)
@@ -125,7 +144,7 @@ class ReusedSequence(Lie):
         self._shift: dict[tuple[Place, int], int] = {}
         self._last: dict[tuple[Place, int], tuple[int, int]] = {}
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         def renumbered(place: Place, batches: list[Any]) -> list[Any] | None:
             (batch,) = batches
             key = (place, batch.producer_id)
@@ -151,7 +170,7 @@ class Forged(Lie):
 
     apis = frozenset({Api.PRODUCE})
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         for place, batches in produced(exchange).items():
             if place not in self.where or not self.turn():
                 continue
@@ -162,4 +181,122 @@ class Forged(Lie):
             (value,) = encoder.encode(tag.seq + AHEAD, 1, sent=tag.sent)
             offset = await self.side.produce(place, [batch_of([(None, value)], batches[-1].max_timestamp)])
             self.did("appended a forged record", exchange, place, seq=tag.seq + AHEAD, offset=offset)
+        return PASS
+
+
+class DropProduceResponse(Lie):
+    """The broker appends, the acknowledgement is lost. With `close` the connection goes with it, and the client retries
+    at once instead of waiting for its request to time out."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, *, close: bool = True, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._decision: Decision = CLOSE if close else DROP
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if not self.turn():
+            return PASS
+        for place, result in acknowledged(exchange).items():
+            self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
+        return self._decision
+
+
+class LateProduceResponse(Lie):
+    """The broker appends, and what it answers is kept until `lost` is set; then it is lost, and the connection with it:
+    the client sends the batch again. What that is refused for is an act, too."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self.lost = threading.Event()
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        told = acknowledged(exchange)
+        if not self.turn():
+            for place, result in told.items():
+                if self.lost.is_set() and result.error_code is not ErrorCode.none and place in self.where:
+                    self.did(f"was refused: {result.error_code.name}", exchange, place)
+            return PASS
+        for place, result in told.items():
+            self.did("kept an acknowledgement", exchange, place, base_offset=result.base_offset)
+        while not self.lost.is_set():
+            await asyncio.sleep(0.05)
+        return CLOSE
+
+
+class AnswerProduceWith(Lie):
+    """The client is told `error`, whether the broker has appended the batch (`forward`) or never saw it."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        where: Where = EVERYWHERE,
+        when: When = ALWAYS,
+        *,
+        forward: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._error = error
+        self._forward = forward
+
+    async def on_request(self, exchange: Exchange) -> Decision:
+        if self._forward or not self.turn():
+            return PASS
+        self.did(f"answered {self._error.name}, forwarded nothing", exchange)
+        return Answer(answer(exchange, self._error, base_offset=-1))
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if not self._forward or not self.turn():
+            return PASS
+
+        def fail(place: Place, result: Any) -> Any:
+            if place not in self.where or result.error_code is not ErrorCode.none:
+                return None
+            self.did(f"answered {self._error.name}", exchange, place, base_offset=result.base_offset)
+            return replace(result, error_code=self._error, base_offset=-1)
+
+        change_acknowledged(exchange, fail)
+        return PASS
+
+
+class ChangeAckOffset(Lie):
+    """The acknowledged base offset is another's: `change` makes it of the real one."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    def __init__(
+        self, change: Callable[[int], int], where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._change = change
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        def other(place: Place, result: Any) -> Any:
+            if place not in self.where or result.error_code is not ErrorCode.none or not self.turn():
+                return None
+            told = self._change(result.base_offset)
+            self.did("acknowledged another offset", exchange, place, real=result.base_offset, told=told)
+            return replace(result, base_offset=told)
+
+        change_acknowledged(exchange, other)
+        return PASS
+
+
+class CopyProduceWithoutProducerId(Lie):
+    """A batch that was accepted is appended once more, as by a producer without idempotence."""
+
+    apis = frozenset({Api.PRODUCE})
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        results = acknowledged(exchange)
+        for place, batches in produced(exchange).items():
+            if place not in self.where or results[place].error_code is not ErrorCode.none or not self.turn():
+                continue
+            offset = await self.side.produce(place, [batch.without_producer() for batch in batches])
+            self.did("appended a copy", exchange, place, original=results[place].base_offset, copy=offset)
         return PASS

@@ -13,11 +13,11 @@ from monitor.drill.proxy import (
     PASS,
     Answer,
     Api,
+    Decision,
     Exchange,
     Lie,
     Place,
     SideTransaction,
-    Verdict,
     When,
     Where,
     answer,
@@ -35,7 +35,7 @@ class CommitSays(Lie):
         super().__init__(where, when, **options)
         self._error = error
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         good = exchange.response.error_code is ErrorCode.none
         if exchange.request.committed and good and self.turn():
             exchange.response = replace(exchange.response, error_code=self._error)
@@ -48,7 +48,7 @@ class SwallowCommit(Lie):
 
     apis = frozenset({Api.END_TXN})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.request.committed and self.turn():
             exchange.request = replace(exchange.request, committed=False)
             self.did("turned a commit into an abort", exchange)
@@ -71,7 +71,7 @@ class LateProduce(Lie):
         self._kept: tuple[Place, Exchange] | None = None
         self._ended = False
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api == Api.END_TXN:
             return PASS
         ((place, _),) = produced(exchange).items()
@@ -85,7 +85,7 @@ class LateProduce(Lie):
         self._kept, self._ended = (place, exchange), False
         return Answer(answer(exchange, base_offset=end))
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         if exchange.api != Api.END_TXN or exchange.response.error_code is not ErrorCode.none:
             return PASS
         self._aborts_next = bool(exchange.request.committed)
@@ -114,7 +114,7 @@ class LoseInTransaction(Lie):
         self._shift: dict[tuple[Place, int, int], int] = {}
         self._own: SideTransaction | None = None
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         ((place, (batch,)),) = produced(exchange).items()
         key = (place, batch.producer_id, batch.producer_epoch)
         # Never a producer's first batch: the broker would take any number for the second.
@@ -142,7 +142,7 @@ class Unfenced(Lie):
 
     apis = frozenset({Api.PRODUCE, Api.ADD_PARTITIONS_TO_TXN, Api.END_TXN})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api != Api.PRODUCE:
             self.did(f"answered {Api(exchange.api).name} with success", exchange)
             return Answer(answer(exchange))
@@ -157,9 +157,53 @@ class FakedInit(Lie):
 
     apis = frozenset({Api.INIT_PRODUCER_ID})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         made = await self.side.transaction("drill-never-lived")
         self.did("answered InitProducerId by itself", exchange)
         return Answer(answer(exchange, producer_id=made.producer_id, producer_epoch=made.epoch))
+
+
+class HoldEndTxn(Lie):
+    """A copy of EndTxn reaches the broker late: after `records_of_next` Produce requests of the same producer's next
+    transaction were acknowledged. The original is forwarded in time, as a client that had retried would have seen it.
+
+    `committed` says which ends are held: commits, or aborts. A producer whose transaction was ended so behind its back
+    can itself end it only if it first adds another partition; otherwise the coordinator tells it InvalidTxnState."""
+
+    apis = frozenset({Api.END_TXN, Api.PRODUCE})
+
+    def __init__(
+        self,
+        where: Where = EVERYWHERE,
+        when: When = ALWAYS,
+        *,
+        committed: bool = True,
+        records_of_next: int = 1,
+        **options: Any,
+    ) -> None:
+        super().__init__(where, when, **options)
+        self._committed = committed
+        self._after = records_of_next
+        self._held: dict[str, Exchange] = {}
+        self._acknowledged: dict[str, int] = {}
+
+    async def on_request(self, exchange: Exchange) -> Decision:
+        if exchange.api == Api.END_TXN and exchange.request.committed is self._committed and self.turn():
+            name = str(exchange.transactional_id)
+            self._held[name], self._acknowledged[name] = exchange, 0
+            self.did("kept a copy of EndTxn", exchange, committed=self._committed)
+        return PASS
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        name = exchange.transactional_id
+        if exchange.api != Api.PRODUCE or name not in self._held:
+            return PASS
+        self._acknowledged[name] += 1
+        if self._acknowledged[name] >= self._after:
+            response = await self.side.resend(self._held.pop(name))
+            self.did(
+                "delivered the copy of EndTxn", exchange, committed=self._committed, answer=response.error_code.name
+            )
+        return PASS

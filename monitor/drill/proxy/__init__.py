@@ -16,7 +16,7 @@ A lie is a small class: which requests it looks at, and what it does with the re
 
         apis = frozenset({Api.END_TXN})
 
-        async def on_request(self, exchange: Exchange) -> Verdict:
+        async def on_request(self, exchange: Exchange) -> Decision:
             if exchange.request.committed and self.turn():
                 exchange.request = replace(exchange.request, committed=False)
                 self.did("turned a commit into an abort", exchange)
@@ -29,8 +29,9 @@ A lie is a small class: which requests it looks at, and what it does with the re
   is taken, and counts it. `arm()` and `disarm()` turn a lie on and off from the drill's thread.
 - `exchange.request` and `exchange.response` are kio's classes, frozen: set a `dataclasses.replace`d one. Other
   attributes: `api`, `version`, `client_id`, `transactional_id`, `group`, `node`, `broker`, `connection`, `places()`.
-- The verdicts: `PASS`, `Answer(payload)`, `DROP`, `CLOSE`, `Delay(seconds)`, see `lie`. `answer(exchange, error)` makes
-  a response of the right version. A hook may `await`; what comes behind on the same connection waits for it.
+- What a hook decides: `PASS`, `Answer(payload)`, `DROP`, `CLOSE`, `Delay(seconds)`, see `lie`. `answer(exchange,
+  error)` makes a response of the right version. A hook may `await`; what comes behind on the same connection waits
+  for it.
 - `edits` changes the partitions and batches of Produce and Fetch, `records` what is in a batch; checksums and
   compression are seen to. A batch that is left out of a fetch altogether is asked for again for ever: leave its records
   out instead (`Batch.with_records([])`), as compaction does. A Produce that loses or gains records loses the
@@ -42,7 +43,8 @@ A lie is a small class: which requests it looks at, and what it does with the re
 - What is known at once is also safe to read from the drill's thread; what changes the lie's state goes through
   `proxy.run`.
 
-`lies` holds finished ones. An error in a hook is not swallowed: the connection closes, and leaving the proxy raises.
+`monitor.drill.lies` holds finished ones. An error in a hook is not swallowed: the connection closes, and leaving the
+proxy raises.
 
 Limits: clients speak to the proxy in the clear. Where brokers want TLS or a login (PLAIN, SCRAM), the proxy does both
 (`upstream`); a client's own login passes through otherwise, but for GSSAPI, which binds the host's name. ACL principals
@@ -61,9 +63,9 @@ from monitor.drill.proxy.lie import (
     PASS,
     Act,
     Answer,
+    Decision,
     Delay,
     Lie,
-    Verdict,
     When,
     Where,
 )
@@ -82,6 +84,7 @@ __all__ = [
     "Act",
     "Answer",
     "Api",
+    "Decision",
     "Delay",
     "Exchange",
     "Lie",
@@ -94,7 +97,6 @@ __all__ = [
     "SideTransaction",
     "Undecodable",
     "Upstream",
-    "Verdict",
     "When",
     "Where",
     "answer",

@@ -21,7 +21,7 @@ from monitor.drill.proxy.addresses import Address, AddressBook
 from monitor.drill.proxy.errors import Refused, Undecodable
 from monitor.drill.proxy.exchange import Exchange
 from monitor.drill.proxy.frames import read_frame, write_frame
-from monitor.drill.proxy.lie import Answer, Close, Drop, Lie, first_verdict
+from monitor.drill.proxy.lie import Answer, Close, Drop, Lie, first_decision
 from monitor.drill.proxy.messages import Api, acknowledged, correlation_of, request_head
 from monitor.drill.proxy.upstream import Stream
 
@@ -105,8 +105,8 @@ class Connection:
                 await self._answer_unsupported(frame, head.correlation)
                 continue
             exchange = Exchange(head, frame, self._proxy.book, self._broker, self._number, self._clock())
-            verdict = await first_verdict(self._proxy.lies, exchange, response=False)
-            match verdict:
+            decision = await first_decision(self._proxy.lies, exchange, response=False)
+            match decision:
                 case Close():
                     raise _Closed
                 case Drop():
@@ -154,11 +154,11 @@ class Connection:
         if came is None:
             return exchange.response_bytes()
         try:
-            verdict = await first_verdict(self._proxy.lies, exchange, response=True)
+            decision = await first_decision(self._proxy.lies, exchange, response=True)
         finally:
             self._unsent -= len(came)
             self._room.set()
-        match verdict:
+        match decision:
             case Close():
                 raise _Closed
             case Drop():

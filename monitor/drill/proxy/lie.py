@@ -55,7 +55,7 @@ class Close:
     """Both connections are closed at once: the client's, and the one to the broker behind it."""
 
 
-Verdict = Pass | Answer | Drop | Delay | Close
+Decision = Pass | Answer | Drop | Delay | Close
 
 PASS: Final = Pass()
 DROP: Final = Drop()
@@ -153,11 +153,11 @@ class Lie:
         self._teller: Teller | None = None
         self._random = random.Random(0)
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         """Called before a request is forwarded. `exchange.request` may be set to another."""
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         """Called before a response is handed to the client; not for a proxy's own. `exchange.response` may be set."""
         return PASS
 
@@ -221,16 +221,16 @@ class Lie:
             return list(self.acts)
 
 
-async def first_verdict(lies: list[Lie], exchange: Exchange, *, response: bool) -> Verdict:
+async def first_decision(lies: list[Lie], exchange: Exchange, *, response: bool) -> Decision:
     """What the lies decide together: the first that does not let the exchange pass has the word.
 
     Delays are waited for here, and the lies after it are asked then."""
     for lie in lies:
         if not lie.concerns(exchange):
             continue
-        verdict = await (lie.on_response(exchange) if response else lie.on_request(exchange))
-        if isinstance(verdict, Delay):
-            await asyncio.sleep(verdict.seconds)
-        elif not isinstance(verdict, Pass):
-            return verdict
+        decision = await (lie.on_response(exchange) if response else lie.on_request(exchange))
+        if isinstance(decision, Delay):
+            await asyncio.sleep(decision.seconds)
+        elif not isinstance(decision, Pass):
+            return decision
     return PASS

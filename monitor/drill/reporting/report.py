@@ -18,8 +18,7 @@ from rich import box
 from rich.table import Table
 
 from monitor.drill.definition.drill import ORDER, Drill
-from monitor.drill.registry import meaning
-from monitor.drill.running.run import Result
+from monitor.drill.running.session import Result
 from monitor.errors import UserError
 
 COLUMNS: Final = ("drill", "must", "may", "found", "detected after", "verdict")
@@ -103,7 +102,7 @@ def _told(result: Result) -> dict[str, Any]:
     drill, verdict = result.drill, result.verdict
     return {
         "drill": drill.name, "case": drill.case, "kafka": result.kafka, "brokers": drill.cluster.brokers,
-        "what_happens": meaning(drill), "seen_in": drill.seen_in, "must": [str(must) for must in drill.must],
+        "what_happens": drill.what, "seen_in": drill.seen_in, "must": [str(must) for must in drill.must],
         "may": allowed(drill), "found": dict(verdict.counts), "verdict": str(verdict), "passed": verdict.passed,
         "missing": list(verdict.missing), "false_alarms": [found.told() for found in verdict.alarms],
         "still_open": [found.told() for found in verdict.open], "first_s": verdict.first,
@@ -176,7 +175,7 @@ def _row(result: Result) -> str:
     title, must, may, found, first, verdict = map(html.escape, _cells(result))
     drill = result.drill
     where = f"Kafka {result.kafka}, {drill.cluster.brokers} broker{'s' * (drill.cluster.brokers > 1)}"
-    said = html.escape(f"{meaning(drill)} First seen: {drill.seen_in}.")
+    said = html.escape(f"{drill.what} First seen: {drill.seen_in}.")
     lines = [f"{what}" for _, what in result.acts[:10]]
     lines += [f"{one.severity} {one.name} {one.finding.event}: {one.finding.message}" for one in result.found[:20]]
     kept = f"<small>history kept in <code>{html.escape(str(result.history))}</code></small>" if result.history else ""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.drill.definition.drill import Drill
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.definition.verdict import judge
-from monitor.drill.running.run import Result
+from monitor.drill.running.session import Result
 from rules.vocabulary.finding import Event, Finding
 
 
@@ -21,15 +21,15 @@ def one(
     subject: str = "s",
     evidence: Mapping[str, Any] | None = None,
     implied_by: str | None = None,
-) -> Found:
+) -> Graded:
     finding = Finding(
         anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=0, subject=(subject,), event=event,
         message=f"{anomaly} <here>", evidence=evidence or {}, at=0, decidable=0, implied_by=implied_by,
     )  # fmt: skip
-    return Found(finding=finding, severity=severity, seen=seen)
+    return Graded(finding=finding, severity=severity, seen=seen)
 
 
-def result(drill: Drill, found: Sequence[Found] = (), error: str | None = None) -> Result:
+def result(drill: Drill, found: Sequence[Graded] = (), error: str | None = None) -> Result:
     return Result(
         drill=drill, verdict=judge(drill, found, 0.0, error), found=tuple(found), seconds=3.0,
         acts=((0.0, "a lie was told"),), kafka="4.3.1",

@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from monitor.drill.definition.found import Found
-from monitor.drill.running.checker import Checker, Checks, Follower
+from monitor.drill.definition.graded import Graded
+from monitor.drill.running.checker import Checker, Follower
+from monitor.history_files.checks import Checks
 from rules.step import Stepped
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
@@ -43,7 +44,7 @@ def finished(rows: list[Slice]) -> set[tuple[str, int, tuple[int | str, ...]]]:
     return violations([(f.anomaly, f.partition, f.subject) for f in store.findings])
 
 
-def live(rows: list[Slice], folder: Path) -> tuple[set[tuple[str, int, tuple[int | str, ...]]], list[Found]]:
+def live(rows: list[Slice], folder: Path) -> tuple[set[tuple[str, int, tuple[int | str, ...]]], list[Graded]]:
     checker = Checker(folder, Objectives())
     checker.start()
     step = max(1, len(rows) // 12)
@@ -70,7 +71,7 @@ def test_it_finds_nothing_where_nothing_is_wrong(tmp_path: Path) -> None:
 
 
 def test_findings_come_while_the_log_grows(tmp_path: Path) -> None:
-    seen: list[Found] = []
+    seen: list[Graded] = []
     checker = Checker(tmp_path, Objectives(), on_found=seen.append)
     checker.start()
     try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from monitor.drill.definition.drill import Drill, found
+from monitor.drill.definition.play import Play, Watched
 from monitor.drill.definition.stage import Stage
 from monitor.drill.errors import DrillStopped
 from monitor.drill.registry import chosen
-from monitor.drill.running.run import Session
+from monitor.drill.running.session import Session
 from tests.monitor.commands import offsetwatch
 
 pytestmark = pytest.mark.kafka
@@ -46,31 +48,29 @@ def test_a_drill_passes(session: Session, name: str) -> None:
         assert result.acts
 
 
-class Expectant(Drill):
-    """Nothing is done, and something is to be found."""
-
-    name = "baseline"
-    seen_in = "a test"
-    must = (found("lost-write"),)
-    limit = 1.0
-
-    def act(self, stage: Stage) -> None:
-        stage.act("nothing is done")
+EXPECTANT = Drill(
+    name="baseline",
+    what="Nothing is done, and something is to be found.",
+    seen_in="a test",
+    must=(found("lost-write"),),
+    limit=1.0,
+    play=lambda: Watched("nothing is done"),
+)
 
 
 def test_a_drill_that_finds_nothing_fails_and_keeps_its_history(session: Session) -> None:
-    result = session.run(Expectant())
+    result = session.run(EXPECTANT)
     assert str(result.verdict) == "failed: missed lost-write"
     assert result.history is not None and (result.history / "tables" / "history" / "_delta_log").is_dir()
 
 
-class Unable(Expectant):
+class Unable(Play):
     def act(self, stage: Stage) -> None:
         stage.wait(lambda: False, 0.2, "that pigs fly")
 
 
 def test_a_drill_that_cannot_be_performed_says_why(session: Session) -> None:
-    result = session.run(Unable())
+    result = session.run(replace(EXPECTANT, play=Unable))
     assert str(result.verdict) == "not performed: that pigs fly did not happen within 0 s"
 
 
@@ -80,7 +80,7 @@ def test_a_stop_ends_the_drill_and_everything_of_it(tmp_path: Path) -> None:
     session = Session(tmp_path, say=lambda line: None, stop=stop)
     try:
         with pytest.raises(DrillStopped):
-            session.run(Expectant())
+            session.run(EXPECTANT)
     finally:
         session.close()
     names = {thread.name for thread in threading.enumerate()}

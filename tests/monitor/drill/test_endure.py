@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.endurance.defects import DEFECTS, named
 from monitor.drill.endurance.endure import Endurance
 from monitor.errors import VIOLATION, UserError
 from tests.monitor.drill.made import one
 
 
-def judged(found: Sequence[Found], folder: Path, excuse: Sequence[str] = ()) -> int:
+def judged(found: Sequence[Graded], folder: Path, excuse: Sequence[str] = ()) -> int:
     endurance = Endurance(folder, 60.0, 1, threading.Event(), named(list(excuse)))
     return endurance.judge(found, {"acknowledged": 10})
 
 
-def in_topic(found: Found, topic: str) -> Found:
+def in_topic(found: Graded, topic: str) -> Graded:
     return replace(found, finding=replace(found.finding, topic=topic))
 
 
@@ -51,7 +51,7 @@ MARKER = in_topic(one("G1a", evidence={"offsets_between": 1}), "endure-transacti
         ([in_topic(NO_MARKER, "endure-records")], ["KAFKA-20734"], 1),
     ],
 )
-def test_the_exit_code(found: list[Found], excuse: list[str], code: int, tmp_path: Path) -> None:
+def test_the_exit_code(found: list[Graded], excuse: list[str], code: int, tmp_path: Path) -> None:
     assert judged(found, tmp_path, excuse) == code
     told = json.loads((tmp_path / "endure.json").read_bytes())
     assert bool(told["violations"]) is (code == 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,43 +12,35 @@ from rich.console import Console
 
 from monitor.drill import registry
 from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.reporting import report
 from monitor.errors import UserError
 from tests.monitor.drill.made import one, result
 
-
-class First(Drill):
-    """Something <b>happens</b>."""
-
-    name = "retry-without-idempotence"
-    seen_in = "a test"
-    must = (found("duplicate"),)
-    may = ORDER | {"lost-write"}
-
-
-class FirstAgain(First):
-    case = "again"
-
-
-class Silent(Drill):
-    """Nothing happens."""
-
-    name = "baseline"
-    seen_in = "a test"
+FIRST = Drill(
+    name="retry-without-idempotence",
+    what="Something <b>happens</b>.",
+    seen_in="a test",
+    must=(found("duplicate"),),
+    may=ORDER | {"lost-write"},
+    play=Play,
+)
+AGAIN = replace(FIRST, case="again")
+SILENT = Drill(name="baseline", what="Nothing happens.", seen_in="a test", play=Play)
 
 
 def test_recall_counts_drills_and_alarms_count_findings() -> None:
-    good = [result(First(), [one("duplicate")]), result(Silent())]
+    good = [result(FIRST, [one("duplicate")]), result(SILENT)]
     assert str(report.numbers(good)) == "recall 1 of 1, 0 false alarms"
     # A drill is recalled if each of its runs is; an alarm counts wherever it is.
-    bad = [*good, result(FirstAgain()), result(Silent(), [one("G1a"), one("G1a", subject="o")])]
+    bad = [*good, result(AGAIN), result(SILENT, [one("G1a"), one("G1a", subject="o")])]
     numbers = report.numbers(bad)
     assert str(numbers) == "recall 0 of 1, 2 false alarms"
     assert numbers.failed == ("retry-without-idempotence/again", "baseline")
 
 
 def test_a_report_is_written(tmp_path: Path) -> None:
-    results = [result(First(), [one("duplicate", seen=2.0)]), result(Silent(), error="no cluster")]
+    results = [result(FIRST, [one("duplicate", seen=2.0)]), result(SILENT, error="no cluster")]
     content, page = report.write(results, tmp_path / "into")
     told = json.loads(content.read_bytes())
     assert told["recall"] == {"found": 1, "of": 1}
@@ -69,17 +62,18 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 def test_the_table_shows_every_column() -> None:
     console = Console(width=240, record=True, file=io.StringIO())
-    console.print(report.table([result(First(), [one("duplicate", seen=2.0)])]))
+    console.print(report.table([result(FIRST, [one("duplicate", seen=2.0)])]))
     text = console.export_text()
     for part in ("retry-without-idempotence", "duplicate", "order, lost-write", "2.0 s", "passed"):
         assert part in text
 
 
 def test_drills_are_found_by_name_and_by_case() -> None:
-    every = registry.every()
-    assert [drill.name for drill in every] == sorted((d.name for d in every), key=registry.TABLE.index)
-    assert len({drill.title for drill in every}) == len(every)
-    assert all(registry.meaning(drill) and drill.seen_in for drill in every)
+    assert [drill.name for drill in registry.EVERY] == sorted(
+        (d.name for d in registry.EVERY), key=registry.TABLE.index
+    )
+    assert len({drill.title for drill in registry.EVERY}) == len(registry.EVERY)
+    assert all(drill.what and drill.seen_in for drill in registry.EVERY)
     assert [d.case for d in registry.chosen(["filtered-fetch"])] == ["from-the-first", "after-one"]
     assert [d.title for d in registry.chosen(["filtered-fetch/after-one"])] == ["filtered-fetch/after-one"]
 
@@ -87,7 +81,7 @@ def test_drills_are_found_by_name_and_by_case() -> None:
 def test_every_drill_names_known_anomalies() -> None:
     from rules.vocabulary.catalogue import CATALOGUE
 
-    for drill in registry.every():
+    for drill in registry.EVERY:
         named = {name for must in drill.must for name in must.names} | drill.may | drill.never
         assert named <= set(CATALOGUE), drill.title
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.history_files.errors import UnreadableHistory
-from monitor.history_files.history import read
+from monitor.history_files.history_file import read
 from tests.monitor.commands import COMMAND, environment, offsetwatch
 from tests.monitor.history_files.shorthand import edn, events
 

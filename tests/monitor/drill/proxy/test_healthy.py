@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from monitor.drill.definition.drill import Drill
-from monitor.drill.definition.stage import Stage
-from monitor.drill.proxy import PASS, Exchange, Lie, Verdict
+from monitor.drill.lies.plays import OneLie
+from monitor.drill.proxy import PASS, Decision, Exchange, Lie
 from monitor.drill.proxy.messages import ALL_APIS
-from monitor.drill.running.run import Session
+from monitor.drill.running.session import Session
 
 
 class Look(Lie):
@@ -25,7 +23,7 @@ class Look(Lie):
         super().__init__()
         self.spoken: set[int] = set()
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api not in self.spoken:
             self.spoken.add(exchange.api)
             self.did(f"saw request {exchange.api}", exchange)
@@ -36,26 +34,21 @@ class Look(Lie):
 def test_a_healthy_canary_behind_the_proxy_finds_nothing(tmp_path: Path) -> None:
     look = Look()
 
-    class BehindTheProxy(Drill):
-        name = "behind-the-proxy"
-        seen_in = "every healthy cluster"
-        settle = 1.0
-        probes: ClassVar = {
+    drill = Drill(
+        name="behind-the-proxy",
+        what="Every workload goes on for some seconds.",
+        seen_in="every healthy cluster",
+        probes={
             "reader": {"group": 1},
             "transaction": {"count": 1},
             "transform": {"count": 1},
             "registers": {"count": 1},
-        }
-
-        def lies(self) -> Sequence[Lie]:
-            return [look]
-
-        def act(self, stage: Stage) -> None:
-            stage.pause(5.0)
-
+        },
+        play=lambda: OneLie(look, at_once=True, after=5.0),
+    )
     session = Session(tmp_path, say=print, stop=threading.Event())
     try:
-        result = session.run(BehindTheProxy())
+        result = session.run(drill)
     finally:
         session.close()
     assert result.verdict.passed, result.verdict

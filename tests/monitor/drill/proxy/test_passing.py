@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.actors.java_client import JavaClients
-from monitor.drill.proxy import PASS, Api, Exchange, Lie, Proxy, Verdict, records
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy, records
 from monitor.drill.proxy.edits import change_fetched_batches
 from monitor.drill.proxy.messages import ALL_APIS, encode_request, encode_response
 from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic, values
@@ -32,7 +32,7 @@ class Recode(Lie):
         self.differing: list[str] = []
         self.spoken: dict[int, int] = {}
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         self.spoken[exchange.api] = exchange.version
         frame, payload = exchange.request_frame, exchange.request
         self._compare(exchange, frame, encode_request(exchange.head, frame, payload))
@@ -41,7 +41,7 @@ class Recode(Lie):
         exchange.request = dataclasses.replace(payload)
         return PASS
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         frame, payload = exchange.response_frame, exchange.response
         assert frame is not None
         self._compare(exchange, frame, encode_response(exchange.head.correlation, payload))
@@ -141,7 +141,7 @@ def session_of_java(java: JavaClients, bootstrap: str, name: str, **settings: An
         for commits in (False, True):
             client.beginTransaction()
             for number in range(3):
-                java.send(client, name, 0, f"{codec} {number} {commits}".encode() * 20)
+                client.send(java.record(name, 0, f"{codec} {number} {commits}".encode() * 20))
             client.commitTransaction() if commits else client.abortTransaction()
         client.close()
     consumer = java.consumer(
@@ -209,7 +209,7 @@ def test_what_the_proxy_compressed_is_read_by_both_clients(java: JavaClients, ka
     class Compress(Lie):
         apis = frozenset({Api.FETCH})
 
-        async def on_response(self, exchange: Exchange) -> Verdict:
+        async def on_response(self, exchange: Exchange) -> Decision:
             change_fetched_batches(
                 exchange, lambda place, batches: [batch.with_records(batch.records()) for batch in batches]
             )
@@ -238,7 +238,7 @@ def test_three_brokers_have_three_listeners(kafka3: LocalKafka) -> None:
     class Watch(Lie):
         apis = ALL_APIS
 
-        async def on_request(self, exchange: Exchange) -> Verdict:
+        async def on_request(self, exchange: Exchange) -> Decision:
             self.did("saw", exchange, broker=exchange.broker, node=exchange.node)
             return PASS
 

@@ -21,13 +21,13 @@ from monitor.drill.proxy import (
     PASS,
     Answer,
     Api,
+    Decision,
     Delay,
     Exchange,
     Lie,
     Place,
     Proxy,
     ProxyFailed,
-    Verdict,
     When,
     answer,
     records,
@@ -44,18 +44,18 @@ class Decide(Lie):
 
     apis = frozenset({Api.METADATA})
 
-    def __init__(self, verdict: Verdict, when: When = ONCE, *, response: bool = False) -> None:
+    def __init__(self, verdict: Decision, when: When = ONCE, *, response: bool = False) -> None:
         super().__init__(when=when)
         self._verdict = verdict
         self._on_response = response
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         return PASS if self._on_response else self._decide(exchange)
 
-    async def on_response(self, exchange: Exchange) -> Verdict:
+    async def on_response(self, exchange: Exchange) -> Decision:
         return self._decide(exchange) if self._on_response else PASS
 
-    def _decide(self, exchange: Exchange) -> Verdict:
+    def _decide(self, exchange: Exchange) -> Decision:
         if not self.turn():
             return PASS
         self.did("decided", exchange)
@@ -65,7 +65,7 @@ class Decide(Lie):
 class AnswerFast(Lie):
     apis = frozenset({Api.END_TXN})
 
-    async def on_request(self, exchange: Exchange) -> Verdict:
+    async def on_request(self, exchange: Exchange) -> Decision:
         return Answer(answer(exchange, ErrorCode.not_coordinator))
 
 
@@ -284,7 +284,7 @@ def test_an_error_in_a_lie_is_not_swallowed(kafka: LocalKafka) -> None:
     class Broken(Lie):
         apis = frozenset({Api.METADATA})
 
-        async def on_request(self, exchange: Exchange) -> Verdict:
+        async def on_request(self, exchange: Exchange) -> Decision:
             raise ZeroDivisionError("a defect")
 
     with (

@@ -17,7 +17,7 @@ from monitor.history_files.slices import slices
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistoryFile:
     """`slices` is a table of `SLICE_SCHEMA`, sorted by partition; `names` lead back from its numbers to the file."""
 
     path: Path
@@ -27,7 +27,7 @@ class History:
     """How many operations of a Kafka workload the file has."""
 
 
-def read(path: Path) -> History:
+def read(path: Path) -> HistoryFile:
     """Read a history from a file, or from standard input where the path is `-`. Raises `UnreadableHistory`, which names
     the file and the line."""
     try:
@@ -40,4 +40,4 @@ def read(path: Path) -> History:
         raise UnreadableHistory(path, f"cannot be read: {e.strerror or e}") from e
     operations.names.topic = path.name
     count = len(operations.ordinal)
-    return History(path, slices(operations, path.name), operations.names, count)
+    return HistoryFile(path, slices(operations, path.name), operations.names, count)

@@ -15,10 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from monitor.drill.definition.drill import Drill
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.graded import Graded
 from monitor.drill.errors import DrillStopped
 from monitor.drill.reporting import report
-from monitor.drill.running.run import Result, Session, Staging, in_order_of_clusters
+from monitor.drill.running.session import Options, Result, Session, Staging, in_order_of_clusters
 from monitor.errors import VIOLATION, UserError
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
@@ -48,14 +48,13 @@ def run(
     folder = ROOT / f"drills-{time.strftime('%Y%m%d-%H%M%S')}"
     configure(debug=debug, file=folder / "logs" / "drills.log", quiet=True)
     staging = _staging(against, drills) if against is not None else None
+    options = Options(seed=seed, keep=keep, against=staging)
     if into is not None:
         report.write([], into)  # a folder that cannot be used is said now, not in half an hour
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     results: dict[str, Result] = {}
     with stop_on_signal() as stop, _Progress(console, len(drills)) as progress:
-        session = Session(
-            folder, say=progress.step, stop=stop, seed=seed, keep=keep, against=staging, on_found=progress.found
-        )
+        session = Session(folder, say=progress.step, stop=stop, options=options, on_found=progress.found)
         try:
             for drill in in_order_of_clusters(drills):
                 progress.begin(drill)
@@ -91,7 +90,7 @@ def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
                 f"the drill {drill.title} does something to brokers or settings: it runs only on its own cluster"
             )
     reached = connection(config)
-    if any(drill.lies() for drill in drills):
+    if any(drill.play().lies() for drill in drills):
         from monitor.drill.proxy import ProxyFailed, upstream
 
         try:
@@ -133,7 +132,7 @@ class _Progress:
         if self._live is None:
             print(f"{self._title:<28} {time.monotonic() - self._began:5.1f} s  {said}", flush=True)
 
-    def found(self, one: Found) -> None:
+    def found(self, one: Graded) -> None:
         with self._lock:
             if one.finding.event == "closed":
                 return

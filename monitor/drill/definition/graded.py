@@ -10,7 +10,7 @@ from rules.vocabulary.finding import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Graded:
     """A finding with its severity, and when the checker had it: seconds of the wall clock."""
 
     finding: Finding

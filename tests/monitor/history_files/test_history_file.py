@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.history_files.errors import UnreadableHistory
-from monitor.history_files.history import History, read
+from monitor.history_files.history_file import HistoryFile, read
 from rules.step import step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import SLICE_SCHEMA
@@ -46,7 +46,7 @@ def write(path: Path, found: list[Event], form: str = "JSON lines") -> Path:
     return path
 
 
-def rows(history: History, *columns: str) -> list[tuple[Any, ...]]:
+def rows(history: HistoryFile, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row[c] for c in columns) for row in history.slices.select(columns).to_pylist()]
 
 

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.local_kafka import LocalKafka
-from monitor.drill.definition.drill import QUIET, Drill, merged
-from monitor.drill.definition.found import Found
+from monitor.drill.definition.drill import QUIET, SHORT, Drill, merged
+from monitor.drill.definition.graded import Graded
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.definition.verdict import Verdict, complete, judge, still_open
 from monitor.drill.errors import DrillFailed, DrillSkipped, DrillStopped
@@ -45,6 +46,8 @@ READY_WITHIN: Final = 40.0
 CATCH_UP_WITHIN: Final = 25.0
 MARGIN: Final = 2 * SECOND
 """Log time that checks are given beyond the objectives, once nothing is written any more."""
+SETTLE_S: Final = 3.0
+"""Ordinary work after a drill was undone."""
 _LOOK: Final = 0.2
 
 Say = Callable[[str], None]
@@ -57,7 +60,7 @@ class Result:
 
     drill: Drill
     verdict: Verdict
-    found: tuple[Found, ...]
+    found: tuple[Graded, ...]
     seconds: float
     acts: tuple[tuple[float, str], ...]
     kafka: str
@@ -72,8 +75,18 @@ class Staging:
     brokers: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a session runs its drills. `seed` makes the proxy's choices repeatable; `keep`: remove no run's folder;
+    `against`: a cluster that is not ours."""
+
+    seed: int = 0
+    keep: bool = False
+    against: Staging | None = None
+
+
 class Session:
-    """Runs drills in `folder`. `stop` ends it: the running drill raises DrillStopped. `keep`: remove nothing."""
+    """Runs drills in `folder`. `stop` ends it: the running drill raises DrillStopped."""
 
     def __init__(
         self,
@@ -81,13 +94,11 @@ class Session:
         *,
         say: Say,
         stop: threading.Event,
-        seed: int = 0,
-        keep: bool = False,
-        against: Staging | None = None,
-        on_found: Callable[[Found], None] = lambda found: None,
+        options: Options = Options(),
+        on_found: Callable[[Graded], None] = lambda found: None,
     ) -> None:
-        self._folder, self._say, self._stop, self._seed, self._keep = folder, say, stop, seed, keep
-        self._against, self._on_found = against, on_found
+        self._folder, self._say, self._stop, self._options, self._on_found = folder, say, stop, options, on_found
+        self._against = options.against
         self._clusters = Clusters(folder, say)
 
     def close(self) -> None:
@@ -105,8 +116,9 @@ class Session:
             try:
                 cluster = None if self._against else self._clusters.take(drill.cluster)
                 kafka = cluster.version if cluster else "staging"
-                stage = self._stage(drill, folder, cluster, ending)
-                self._perform(drill, stage, ending)
+                play = drill.play()
+                stage = self._stage(drill, play, folder, cluster, ending)
+                self._perform(drill, play, stage, ending)
             except DrillStopped:
                 raise
             except Exception as failure:  # one drill that cannot be performed says nothing of the next one
@@ -119,7 +131,7 @@ class Session:
             self._clusters.drop()
         seen = tuple(stage.checker.found) if stage else ()
         verdict = judge(drill, seen, stage.first_act if stage else None, error, skipped=skipped)
-        kept = folder if self._keep or verdict.failed else None
+        kept = folder if self._options.keep or verdict.failed else None
         if kept is None:
             shutil.rmtree(folder, ignore_errors=True)
         return Result(
@@ -127,27 +139,27 @@ class Session:
             seconds=time.monotonic() - began, acts=_acts(stage), kafka=kafka, history=kept,
         )  # fmt: skip
 
-    def _stage(self, drill: Drill, folder: Path, kafka: LocalKafka | None, ending: ExitStack) -> Stage:
+    def _stage(self, drill: Drill, play: Play, folder: Path, kafka: LocalKafka | None, ending: ExitStack) -> Stage:
         """Everything up to the probes, which do not work yet."""
         direct = self._against.connection if self._against else Connection(kafka.bootstrap if kafka else "")
-        lies = list(drill.lies())
+        lies = list(play.lies())
         through = direct
         if lies:
             from monitor.drill.proxy import Proxy, upstream
 
             reached = upstream(direct.security)
-            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._seed, upstream=reached))
+            proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._options.seed, upstream=reached))
             through = Connection(proxy.bootstrap)
         config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
-        checker = Checker(folder, drill.objectives, on_found=self._on_found)
+        checker = Checker(folder, SHORT, on_found=self._on_found)
         return Stage(
             folder=folder, config=config, connection=through, direct=direct, kafka=kafka, lies=lies,
             checker=checker, say=self._say, stop=self._stop,
         )  # fmt: skip
 
-    def _perform(self, drill: Drill, stage: Stage, ending: ExitStack) -> None:
-        ending.callback(drill.end)
-        drill.prepare(stage)
+    def _perform(self, drill: Drill, play: Play, stage: Stage, ending: ExitStack) -> None:
+        ending.callback(play.end)
+        play.prepare(stage)
         fleet = stage.fleet = Fleet(
             stage.config, stage.connection.bootstrap, stage.connection.security, stage.folder / "journals",
             SystemClock(), history=stage.checker.history, say=self._say,
@@ -158,25 +170,25 @@ class Session:
         ending.callback(fleet.stop)
         self._say("starting the probes")
         fleet.start()
-        for spec in drill.actors(stage):
+        for spec in play.actors(stage):
             fleet.add(spec)
         stage.wait(lambda: _at_work(stage), READY_WITHIN, "that every probe writes and reads")
         try:
-            drill.act(stage)
+            play.act(stage)
             self._say("waiting for what must be found")
             self._await(lambda: complete(drill, stage.checker.found), drill.limit)
         finally:
-            drill.undo(stage)
-        stage.pause(drill.settle)
+            play.undo(stage)
+        stage.pause(SETTLE_S)
         if drill.closes:
             self._await(lambda: not still_open(stage.checker.found), drill.limit)
         self._say("writing ends; readers and checks catch up")
         fleet.stop_sending()
-        target = int(stage.clock() * 1e6) + max(drill.objectives.grace, drill.objectives.delivery) + MARGIN
+        target = int(stage.clock() * 1e6) + max(SHORT.grace, SHORT.delivery) + MARGIN
         self._await(lambda: stage.checker.now > target, CATCH_UP_WITHIN)
         fleet.stop()
         stage.checker.stop()
-        idle = [type(lie).__name__ for lie in stage.lies if not lie.acts and not drill.may_be_idle(lie)]
+        idle = [type(lie).__name__ for lie in stage.lies if not lie.acts and not play.may_be_idle(lie)]
         if idle:
             raise DrillFailed(f"nothing called for the lie {', '.join(idle)}, so nothing is proven")
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from monitor.commands.check import Options, run
-from monitor.history_files.report import Report
 from monitor.history_files.verdict import Verdict
+from monitor.history_files.verdict_text import VerdictText
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.history_files.cases import TORN
 from tests.monitor.history_files.shorthand import events
@@ -74,7 +74,7 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, i
     path = tmp_path / "h"
     path.write_text("".join(json.dumps(event) + "\n" for event in events(HISTORY)))
     shown: list[tuple[Verdict, int]] = []
-    monkeypatch.setattr(Report, "show", lambda self, called, verdict, operations: shown.append((verdict, operations)))
+    monkeypatch.setattr(VerdictText, "show", lambda self, called, verdict, number, of: shown.append((verdict, number)))
     assert run([path], Options()) == 1
     monkeypatch.undo()
     return shown[0]
@@ -82,7 +82,7 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, i
 
 def printed(verdict: tuple[Verdict, int], *, terminal: bool, width: int = 80, times: int = 1) -> str:
     file = io.StringIO()
-    report = Report(Console(file=file, force_terminal=terminal, width=width, highlight=False))
+    report = VerdictText(Console(file=file, force_terminal=terminal, width=width, highlight=False))
     for _ in range(times):
         report.show("h", *verdict)
     return file.getvalue()
