@@ -232,11 +232,12 @@ def findings(
     """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
     to run."""
     from contextlib import nullcontext
+    from dataclasses import replace
 
     from rich.console import Console
 
     from monitor.commands.findings import Filter, json_line, listed, read
-    from monitor.commands.overview import gather, lines, verdict
+    from monitor.commands.overview import end_of, gather, lines, verdict
     from monitor.commands.times import moment
     from rules.vocabulary.catalogue import CATALOGUE
 
@@ -252,7 +253,10 @@ def findings(
     loaded = _load(config, data)
     job, hold = loaded.job, timedelta(seconds=loaded.alerts.quiet)
     with nullcontext(job.tables_path) if history is None else _judged(history, job) as tables:
+        if history is not None:
+            now = end_of(tables, now)
         overview, incidents = gather(tables, now, wanted, hold)
+        overview = replace(overview, kept=history is not None)
         rows = read(tables, wanted) if json or all_ else []
     if json:
         for row in rows:

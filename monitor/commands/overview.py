@@ -46,12 +46,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of."""
+    """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
+    probe log that was kept, and judged as a whole: `now` is its end."""
 
     now: datetime
     incidents: Sequence[Incident]
     counted: Mapping[tuple[str, str], int]
     checked: Checked
+    kept: bool = False
 
     @property
     def open(self) -> list[Incident]:
@@ -74,6 +76,12 @@ def gather(tables: Path, now: datetime, wanted: Filter, hold: timedelta = HOLD) 
     )
     found = [one for one in incidents.at(now) if concerns(one, wanted)]
     return Overview(now, found, counted, checked(read_table(tables, "partition_state"))), incidents
+
+
+def end_of(tables: Path, otherwise: datetime) -> datetime:
+    """When the newest finding was recorded."""
+    newest: datetime | None = pc.max(read_table(tables_of(tables), "findings")["recorded"]).as_py()
+    return newest if newest is not None else otherwise
 
 
 def concerns(incident: Incident, wanted: Filter) -> bool:
@@ -148,6 +156,10 @@ def _topic(subject: str) -> str:
 def verdict(overview: Overview) -> str:
     """What somebody needs who reads one line."""
     checked, now = overview.checked, overview.now
+    if overview.kept:
+        bad = sum(one.severity == "critical" for one in overview.incidents)
+        told = f"{len(overview.incidents)} incident{'s' * (len(overview.incidents) != 1)}, {bad or 'none'} critical"
+        return f"The kept log, judged again as a whole: {told}. At its end, {_standing(overview, 'was')}."
     if checked.newest is None:
         return f"Nothing has been checked yet: is the monitor running? {_standing(overview, 'is')}."
     at = _clock(checked.newest, now, seconds=True)
@@ -210,7 +222,7 @@ def lines(overview: Overview, width: int, *, limit: int) -> Iterator[Text]:
             f"{number} {anomaly}{' (allowed)' * (severity == 'allowed')}" for (anomaly, severity), number in counts
         )
         yield Text(f"Only counted: {said}; --all lists them", style="dim")
-    if overview.incidents:
+    if overview.incidents and not overview.kept:
         first = (overview.open or overview.over)[0]
         yield Text("")
         yield Text(f"What happened, and what to do: offsetwatch explain {first.id[:ID]}")

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +91,8 @@ def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) ->
         raise UserError(f"{path}: there is no probe log: no Delta table, nor one in tables/history")
     judged = judge(history, objectives, say=say)
     rows = findings_table([(one, severity(one.anomaly, one.context)) for one in judged.findings])
-    now = pa.scalar(datetime.now(UTC), FINDINGS.field("recorded").type)
     rows = rows.append_column("batch", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
-    rows = rows.append_column("recorded", pa.repeat(now, len(rows)))
+    rows = rows.append_column("recorded", rows["at"])  # nobody was told of them when they happened
     with tempfile.TemporaryDirectory(prefix="offsetwatch-") as scratch:
         open_table(Path(scratch), "findings").write(rows.select(FINDINGS.names).cast(FINDINGS), mode="append")
         yield Path(scratch)
