@@ -190,6 +190,8 @@ class Broker:
     def kill(self) -> None:
         """End it as a power cut of its machine would end the process, and return when it is gone."""
         self._end(signal.SIGKILL, 30)
+        with contextlib.suppress(KafkaFailed):
+            self.end_format(0)
 
     def terminate(self, timeout: float = 30) -> bool:
         """Let it hand over its partitions and close its logs; kill it after `timeout` seconds.

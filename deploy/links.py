@@ -96,8 +96,8 @@ class Links:
         try:
             self._call(self._listen(forwarding))
         except OSError as error:
-            raise KafkaFailed(f"the link to broker {forwarding.node} cannot listen on port {forwarding.listen}: "
-                              f"{error.strerror or error}") from error  # fmt: skip
+            where = f"port {forwarding.listen}: {error.strerror or error}"
+            raise KafkaFailed(f"the link to broker {forwarding.node} cannot listen on {where}") from error
 
     def forget(self, node: int) -> None:
         """Listen no more for this node."""

@@ -22,7 +22,6 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -247,8 +246,6 @@ class LocalKafka:
         broker = self._brokers.pop(node, None)
         if broker is not None:
             broker.kill()
-            with suppress(KafkaFailed):
-                broker.end_format(0)
             shutil.rmtree(broker.log_dir, ignore_errors=True)
         self._ports.pop(node, None)
         self._peers.pop(node, None)
@@ -299,8 +296,6 @@ class LocalKafka:
     def _give_up(self) -> None:
         for broker in self.brokers:
             broker.kill()
-            with suppress(KafkaFailed):
-                broker.end_format(0)
         self._unlink()
         if self._watchdog is not None:
             self._watchdog.close()
@@ -341,7 +336,4 @@ def run_in_foreground(kafka: LocalKafka, say: Say = to_stderr) -> None:
 
 def _new_id() -> str:
     """A cluster id in Kafka's form. One that begins with a dash would be taken for an option."""
-    while True:
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not made.startswith("-"):
-            return made
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

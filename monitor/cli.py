@@ -237,7 +237,7 @@ def findings(
     from rich.console import Console
 
     from monitor.commands.findings import Filter, json_line, listed, read
-    from monitor.commands.overview import end_of, gather, lines, verdict
+    from monitor.commands.overview import gather, lines, verdict
     from monitor.commands.times import moment
     from rules.vocabulary.catalogue import CATALOGUE
 
@@ -252,10 +252,9 @@ def findings(
     )  # fmt: skip
     loaded = _load(config, data)
     job, hold = loaded.job, timedelta(seconds=loaded.alerts.quiet)
-    with nullcontext(job.tables_path) if history is None else _judged(history, job) as tables:
-        if history is not None:
-            now = end_of(tables, now)
-        overview, incidents = gather(tables, now, wanted, hold)
+    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
+    with kept as (tables, at):
+        overview, incidents = gather(tables, at, wanted, hold)
         overview = replace(overview, kept=history is not None)
         rows = read(tables, wanted) if json or all_ else []
     if json:
@@ -294,7 +293,7 @@ def explain(
         console.print(line)
 
 
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[Path]:
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
     from monitor.history_files.probe_log import as_tables
     from monitor.process.program_log import say
 

@@ -78,12 +78,6 @@ def gather(tables: Path, now: datetime, wanted: Filter, hold: timedelta = HOLD) 
     return Overview(now, found, counted, checked(read_table(tables, "partition_state"))), incidents
 
 
-def end_of(tables: Path, otherwise: datetime) -> datetime:
-    """When the newest finding was recorded."""
-    newest: datetime | None = pc.max(read_table(tables_of(tables), "findings")["recorded"]).as_py()
-    return newest if newest is not None else otherwise
-
-
 def concerns(incident: Incident, wanted: Filter) -> bool:
     """Does the incident hold anything of what is asked for?"""
     states = {"open"} if incident.open else set()

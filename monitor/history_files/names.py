@@ -75,10 +75,8 @@ class Interned:
 
     def place(self, value: Any) -> int:
         """Where the value stands in the table; takes it in where it is new."""
-        key = freeze(value)
-        place = self.places.get(key)
-        if place is None:
-            place = self.places[key] = len(self.values)
+        place = self.places.setdefault(freeze(value), len(self.values))
+        if place == len(self.values):
             self.values.append(value)
         return place
 

@@ -8,13 +8,15 @@ judged, and a condition counts where it was still open then.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alerts.evidence import exact
 from monitor.errors import UserError
@@ -24,19 +26,21 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
+from rules.vocabulary.slices import Place
 from streaming_jobs.config import CyclesConfig, JobConfig
 from streaming_jobs.cycles.search import CycleJob
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.tables.delta_tables import open_table
-from streaming_jobs.tables.schemas import FINDINGS
+from streaming_jobs.tables.schemas import FINDINGS, PARTITION_STATE
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Every event in the life of a finding, in the order found; how many `rows` the log has, and of how many nobody
-    knows what they say."""
+    """Every event in the life of a finding, in the order found; each partition's summary; how many `rows` the log has,
+    and of how many nobody knows what they say."""
 
     findings: list[Finding]
+    summaries: Mapping[Place, Mapping[str, Any]]
     rows: int
     rejected: int
 
@@ -73,7 +77,7 @@ def judge(
     if cycles:
         found += _cycles(history, ww, pictures)
     found += checks.answer(history, last=True)
-    return Judged(_once(found), rows, len(checks.rejected))
+    return Judged(_once(found), checks.summaries, rows, len(checks.rejected))
 
 
 def verdict(findings: Iterable[Finding], *, strict: bool = False, allow: Collection[str] = ()) -> Verdict:
@@ -82,8 +86,9 @@ def verdict(findings: Iterable[Finding], *, strict: bool = False, allow: Collect
 
 
 @contextmanager
-def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) -> Iterator[Path]:
-    """A folder, for a moment, with the findings of the probe log at `path` as the job's table has them.
+def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) -> Iterator[tuple[Path, datetime]]:
+    """A folder, for a moment, with what the job's tables would say of the probe log at `path`, and the log time at
+    which it ends.
 
     Raises UserError where there is no log, and the jobs' errors."""
     history = located(path)
@@ -93,9 +98,18 @@ def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) ->
     rows = findings_table([(one, severity(one.anomaly, one.context)) for one in judged.findings])
     rows = rows.append_column("batch", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
     rows = rows.append_column("recorded", rows["at"])  # nobody was told of them when they happened
+    states = pa.Table.from_pylist(
+        [place._asdict() | dict(told) | _JUDGED_NOW for place, told in judged.summaries.items()], schema=PARTITION_STATE
+    )
+    end = pc.max(states["now"]).as_py() or datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="offsetwatch-") as scratch:
         open_table(Path(scratch), "findings").write(rows.select(FINDINGS.names).cast(FINDINGS), mode="append")
-        yield Path(scratch)
+        open_table(Path(scratch), "partition_state").write(states, mode="append")
+        yield Path(scratch), end
+
+
+_JUDGED_NOW: Final = {"check_failed": None, "slices_behind": 0, "batch": 0}
+"""Of `partition_state`, what is the job's own."""
 
 
 def _cycles(history: Path, ww: bool, pictures: Path | None) -> list[Finding]:

@@ -144,23 +144,14 @@ def _translated(evidence: Any, names: Names) -> Any:
 def worded(message: str, names: Names) -> str:
     """A rule's sentence in the file's own terms."""
 
-    def value(match: re.Match[str]) -> str:
-        return str(jsonable(names.value(int(match.group(1)), int(match.group(2)))))
+    def put(pattern: re.Pattern[str], told: Callable[..., str]) -> None:
+        nonlocal message
+        message = pattern.sub(lambda match: told(*map(int, match.groups())), message)
 
-    def process(match: re.Match[str]) -> str:
-        number = int(match.group(1))
-        return f"process {names.processes.get(number, number)}"
-
-    def operation(match: re.Match[str]) -> str:
-        return f"operation {names.index(int(match.group(1)))}"
-
-    def transaction(match: re.Match[str]) -> str:
-        return f"transaction {names.index(int(match.group(1)))}"
-
-    def key(match: re.Match[str]) -> str:
-        number = int(match.group(1))
-        return f"key {names.keys.get(number, number)}"
-
-    message = _TRANSACTION.sub(transaction, message)
-    partition = rf"\bpartition (\d+)\b(?: of {re.escape(names.topic)}(?!\w))?"
-    return re.sub(partition, key, _OPERATION.sub(operation, _PROCESS.sub(process, _VALUE.sub(value, message))))
+    put(_TRANSACTION, lambda number: f"transaction {names.index(number)}")
+    put(_VALUE, lambda writer, seq: str(jsonable(names.value(writer, seq))))
+    put(_PROCESS, lambda number: f"process {names.processes.get(number, number)}")
+    put(_OPERATION, lambda number: f"operation {names.index(number)}")
+    partition = re.compile(rf"\bpartition (\d+)\b(?: of {re.escape(names.topic)}(?!\w))?")
+    put(partition, lambda number: f"key {names.keys.get(number, number)}")
+    return message

@@ -79,9 +79,7 @@ class VerdictText:
                 self._print(line)
                 heading = ""
 
-    def _anomaly(
-        self, name: str, listed: list[Evidence], verdict: Verdict, title: str, style: str, shown: int
-    ) -> None:  # fmt: skip
+    def _anomaly(self, name: str, listed: list[Evidence], verdict: Verdict, title: str, style: str, shown: int) -> None:
         self._console.print()
         note = "" if title == "wrong" else f", {title}"
         number = _number(name, listed, verdict)
@@ -129,9 +127,13 @@ class VerdictText:
         lines = [" " * indent + sentence]
         if self._console.is_terminal:
             lines = textwrap.wrap(
-                sentence, max(self._console.width, _NARROWEST), initial_indent=" " * indent,
-                subsequent_indent=" " * (indent + 2), break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+                sentence,
+                max(self._console.width, _NARROWEST),
+                initial_indent=" " * indent,
+                subsequent_indent=" " * (indent + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         for line in lines:
             self._print(Text(line, style))
 
@@ -158,7 +160,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         if all(isinstance(one, Mapping) and set(one) == {"value"} for one in value):
             return ", ".join(_plain(one["value"]) for one in value)
-        return (
-            "; ".join(map(_plain, value)) if any(isinstance(v, Mapping) for v in value) else ", ".join(map(str, value))
-        )
+        if any(isinstance(one, Mapping) for one in value):
+            return "; ".join(map(_plain, value))
+        return ", ".join(map(str, value))
     return str(value)

@@ -149,7 +149,7 @@ def fold(own: Steps, passage: Passage) -> None:
 
 def _told_by_all(passage: Passage) -> int:
     """What was settled by this log time is known from everybody's log: it had been written, at the latest, the grace
-    time before, by whichever clock. A host that is late, and whose clock nobody compares, may have been far ahead."""
+    time before, by whichever clock. A host that is late and whose clock nobody can compare may have been far ahead."""
     known = passage.gate.known_through()
     doubt = APART if passage.state.now - known > LATE else 0
     return known + passage.report.objectives.grace - spread(passage.state, doubt)

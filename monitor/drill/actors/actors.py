@@ -113,20 +113,22 @@ class ScriptedTransactions(Transactions):
             super().poll(course)
 
 
+def transactional(name: str, kind: type[Transactions], timeout: float = 10.0, **options: Any) -> Spec:
+    """A probe of transactions; its transactional id outlives its lives. `timeout`: seconds."""
+    usual = {"timeout": timeout, "stable": True, "group": f"drill-{name}"}
+    return Spec(name, kind, tuple({**usual, **options}.items()))
+
+
 def scripted(script: Script, name: str = "transactions-scripted", timeout: float = 10.0, **options: Any) -> Spec:
-    """A probe of scripted transactions; its transactional id outlives its lives. `timeout`: seconds."""
-    usual = {"timeout": timeout, "stable": True, "group": f"drill-{name}", "script": script}
-    return Spec(name, ScriptedTransactions, tuple({**usual, **options}.items()))
+    """A probe of scripted transactions."""
+    return transactional(name, ScriptedTransactions, timeout, script=script, **options)
 
 
 def held_transactions(
     name: str, hold: Hold, sends: Mapping[int, int], ends: HeldEnds, *, timeout: float = 120.0, last: bool = False
 ) -> Spec:
     """A probe of transactions that `hold` keeps open. `sends`: how many records go to which partition."""
-    usual = {"timeout": timeout, "stable": True, "group": f"drill-{name}"}
-    return Spec(
-        name, HeldTransactions, tuple({**usual, "hold": hold, "sends": sends, "ends": ends, "last": last}.items())
-    )
+    return transactional(name, HeldTransactions, timeout, hold=hold, sends=sends, ends=ends, last=last)
 
 
 def alternating(first: Ending, second: Ending) -> Script:
@@ -282,9 +284,5 @@ def closing_reader(close: threading.Event) -> Spec:
 
 def rewinding(rewind: threading.Event, *, told: bool) -> Spec:
     """A transactional probe whose positions move back when told."""
-    name = "transactions-rewinding"
-    options = {
-        "timeout": 10.0, "stable": True, "group": f"drill-{name}", "script": alternating("commit", "commit"),
-        "rewind": rewind, "told": told,
-    }  # fmt: skip
-    return Spec(name, RewindingTransactions, tuple(options.items()))
+    script = alternating("commit", "commit")
+    return transactional("transactions-rewinding", RewindingTransactions, script=script, rewind=rewind, told=told)

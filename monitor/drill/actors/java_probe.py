@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitor.drill.actors.actors import Script, ScriptedTransactions
+from monitor.drill.actors.actors import Script, ScriptedTransactions, transactional
 from monitor.drill.actors.java_client import JavaClients
 from probes.running.supervisor import Spec
 from probes.workloads.transactional.transactor import Transactor
@@ -110,9 +110,6 @@ class JavaTransactions(ScriptedTransactions):
         return JavaTransactor(self._java, self.settings(), timeout=self._timeout, log=self.log)
 
 
-def java_transactions(
-    java: JavaClients, script: Script, name: str = "transactions-java", timeout: float = 10.0
-) -> Spec:
-    """A probe of scripted transactions by the Java client. `timeout`: seconds."""
-    options = {"timeout": timeout, "stable": True, "group": f"drill-{name}", "script": script, "java": java}
-    return Spec(name, JavaTransactions, tuple(options.items()))
+def java_transactions(java: JavaClients, script: Script) -> Spec:
+    """A probe of scripted transactions by the Java client."""
+    return transactional("transactions-java", JavaTransactions, script=script, java=java)

@@ -172,12 +172,11 @@ class Stage:
         sent, polled, now = self.total("acknowledged"), self.total("polled", "reader"), self.checker.now
         self.wait(
             lambda: (
-                self.total("acknowledged") > sent and self.total("polled", "reader") > polled
-                and self.checker.now > now
+                self.total("acknowledged") > sent and self.total("polled", "reader") > polled and self.checker.now > now
             ),
             seconds,
             "that probes write and read",
-        )  # fmt: skip
+        )
 
     def found(self, *names: str) -> list[Graded]:
         """What the checker has found of these names so far."""

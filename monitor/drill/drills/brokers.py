@@ -97,27 +97,17 @@ faulty = partial(
 """A fault of a broker: nothing may be lost, and what opens has to close again."""
 
 
-def crash(case: str) -> Drill:
-    """SIGKILL of whom it strikes, which stays away for a while."""
+def crash(case: str, *, restarted: bool = False) -> Drill:
+    """SIGKILL of whoever has that role."""
     whom, role = ROLES[case]
     return faulty(
         name="broker-crash",
-        case=case,
-        what=f"SIGKILL of {whom}, which stays away for a while.",
+        case=f"{case}-restarted" if restarted else case,
+        what=f"SIGKILL of {whom}, which {'is started again at once' if restarted else 'stays away for a while'}.",
         seen_in="Redpanda 3335, 3336",
-        play=lambda: OneFault(lambda stage: KillBroker(role(stage))),
-    )
-
-
-def restart(case: str) -> Drill:
-    """SIGKILL of whom it strikes, which is started again at once."""
-    whom, role = ROLES[case]
-    return faulty(
-        name="broker-crash",
-        case=f"{case}-restarted",
-        what=f"SIGKILL of {whom}, which is started again at once.",
-        seen_in="Redpanda 3335, 3336",
-        play=lambda: OneFault(lambda stage: KillBroker(role(stage), restart=True), lasts=5.0),
+        play=lambda: OneFault(
+            lambda stage: KillBroker(role(stage), restart=restarted), lasts=5.0 if restarted else 12.0
+        ),
     )
 
 
@@ -133,8 +123,8 @@ DRILLS: Final = (
         changes_cluster=True,
         play=AutoCreatedTopic,
     ),
-    *map(crash, ROLES),
-    *map(restart, ROLES),
+    *(crash(case) for case in ROLES),
+    *(crash(case, restarted=True) for case in ROLES),
     faulty(
         name="leader-partition",
         case="leader",

@@ -52,15 +52,13 @@ def elsewhere_later(number: int, targets: Sequence[tuple[str, int]]) -> Outline:
     return Outline(({targets[1]: 1},), "commit")
 
 
-class DelayedEndTxn(OneLie):
+def delayed_commit() -> OneLie:
     """A copy of EndTxn(commit) is kept, and then delivered. The producer polls nothing, or it would read its own
     records before they are committed."""
-
-    def __init__(self) -> None:
-        super().__init__(HoldEndTxn(SCRIPTED, ONCE), actors=[scripted(one_aborts, polls=False)], acts=2)
+    return OneLie(HoldEndTxn(SCRIPTED, ONCE), actors=[scripted(one_aborts, polls=False)], acts=2)
 
 
-class DelayedEndTxnOfJava(OneLie):
+class DelayedCommitOfJava(OneLie):
     """The same with Kafka's own client."""
 
     def __init__(self) -> None:
@@ -205,7 +203,7 @@ DRILLS: Final = (
         " KIP-890.",
         must=(found("G1a"), found("torn-transaction")),
         may=ORDER,
-        play=DelayedEndTxn,
+        play=delayed_commit,
     ),
     delayed_end(
         case=OLD_KAFKA,
@@ -213,13 +211,13 @@ DRILLS: Final = (
         must=(found("G1a"), found("torn-transaction")),
         may=ORDER,
         cluster=ONE_OLD,
-        play=DelayedEndTxn,
+        play=delayed_commit,
     ),
     delayed_end(
         case="java-4.3.1",
         what="The same with a client that speaks the transactions of KIP-890, in which each has an epoch of its own:"
         " the broker refuses the copy.",
-        play=DelayedEndTxnOfJava,
+        play=DelayedCommitOfJava,
     ),
     Drill(
         name="delayed-abort",

@@ -83,9 +83,14 @@ class Endurance:
             kafka.start()
             config = ProbesConfig.model_validate({**WORKLOADS, "unrest": {**WORKLOADS["unrest"], "seed": self._seed}})
             fleet = Fleet(
-                config, kafka.bootstrap, {}, self._data / "journals", SystemClock(), history=checker.history,
+                config,
+                kafka.bootstrap,
+                {},
+                self._data / "journals",
+                SystemClock(),
+                history=checker.history,
                 say=self._say,
-            )  # fmt: skip
+            )
             checker.start()
             ending.callback(checker.stop)
             ending.callback(fleet.stop)

@@ -129,10 +129,11 @@ def _move(cluster: LocalKafka, moves: Moves) -> None:
 
     def done() -> bool | None:
         now_at = {(place.topic, place.partition): place for place in view(cluster.bootstrap).placements}
-        return all(
+        moved = all(
             place in now_at and set(now_at[place].replicas) == set(replicas) and now_at[place].whole
             for place, replicas in moves.items()
-        ) or None  # fmt: skip
+        )
+        return moved or None
 
     what = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(moves)[:5])
     until(accepted, _MOVED_WITHIN_S, f"leave to move replicas of {what}")

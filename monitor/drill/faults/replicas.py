@@ -43,8 +43,9 @@ class View:
 
 def admin(bootstrap: str) -> AdminClient:
     """A client for requests of a drill, that keeps to itself what it meets on its way."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "offsetwatch-drill"},
-                       logger=_SILENT)  # fmt: skip
+    return AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "offsetwatch-drill"}, logger=_SILENT
+    )
 
 
 def view(bootstrap: str, topic: str | None = None) -> View:
@@ -56,12 +57,15 @@ def view(bootstrap: str, topic: str | None = None) -> View:
         raise ConnectionError(str(translate(error))) from error
     placements = [
         Placement(
-            name, number, partition.leader if partition.leader >= 0 else None, tuple(partition.replicas),
+            name,
+            number,
+            partition.leader if partition.leader >= 0 else None,
+            tuple(partition.replicas),
             frozenset(partition.isrs),
         )
         for name, described in sorted(told.topics.items())
         for number, partition in sorted(described.partitions.items())
-    ]  # fmt: skip
+    ]
     return View(frozenset(told.brokers), tuple(placements))
 
 

@@ -166,8 +166,8 @@ class FakedInit(Lie):
 
 
 class HoldEndTxn(Lie):
-    """A copy of EndTxn reaches the broker late: after `records_of_next` Produce requests of the same producer's next
-    transaction were acknowledged. The original is forwarded in time, as a client that had retried would have seen it.
+    """A copy of EndTxn reaches the broker late: when the first Produce of the same producer's next transaction has been
+    acknowledged. The original is forwarded in time, as a client that had retried would have seen it.
 
     `committed` says which ends are held: commits, or aborts. A producer whose transaction was ended so behind its back
     can itself end it only if it first adds another partition; otherwise the coordinator tells it InvalidTxnState."""
@@ -175,35 +175,21 @@ class HoldEndTxn(Lie):
     apis = frozenset({Api.END_TXN, Api.PRODUCE})
 
     def __init__(
-        self,
-        where: Where = EVERYWHERE,
-        when: When = ALWAYS,
-        *,
-        committed: bool = True,
-        records_of_next: int = 1,
-        **options: Any,
+        self, where: Where = EVERYWHERE, when: When = ALWAYS, *, committed: bool = True, **options: Any
     ) -> None:
         super().__init__(where, when, **options)
         self._committed = committed
-        self._after = records_of_next
         self._held: dict[str, Exchange] = {}
-        self._acknowledged: dict[str, int] = {}
 
     async def on_request(self, exchange: Exchange) -> Decision:
         if exchange.api == Api.END_TXN and exchange.request.committed is self._committed and self.turn():
-            name = str(exchange.transactional_id)
-            self._held[name], self._acknowledged[name] = exchange, 0
+            self._held[str(exchange.transactional_id)] = exchange
             self.did("kept a copy of EndTxn", exchange, committed=self._committed)
         return PASS
 
     async def on_response(self, exchange: Exchange) -> Decision:
         name = exchange.transactional_id
-        if exchange.api != Api.PRODUCE or name not in self._held:
-            return PASS
-        self._acknowledged[name] += 1
-        if self._acknowledged[name] >= self._after:
-            response = await self.side.resend(self._held.pop(name))
-            self.did(
-                "delivered the copy of EndTxn", exchange, committed=self._committed, answer=response.error_code.name
-            )
+        if exchange.api == Api.PRODUCE and name in self._held:
+            answer = (await self.side.resend(self._held.pop(name))).error_code.name
+            self.did("delivered the copy of EndTxn", exchange, committed=self._committed, answer=answer)
         return PASS

@@ -55,10 +55,6 @@ class AddressBook:
         topic_id = getattr(topic, "topic_id", None)
         return self.topics.get(topic_id, str(topic_id)) if topic_id is not None else ""
 
-    def id_of(self, name: str) -> UUID | None:
-        """The id of the topic, as last seen: a topic made again under its name has another."""
-        return next((one for one in reversed(self.topics) if self.topics[one] == name), None)
-
 
 def tells_addresses(api: int, version: int) -> bool:
     """Whether answers of this kind may hold an address of a broker, and so must be decoded."""

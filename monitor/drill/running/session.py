@@ -135,9 +135,14 @@ class Session:
         if kept is None:
             shutil.rmtree(folder, ignore_errors=True)
         return Result(
-            drill=drill, verdict=verdict, found=seen,
-            seconds=time.monotonic() - began, acts=_acts(stage), kafka=kafka, history=kept,
-        )  # fmt: skip
+            drill=drill,
+            verdict=verdict,
+            found=seen,
+            seconds=time.monotonic() - began,
+            acts=_acts(stage),
+            kafka=kafka,
+            history=kept,
+        )
 
     def _stage(self, drill: Drill, play: Play, folder: Path, kafka: LocalKafka | None, ending: ExitStack) -> Stage:
         """Everything up to the probes, which do not work yet."""
@@ -161,9 +166,14 @@ class Session:
         ending.callback(play.end)
         play.prepare(stage)
         fleet = stage.fleet = Fleet(
-            stage.config, stage.connection.bootstrap, stage.connection.security, stage.folder / "journals",
-            SystemClock(), history=stage.checker.history, say=self._say,
-        )  # fmt: skip
+            stage.config,
+            stage.connection.bootstrap,
+            stage.connection.security,
+            stage.folder / "journals",
+            SystemClock(),
+            history=stage.checker.history,
+            say=self._say,
+        )
         ending.callback(_remove_topics, stage)
         stage.checker.start()
         ending.callback(stage.checker.stop)

@@ -31,6 +31,10 @@ def one(
 
 def result(drill: Drill, found: Sequence[Graded] = (), error: str | None = None) -> Result:
     return Result(
-        drill=drill, verdict=judge(drill, found, 0.0, error), found=tuple(found), seconds=3.0,
-        acts=((0.0, "a lie was told"),), kafka="4.3.1",
-    )  # fmt: skip
+        drill=drill,
+        verdict=judge(drill, found, 0.0, error),
+        found=tuple(found),
+        seconds=3.0,
+        acts=((0.0, "a lie was told"),),
+        kafka="4.3.1",
+    )

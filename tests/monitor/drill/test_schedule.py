@@ -99,9 +99,11 @@ def scheduled(monkeypatch: pytest.MonkeyPatch, log: list[str], faults: list[Note
 def test_the_next_fault_waits_for_the_recovery_from_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log: list[str] = []
     faults = [
-        Noted("one", log), Noted("two", log, missing="it is Tuesday"), Noted("three", log, fails="it did not"),
+        Noted("one", log),
+        Noted("two", log, missing="it is Tuesday"),
+        Noted("three", log, fails="it did not"),
         Noted("four", log),
-    ]  # fmt: skip
+    ]
     said: list[str] = []
     happened = run(scheduled(monkeypatch, log, faults), LocalKafka(tmp_path, brokers=1), threading.Event(), said.append)
     assert log == [
@@ -109,8 +111,11 @@ def test_the_next_fault_waits_for_the_recovery_from_the_last(monkeypatch: pytest
         "recovered",
     ]  # fmt: skip
     assert [(one.told, one.error, one.recovered_in) for one in happened] == [
-        ("one", None, 0.5), ("two", "it is Tuesday", None), ("three", "it did not", 0.5), ("four", None, 0.5),
-    ]  # fmt: skip
+        ("one", None, 0.5),
+        ("two", "it is Tuesday", None),
+        ("three", "it did not", 0.5),
+        ("four", None, 0.5),
+    ]
     assert "two: it is Tuesday" in said
 
 

@@ -82,7 +82,7 @@ TOP_LEVEL = [
     ("5 :x\n{:a 1}", [(1, 5), (1, ":x"), (2, {":a": 1})]),
     ("[]", []),
     ("", []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), TOP_LEVEL)

@@ -179,8 +179,10 @@ def test_invocations_without_completion_are_indefinite(tmp_path: Path) -> None:
     history = read(write(tmp_path / "h", events("0 invoke send >x 1\n1 invoke send >x 2\n2 ok send >x 3@0")))
     told = rows(history, "process", "slice", "type", "op", "mono_invoked", "mono_completed")
     assert told == [
-        (2, 0, "ok", 3, 2000, 3000), (0, 0, "info", 0, 0, 3000), (1, 0, "info", 1, 1000, 3000),
-    ]  # fmt: skip
+        (2, 0, "ok", 3, 2000, 3000),
+        (0, 0, "info", 0, 0, 3000),
+        (1, 0, "info", 1, 1000, 3000),
+    ]
 
 
 def test_a_completion_without_invocation_began_no_earlier_than_its_process_had_completed_the_one_before(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from alerts.incidents.grouping import kind_of
 from monitor.commands.check import Options, run
-from monitor.commands.findings import kind_of
 from monitor.history_files.probe_log import judge, located, verdict
 from probes.log.commits.history import History as Table
 from rules.vocabulary.objectives import Objectives
@@ -124,6 +124,10 @@ def test_the_findings_of_a_kept_log_are_shown_like_those_of_the_tables(tmp_path:
     told = judge(data / "tables" / "history", Objectives())
     assert {one["id"] for one in shown} == {f.id for f in told.findings if kind_of(f.anomaly) == "violation"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"], "nothing is left beside it"
+    screen = offsetwatch("findings", "--history", str(data), cwd=tmp_path, COLUMNS="300")
+    assert (screen.returncode, screen.stderr) == (0, "")
+    first = screen.stdout.splitlines()[0]
+    assert "open: duplicate in " in first and "everything else healthy, checked through " in first, "by log time"
     none = offsetwatch("findings", "--history", "elsewhere", cwd=tmp_path)
     assert (none.returncode, none.stdout) == (2, "")
     assert none.stderr == ("offsetwatch: elsewhere: there is no probe log: no Delta table, nor one in tables/history\n")

@@ -27,7 +27,7 @@ def check(given: bytes, *arguments: str, cwd: Path) -> subprocess.CompletedProce
     command = [*COMMAND, "check", *arguments]
     return subprocess.run(
         command, input=given, capture_output=True, check=False, cwd=cwd, timeout=60, env=environment()
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("form", ["json", "edn"])

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.metadata.v9.response import MetadataResponse
@@ -35,7 +35,6 @@ from monitor.drill.faults.roles import (
     LeaderOf,
     TransactionCoordinator,
 )
-from monitor.drill.faults.segments import TruncatedSegment
 from tests.monitor.drill.faults.traffic import QUIET, Traffic
 
 pytestmark = [
@@ -44,7 +43,6 @@ pytestmark = [
 ]
 
 TOPIC = "written"
-ALONE = "alone"
 STAMPED = "stamped"
 
 
@@ -53,7 +51,6 @@ def cluster(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with LocalKafka(tmp_path_factory.mktemp("faults"), brokers=3, cuttable=True) as made:
         new = [
             NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "2"}),
-            NewTopic(ALONE, replica_assignment=[[2]], num_partitions=1),
             NewTopic(STAMPED, 3, 3, config={"message.timestamp.type": "LogAppendTime"}),
         ]
         create(made, *new)
@@ -280,31 +277,12 @@ def test_a_slow_disk_delays_what_is_forced_to_it(
     assert traffic.goes_on(), traffic.told()
 
 
-def test_a_cut_segment_lowers_the_log_end_and_its_offsets_are_given_again(
-    cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
-) -> None:
-    values = [str(number).encode() for number in range(20)]
-    _write_one_by_one(cluster, ALONE, values)
-    fault = TruncatedSegment(ALONE, 0, records=5)
-    made(fault)
-    assert (fault.log_end_before, fault.log_end) == (20, 15)
-    assert _read(cluster, ALONE) == values[:15]
-    _write_one_by_one(cluster, ALONE, [b"after"])
-    assert _read(cluster, ALONE) == [*values[:15], b"after"]
-    with pytest.raises(DrillFailed, match="a fault is made once"):
-        fault.begin()
-
-
 def test_what_is_missing_is_said_and_nothing_is_done(cluster: LocalKafka) -> None:
-    replicated = TruncatedSegment(TOPIC, 0)
-    assert replicated.preconditions(cluster) == [
-        f"{TOPIC}/0 has 3 replicas, the others would bring back what is cut: it has to have one"
-    ]
-    with pytest.raises(DrillFailed, match="it has to have one"):
-        replicated.begin()
-    assert replicated.began is None
-    assert TruncatedSegment("absent", 0).preconditions(cluster) == ["there is no partition absent/0"]
-    assert AddAndRemoveBroker(["absent"]).preconditions(cluster) == ["there is no topic absent to give replicas of"]
+    impossible = AddAndRemoveBroker(["absent"])
+    assert impossible.preconditions(cluster) == ["there is no topic absent to give replicas of"]
+    with pytest.raises(DrillFailed, match="there is no topic absent"):
+        impossible.begin()
+    assert impossible.began is None
     with pytest.raises(DrillFailed, match="the preconditions were not asked for on any cluster: kill any broker"):
         KillBroker(AnyBroker(1)).begin()
     KillBroker(AnyBroker(1)).end()
@@ -331,27 +309,6 @@ def test_in_the_end_everything_that_was_acknowledged_was_read(cluster: LocalKafk
     assert len(traffic.acknowledged) > 1_000
     assert [number for number in traffic.acknowledged if not traffic.read[number]] == []
     assert [number for number in traffic.acknowledged if not traffic.read_by_group[number]] == []
-
-
-def _write_one_by_one(cluster: LocalKafka, topic: str, values: list[bytes]) -> None:
-    """Each a batch of its own."""
-    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-        assert producer.flush(20) == 0
-
-
-def _read(cluster: LocalKafka, topic: str) -> list[bytes]:
-    consumer = Consumer({**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": "unused"})
-    place = TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(place, timeout=10)
-    consumer.assign([place])
-    values: list[bytes] = []
-    limit = time.monotonic() + 15
-    while len(values) < end and time.monotonic() < limit:
-        values += [record.value() or b"" for record in consumer.consume(end, 0.2) if record.error() is None]
-    consumer.close()
-    return values
 
 
 def _stamp(cluster: LocalKafka) -> float:

@@ -1,8 +1,7 @@
-"""What faults work out before they act, without a broker: moves of replicas, batches of segments, throttles."""
+"""What faults work out before they act, without a broker: moves of replicas, throttles."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from monitor.drill.faults.clocks import LIBRARY, libfaketime
 from monitor.drill.faults.disks import Throttle, throttle
 from monitor.drill.faults.membership import moved_in, moved_out
 from monitor.drill.faults.replicas import Placement, not_whole
-from monitor.drill.faults.segments import Batch, batches, cut_for
 
 
 def placed(topic: str, partition: int, *replicas: int, leader: int | None = 1) -> Placement:
@@ -27,37 +25,15 @@ def test_a_broker_that_joins_takes_the_last_replica_and_leads_every_other_partit
 def test_a_broker_that_leaves_gives_its_replicas_to_those_that_have_none() -> None:
     places = [placed("t", 0, 4, 1, 2), placed("t", 1, 2, 3, 1), placed("alone", 0, 4), placed("full", 0, 1, 2, 3, 4)]
     assert moved_out(places, 4, [1, 2, 3]) == {
-        ("t", 0): (1, 2, 3), ("alone", 0): (1,), ("full", 0): (1, 2, 3),
-    }  # fmt: skip
+        ("t", 0): (1, 2, 3),
+        ("alone", 0): (1,),
+        ("full", 0): (1, 2, 3),
+    }
 
 
 def test_a_partition_is_whole_with_a_leader_and_all_replicas_in_sync() -> None:
     behind = Placement("t", 1, 1, (1, 2), frozenset({1}))
     assert not_whole([placed("t", 0, 1, 2), behind, placed("t", 2, 1, leader=None)]) == ["t/1", "t/2"]
-
-
-def segment(*sizes: int, first: int = 100) -> bytes:
-    """Batches of so many records, by their headers."""
-    made, offset = b"", first
-    for size in sizes:
-        made += struct.pack(">qiibIhi", offset, 49 + size, 0, 2, 0, 0, size - 1) + b"\0" * (34 + size)
-        offset += size
-    return made
-
-
-def test_batches_are_found_until_the_torn_one() -> None:
-    whole = segment(3, 1, 5)
-    assert batches(whole) == [Batch(0, 64, 100, 102), Batch(64, 126, 103, 103), Batch(126, 192, 104, 108)]
-    assert batches(whole[:-1]) == batches(whole)[:2]
-    assert batches(whole + b"\0" * 100) == batches(whole), "what is preallocated is no batch"
-    assert batches(b"") == []
-
-
-@pytest.mark.parametrize(("records", "first"), [(1, 104), (5, 104), (6, 103), (7, 100), (9, 100), (10, None)])
-def test_whole_batches_are_cut_with_at_least_so_many_records(records: int, first: int | None) -> None:
-    cut = cut_for(batches(segment(3, 1, 5)), records)
-    assert (cut.first if cut else None) == first
-    assert cut_for([], 1) is None
 
 
 def test_a_throttle_is_found_for_either_version_of_cgroups(tmp_path: Path) -> None:
