@@ -47,7 +47,7 @@ class Checked:
 @dataclass(frozen=True, slots=True)
 class Overview:
     """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
-    probe log that was kept, and judged as a whole: `now` is its end."""
+    probe log that was kept: `now` is its end, and its incidents stand in no table."""
 
     now: datetime
     incidents: Sequence[Incident]
@@ -150,10 +150,6 @@ def _topic(subject: str) -> str:
 def verdict(overview: Overview) -> str:
     """What somebody needs who reads one line."""
     checked, now = overview.checked, overview.now
-    if overview.kept:
-        bad = sum(one.severity == "critical" for one in overview.incidents)
-        told = f"{len(overview.incidents)} incident{'s' * (len(overview.incidents) != 1)}, {bad or 'none'} critical"
-        return f"The kept log, judged again as a whole: {told}. At its end, {_standing(overview, 'was')}."
     if checked.newest is None:
         return f"Nothing has been checked yet: is the monitor running? {_standing(overview, 'is')}."
     at = _clock(checked.newest, now, seconds=True)
