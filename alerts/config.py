@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 
 class _Section(BaseModel):
@@ -25,11 +25,14 @@ class Secret(_Section):
         return self
 
 
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^/]+")]
+
+
 class AlertmanagerConfig(_Section):
     """Alertmanagers that are told of incidents, each of them, as Prometheus tells them. Open incidents are sent again
     until they end. How to route them: deploy/prometheus/alertmanager.yml."""
 
-    urls: tuple[str, ...] = Field((), description='Their addresses, as in ["http://alertmanager:9093"].')
+    urls: tuple[Url, ...] = Field((), description='Their addresses, as in ["http://alertmanager:9093"].')
     resend: float = Field(60.0, gt=0, description="Open incidents are sent again after so many seconds.")
     timeout: float = Field(10.0, gt=0, description="How long an answer may take, seconds.")
     token: Secret | None = Field(None, description='A bearer token, as { env = "NAME" } or { file = "path" }.')
@@ -46,7 +49,7 @@ class WebhookConfig(_Section):
     With a secret it is signed: X-Offsetwatch-Signature is "v1=" and the HMAC-SHA256, in hexadecimal, of the timestamp
     in X-Offsetwatch-Timestamp, a full stop, and the body. Refuse what is older than five minutes."""
 
-    urls: tuple[str, ...] = Field((), description="Where it is posted to.")
+    urls: tuple[Url, ...] = Field((), description="Where it is posted to.")
     secret: Secret | None = Field(None, description='Signs it, as { env = "NAME" } or { file = "path" }.')
     severities: tuple[Literal["critical", "warning"], ...] = Field(
         ("critical", "warning"), description="Of which incidents they are told."

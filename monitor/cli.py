@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -232,6 +232,7 @@ def findings(
     """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
     to run."""
     from contextlib import nullcontext
+    from dataclasses import replace
 
     from rich.console import Console
 
@@ -249,10 +250,12 @@ def findings(
         partition=partition, since=moment(since, now, "--since") if since else None,
         until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
-    job = _load(config, data).job
+    loaded = _load(config, data)
+    job, hold = loaded.job, timedelta(seconds=loaded.alerts.quiet)
     kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
     with kept as (tables, at):
-        overview, incidents = gather(tables, at, wanted)
+        overview, incidents = gather(tables, at, wanted, hold)
+        overview = replace(overview, kept=history is not None)
         rows = read(tables, wanted) if json or all_ else []
     if json:
         for row in rows:
@@ -284,8 +287,9 @@ def explain(
 
     now = datetime.now(UTC)
     console = Console(highlight=False)
-    job = _load(config, data).job
-    for line in lines(find(job.tables_path, job.history_path, id_, now), now, console.width):
+    loaded = _load(config, data)
+    hold = timedelta(seconds=loaded.alerts.quiet)
+    for line in lines(find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold), now, console.width):
         console.print(line)
 
 

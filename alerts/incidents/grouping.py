@@ -275,9 +275,10 @@ def _occurrence(group: _Group) -> str:
     return f"{group.first.id}@{int(group.first.at.timestamp() * 1000)}"
 
 
-def _order(event: FindingEvent) -> tuple[datetime, bool, datetime, bool, str]:
-    """As counted; within a batch causes before what they explain, openings before their ends."""
-    return event.counted, event.implied_by is not None, event.at, event.event == "closed", event.id
+def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, str]:
+    """As counted, and within a batch in log time; at one moment openings before ends, causes before what they
+    explain."""
+    return event.counted, event.at, event.event == "closed", event.implied_by is not None, event.id
 
 
 def _kind(event: FindingEvent) -> Kind:

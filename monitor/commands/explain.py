@@ -11,14 +11,14 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from rich.text import Text
 
 from alerts.evidence import words
-from alerts.incidents.grouping import Incidents
+from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import RUNBOOK, Incident, clock, explanation, span, where
 from monitor.commands.findings import STYLE, Filter, place, read
 from monitor.commands.overview import gather
@@ -44,10 +44,10 @@ class Explained:
     names: Mapping[int, str] = field(default_factory=dict)
 
 
-def find(tables: Path, history: Path, wanted: str, now: datetime) -> Explained:
+def find(tables: Path, history: Path, wanted: str, now: datetime, hold: timedelta = HOLD) -> Explained:
     """The incident that this id names, the newest of it, or that the finding is a part of. Raises UserError where
     there is none, or several."""
-    found = _found(tables, wanted, now)
+    found = _found(tables, wanted, now, hold)
     first = found.findings[0]
     about = asked(first, json.loads(first["evidence"]))
     saw = witnesses(history, about) if about is not None else []
@@ -56,10 +56,10 @@ def find(tables: Path, history: Path, wanted: str, now: datetime) -> Explained:
     return replace(found, witnesses=saw, names=names(history, processes))
 
 
-def _found(tables: Path, wanted: str, now: datetime) -> Explained:
+def _found(tables: Path, wanted: str, now: datetime, hold: timedelta) -> Explained:
     if len(wanted) < _LEAST_ID:
         raise UserError(f"{wanted}: give at least {_LEAST_ID} digits of the id")
-    overview, incidents = gather(tables, now, Filter())
+    overview, incidents = gather(tables, now, Filter(), hold)
     rows = sorted(read(tables, Filter()), key=lambda row: (row["first_at"], row["id"]))
     ids = sorted({row["id"] for row in rows if row["id"].startswith(wanted)})
     if not ids:

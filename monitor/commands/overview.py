@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from alerts.event import recorded
-from alerts.incidents.grouping import JUDGED, Incidents, kind_of
+from alerts.incidents.grouping import HOLD, JUDGED, Incidents, kind_of
 from alerts.incidents.incident import Incident, where
 from monitor.commands.findings import STYLE, Filter, tables_of
 from streaming_jobs.tables.delta_tables import read_table
@@ -46,12 +46,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of."""
+    """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
+    probe log that was kept: `now` is its end, and its incidents stand in no table."""
 
     now: datetime
     incidents: Sequence[Incident]
     counted: Mapping[tuple[str, str], int]
     checked: Checked
+    kept: bool = False
 
     @property
     def open(self) -> list[Incident]:
@@ -63,11 +65,11 @@ class Overview:
         return [one for one in self.incidents if not one.open]
 
 
-def gather(tables: Path, now: datetime, wanted: Filter) -> tuple[Overview, Incidents]:
+def gather(tables: Path, now: datetime, wanted: Filter, hold: timedelta = HOLD) -> tuple[Overview, Incidents]:
     """The overview of a monitor's tables, and everything it was made from. Raises UserError where no tables are."""
     events = read_table(tables_of(tables), "findings")
     judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
-    incidents = Incidents(kept=None)
+    incidents = Incidents(hold=hold, kept=None)
     incidents.take(recorded(events.filter(judging).to_pylist()))
     counted = _counted(events.filter(pc.invert(judging)), wanted) + Counter(
         {key: number for key, number in incidents.classified.items() if _passes(wanted, *key)}
@@ -210,7 +212,7 @@ def lines(overview: Overview, width: int, *, limit: int) -> Iterator[Text]:
             f"{number} {anomaly}{' (allowed)' * (severity == 'allowed')}" for (anomaly, severity), number in counts
         )
         yield Text(f"Only counted: {said}; --all lists them", style="dim")
-    if overview.incidents:
+    if overview.incidents and not overview.kept:
         first = (overview.open or overview.over)[0]
         yield Text("")
         yield Text(f"What happened, and what to do: offsetwatch explain {first.id[:ID]}")

@@ -96,9 +96,8 @@ def as_tables(path: Path, objectives: Objectives, say: Callable[[str], None]) ->
         raise UserError(f"{path}: there is no probe log: no Delta table, nor one in tables/history")
     judged = judge(history, objectives, say=say)
     rows = findings_table([(one, severity(one.anomaly, one.context)) for one in judged.findings])
-    now = pa.scalar(datetime.now(UTC), FINDINGS.field("recorded").type)
     rows = rows.append_column("batch", pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
-    rows = rows.append_column("recorded", pa.repeat(now, len(rows)))
+    rows = rows.append_column("recorded", rows["at"])  # nobody was told of them when they happened
     states = pa.Table.from_pylist(
         [place._asdict() | dict(told) | _JUDGED_NOW for place, told in judged.summaries.items()], schema=PARTITION_STATE
     )

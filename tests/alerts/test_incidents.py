@@ -189,6 +189,19 @@ def test_what_outlasts_its_cause_stands_for_itself() -> None:
     ]
 
 
+def test_a_whole_outage_in_one_batch_is_over_at_its_end() -> None:
+    """As after a catch-up, or of a kept log; the last event of a condition may name no cause any more."""
+    stuck = told("stuck-producer", 1, at=2, event_="opened", implied_by=AWAY)
+    events = [
+        stuck, away("opened", at=3), away("closed", at=60),
+        replace(stuck, event="closed", implied_by=None, at=NOON + 70 * S),
+    ]  # fmt: skip
+    incidents = Incidents()
+    incidents.take(replace(one, counted=NOON + 100 * S) for one in events)
+    (one,) = incidents.at(NOON + 100 * S)
+    assert (one.anomaly, one.standing, one.open, one.until) == ("cluster-unreachable", 0, False, NOON + 70 * S)
+
+
 def test_a_cause_that_never_comes_is_not_waited_for() -> None:
     lonely = told("stuck-consumer", 1, event_="opened", implied_by=AWAY)
     assert standing(lonely, now=61) == []
@@ -221,7 +234,7 @@ def test_one_batch_or_many_give_the_same_incidents() -> None:
     at_once = Incidents()
     at_once.take(reversed(events))
     in_order = Incidents()
-    for one in sorted(events, key=lambda e: (e.counted, e.implied_by is not None, e.at, e.event == "closed", e.id)):
+    for one in sorted(events, key=lambda e: (e.at, e.event == "closed", e.implied_by is not None, e.id)):
         in_order.take([one])
     assert at_once.at(NOON + 9 * S) == in_order.at(NOON + 9 * S)
     assert {(one.anomaly, one.open) for one in in_order.at(NOON + 9 * S)} == {

@@ -183,6 +183,13 @@ def test_a_secret_has_one_source_and_no_value() -> None:
             AlertsConfig.model_validate({"webhook": {"secret": wrong}})
 
 
+@pytest.mark.parametrize("url", ["am:9093", "ftp://am", "", "http://"])
+def test_an_address_that_cannot_be_posted_to_is_refused_at_the_start(url: str) -> None:
+    for section in ("alertmanager", "webhook"):
+        with pytest.raises(ValidationError):
+            AlertsConfig.model_validate({section: {"urls": [url]}})
+
+
 # Webhooks and chat
 
 
