@@ -2,19 +2,92 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class AlertsConfig(BaseModel):
-    """Where findings are counted and written."""
-
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Secret(_Section):
+    """A secret that an environment variable or a file holds; it is read anew each time that it is needed."""
+
+    env: str | None = Field(None, min_length=1)
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError('a secret is { env = "NAME" } or { file = "path" }')
+        return self
+
+
+class AlertmanagerConfig(_Section):
+    """Alertmanagers that are told of incidents, each of them, as Prometheus tells them. Open incidents are sent again
+    until they end. How to route them: deploy/prometheus/alertmanager.yml."""
+
+    urls: tuple[str, ...] = Field((), description='Their addresses, as in ["http://alertmanager:9093"].')
+    resend: float = Field(60.0, gt=0, description="Open incidents are sent again after so many seconds.")
+    timeout: float = Field(10.0, gt=0, description="How long an answer may take, seconds.")
+    token: Secret | None = Field(None, description='A bearer token, as { env = "NAME" } or { file = "path" }.')
+    username: str = Field("", description="For basic authentication.")
+    password: Secret | None = Field(None, description='As { env = "NAME" } or { file = "path" }.')
+    ca: Path | None = Field(None, description="Certificates to trust, instead of the system's.")
+    certificate: Path | None = Field(None, description="A client certificate, where they ask for one.")
+    key: Path | None = Field(None, description="Its key.")
+
+
+class WebhookConfig(_Section):
+    """Addresses that get a JSON document when an incident opens, and when it is over; each of them once, with retries.
+
+    With a secret it is signed: X-Offsetwatch-Signature is "v1=" and the HMAC-SHA256, in hexadecimal, of the timestamp
+    in X-Offsetwatch-Timestamp, a full stop, and the body. Refuse what is older than five minutes."""
+
+    urls: tuple[str, ...] = Field((), description="Where it is posted to.")
+    secret: Secret | None = Field(None, description='Signs it, as { env = "NAME" } or { file = "path" }.')
+    severities: tuple[Literal["critical", "warning"], ...] = Field(
+        ("critical", "warning"), description="Of which incidents they are told."
+    )
+    timeout: float = Field(10.0, gt=0, description="How long an answer may take, seconds.")
+    ca: Path | None = Field(None, description="Certificates to trust, instead of the system's.")
+
+
+class ChatConfig(_Section):
+    """Chat, mail, push: whatever Apprise can send to, where `pip install offsetwatch[chat]` was done."""
+
+    targets: tuple[Secret, ...] = Field(
+        (), description='Apprise addresses; they hold tokens, so each is { env = "NAME" } or { file = "path" }.'
+    )
+    severities: tuple[Literal["critical", "warning"], ...] = Field(
+        ("critical",), description="Of which incidents they are told."
+    )
+
+
+class AlertsConfig(_Section):
+    """Where findings are counted and written, and who is told of incidents."""
 
     metrics: bool = Field(True, description="Serve Prometheus metrics over HTTP.")
     metrics_host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; 0.0.0.0 for everyone.")
-    metrics_port: int = Field(9477, ge=0, le=65_535, description="The port; 0 takes a free one and says which.")
+    metrics_port: int = Field(
+        9477, ge=0, le=65_535, description="The monitor's port; 0 takes a free one and says which."
+    )
+    probes_port: int = Field(9478, ge=0, le=65_535, description="The port of `probe run`, which serves its own.")
     log: str = Field(
         "stdout",
         min_length=1,
         description="Where the JSON line of each finding goes: stdout, stderr, or a file's path.",
     )
+    quiet: float = Field(
+        900.0,
+        gt=0,
+        description="An incident of violations is over when none has been found for so many seconds; one of conditions "
+        "when all of them have ended.",
+    )
+    runbook_url: str = Field("", description="Where docs/runbook.md is published; alerts link to its sections.")
+    page_url: str = Field("", description="Where people look at incidents; alerts link to PAGE/incidents/ID.")
+    alertmanager: AlertmanagerConfig = AlertmanagerConfig()
+    webhook: WebhookConfig = WebhookConfig()
+    chat: ChatConfig = ChatConfig()

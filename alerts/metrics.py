@@ -21,7 +21,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from alerts.event import FindingEvent
+from alerts.incidents.grouping import kind_of
+from alerts.process_metrics import ProcessMetrics
 from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.policy import SEVERITIES
+from rules.vocabulary.policy import severity as severity_of
 
 LATENCY_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 10, 20, 30, 60)
 """Seconds. The objective is 2 s at the median and 6 s at the 99th percentile, so those are borders."""
@@ -35,6 +39,7 @@ PARTITION_LABELS: Final = ("cluster", "topic", "partition")
 class Count(NamedTuple):
     """So many findings of one anomaly and severity were recorded before this process began."""
 
+    cluster: str
     anomaly: str
     severity: str
     findings: int
@@ -44,7 +49,9 @@ class Open(NamedTuple):
     """A condition that was open when this process began."""
 
     id: str
+    cluster: str
     anomaly: str
+    severity: str
 
 
 class _Partitions(Collector):
@@ -129,7 +136,8 @@ class Metrics:
         self.registry = registry if registry is not None else CollectorRegistry()
         self._clock = clock
         self._began = clock()
-        self._open: dict[str, str] = {}
+        self._open: dict[str, Open] = {}
+        self._clusters: set[str] = set()
         self._newest: float | None = None
 
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
@@ -148,17 +156,16 @@ class Metrics:
             "offsetwatch_findings",
             "Findings by anomaly and severity, from the findings table's beginning: violations raised, conditions "
             "opened, observations classified.",
-            ("anomaly", "severity"),
+            ("cluster", "anomaly", "severity", "kind"),
         )
         self._last = gauge(
             "offsetwatch_last_finding_timestamp_seconds",
             "When the latest finding of a severity was counted, in seconds since the epoch.",
-            ("severity",),
+            ("cluster", "severity"),
         )
-        self._conditions = gauge("offsetwatch_conditions_open", "Conditions that are open now.", ("anomaly",))
-        for entry in CATALOGUE.values():
-            if entry.kind == "condition":
-                self._conditions.labels(entry.name).set(0)
+        self._conditions = gauge(
+            "offsetwatch_conditions_open", "Conditions that are open now.", ("cluster", "anomaly", "severity")
+        )
         self._latency = histogram(
             "offsetwatch_detection_latency_seconds",
             "From the moment when a finding could be decided (after any grace) to its being counted here.",
@@ -192,25 +199,45 @@ class Metrics:
         ).set_function(self._evidence_age)
         self._partitions = _Partitions()
         self.registry.register(self._partitions)
+        self.registry.register(ProcessMetrics())
+        self.know("")
 
     def begin(
         self,
         counts: Iterable[Count],
         conditions: Iterable[Open],
-        last: Mapping[str, float] | None = None,
+        last: Mapping[tuple[str, str], float] | None = None,
         newest: datetime | None = None,
+        clusters: Iterable[str] = (),
     ) -> None:
-        """Take over what was known before this process: findings counted, open conditions, the last time by severity,
-        and the newest row that was checked."""
+        """Take over what was known before this process: findings counted, open conditions, the last time by cluster
+        and severity, the newest row that was checked, the clusters that are known."""
         if newest is not None:
             self.checked(slices=0, records=0, newest=newest)
         for count in counts:
-            self._findings.labels(count.anomaly, count.severity).inc(count.findings)
+            self._findings.labels(count.cluster, count.anomaly, count.severity, kind_of(count.anomaly)).inc(
+                count.findings
+            )
         for condition in conditions:
-            self._open[condition.id] = condition.anomaly
-        for severity, when in (last or {}).items():
-            self._last.labels(severity).set(when)
-        self._set_open(set(self._open.values()))
+            self._open[condition.id] = condition
+        for (cluster, severity), when in (last or {}).items():
+            self._last.labels(cluster, severity).set(when)
+        # After the counts: a scrape in between that saw 0 would make an increase of what is old.
+        for cluster in (*clusters, *(one.cluster for one in self._open.values())):
+            self.know(cluster)
+        self._set_open({one[1:] for one in self._open.values()})
+
+    def know(self, cluster: str) -> None:
+        """Every anomaly and severity of a cluster is there from the start: a first finding is an increase from 0. What
+        concerns the checks themselves has the cluster ""."""
+        if cluster in self._clusters:
+            return
+        self._clusters.add(cluster)
+        for entry in CATALOGUE.values():
+            for one in SEVERITIES:
+                self._findings.labels(cluster, entry.name, one, entry.kind)
+            if entry.kind == "condition":
+                self._conditions.labels(cluster, entry.name, severity_of(entry.name, {})).set(0)
 
     def deliver(self, events: Sequence[FindingEvent]) -> None:
         """Count the events of findings; those that `begin` has counted already are passed over."""
@@ -218,24 +245,27 @@ class Metrics:
         for event in events:
             if event.replayed:
                 continue
+            self.know(event.cluster)
             if event.event == "closed":
-                self._open.pop(event.id, None)
-                touched.add(event.anomaly)
+                closed = self._open.pop(event.id, None)
+                if closed is not None:
+                    touched.add(closed[1:])
                 continue  # the end of something already counted, and no detection
             if event.event == "opened":
-                self._open[event.id] = event.anomaly
-                touched.add(event.anomaly)
-            self._findings.labels(event.anomaly, event.severity).inc()
-            self._last.labels(event.severity).set(event.counted.timestamp())
+                opened = Open(event.id, event.cluster, event.anomaly, event.severity)
+                self._open[event.id] = opened
+                touched.add(opened[1:])
+            self._findings.labels(event.cluster, event.anomaly, event.severity, kind_of(event.anomaly)).inc()
+            self._last.labels(event.cluster, event.severity).set(event.counted.timestamp())
             self._latency.observe(event.latency)
             if event.grace is not None:
                 self._grace.observe(event.grace)
         self._set_open(touched)
 
-    def _set_open(self, anomalies: Iterable[str]) -> None:
-        standing = list(self._open.values())
-        for anomaly in anomalies:
-            self._conditions.labels(anomaly).set(standing.count(anomaly))
+    def _set_open(self, places: Iterable[tuple[str, str, str]]) -> None:
+        standing = [one[1:] for one in self._open.values()]
+        for place in places:
+            self._conditions.labels(*place).set(standing.count(place))
 
     def checked(self, *, slices: int, records: int, newest: datetime | None) -> None:
         """Rows of the probe log were checked, with so many records, sent and polled; `newest`: log time reached."""
@@ -253,7 +283,10 @@ class Metrics:
 
     def partitions(self, summaries: Iterable[Mapping[str, Any]]) -> None:
         """Rows of `partition_state`, of the partitions that a batch touched."""
-        self._partitions.update(summaries)
+        rows = list(summaries)
+        for row in rows:
+            self.know(str(row["cluster"]))
+        self._partitions.update(rows)
 
     def channel_failed(self, channel: str) -> None:
         self._failures.labels(channel).inc()

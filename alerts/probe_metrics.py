@@ -32,7 +32,10 @@ class LogStatus(Protocol):
     def append_seconds(self) -> float: ...
 
 
-LABELS: Final = ("probe", "kind")
+_BACKLOG: Final = "Bytes of the journals that are not in the probe log yet."
+_APPEND: Final = "Duration of the last append to the probe log."
+_OF_LOG: Final = ("cluster",)
+LABELS: Final = ("cluster", "probe", "kind")
 
 _COUNTERS: Final = (
     ("offsetwatch_probe_records_sent", "Records handed to the producer.", "sent"),
@@ -61,25 +64,45 @@ _COUNTERS: Final = (
 
 
 class ProbeMetrics(Collector):
-    """`counters` is called at each scrape; `log`, if any, too."""
+    """All are called at each scrape. `cluster`: the cluster's id, "" while it is not known."""
 
     def __init__(
-        self, counters: Callable[[], Sequence[ProbeCounters]], log: Callable[[], LogStatus | None] = lambda: None
+        self,
+        counters: Callable[[], Sequence[ProbeCounters]],
+        log: Callable[[], LogStatus | None] = lambda: None,
+        cluster: Callable[[], str] = lambda: "",
     ) -> None:
         self._counters = counters
+        self._cluster = cluster
         self._log = log
 
     def collect(self) -> Iterable[Metric]:
         probes = list(self._counters())
+        cluster = self._cluster()
         for name, text, field in _COUNTERS:
             family = CounterMetricFamily(name, text, labels=LABELS)
             for probe in probes:
-                family.add_metric((probe.name, probe.kind), getattr(probe, field))
+                family.add_metric((cluster, probe.name, probe.kind), getattr(probe, field))
             yield family
         status = self._log()
         if status is not None:
-            yield CounterMetricFamily("offsetwatch_probe_log_rows", "Rows appended to the probe log.", status.rows)
-            backlog = "Bytes of the journals that are not in the probe log yet."
-            yield GaugeMetricFamily("offsetwatch_probe_log_backlog_bytes", backlog, status.backlog)
-            append = "Duration of the last append to the probe log."
-            yield GaugeMetricFamily("offsetwatch_probe_log_append_seconds", append, status.append_seconds)
+            yield _one(
+                CounterMetricFamily("offsetwatch_probe_log_rows", "Rows appended to the probe log.", labels=_OF_LOG),
+                cluster,
+                status.rows,
+            )
+            yield _one(
+                GaugeMetricFamily("offsetwatch_probe_log_backlog_bytes", _BACKLOG, labels=_OF_LOG),
+                cluster,
+                status.backlog,
+            )
+            yield _one(
+                GaugeMetricFamily("offsetwatch_probe_log_append_seconds", _APPEND, labels=_OF_LOG),
+                cluster,
+                status.append_seconds,
+            )
+
+
+def _one(family: CounterMetricFamily | GaugeMetricFamily, cluster: str, value: float) -> Metric:
+    family.add_metric((cluster,), value)
+    return family

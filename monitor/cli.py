@@ -24,7 +24,10 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from monitor.config.config import Config
+    from streaming_jobs.config import JobConfig
 
 app = typer.Typer(
     help="An always-on safety monitor for clusters that speak Kafka's protocol.",
@@ -105,7 +108,10 @@ def root(
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Histories of Jepsen's Kafka workload: JSON lines or EDN, also gzip; - is standard input."),
+        typer.Argument(
+            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
+            "of a probe log: its Delta table, or a data folder."
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
@@ -120,7 +126,7 @@ def check(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Check finished histories. Exit code 0: valid; 1: violations, or values never polled; 2: a file cannot be read."""
+    """Check histories. Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
     from monitor.commands.check import Options, run
 
     options = Options(
@@ -217,10 +223,16 @@ def findings(
         bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", help="Judge this kept probe log (its Delta table, or a data folder) instead."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
     to run."""
+    from contextlib import nullcontext
+
     from rich.console import Console
 
     from monitor.commands.findings import Filter, json_line, listed, read
@@ -237,16 +249,18 @@ def findings(
         partition=partition, since=moment(since, now, "--since") if since else None,
         until=moment(until, now, "--until") if until else None,
     )  # fmt: skip
-    tables = _load(config, data).job.tables_path
-    overview, incidents = gather(tables, now, wanted)
+    job = _load(config, data).job
+    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
+    with kept as (tables, at):
+        overview, incidents = gather(tables, at, wanted)
+        rows = read(tables, wanted) if json or all_ else []
     if json:
-        for row in read(tables, wanted):
+        for row in rows:
             print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
         return
     console = Console(highlight=False)
     console.print(verdict(overview))
     if all_:
-        rows = read(tables, wanted)
         for line in listed(rows[:limit], console.width):
             console.print(line)
         if len(rows) > limit:
@@ -270,20 +284,45 @@ def explain(
 
     now = datetime.now(UTC)
     console = Console(highlight=False)
-    for line in lines(find(_load(config, data).job.tables_path, id_, now), now, console.width):
+    job = _load(config, data).job
+    for line in lines(find(job.tables_path, job.history_path, id_, now), now, console.width):
         console.print(line)
 
 
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
+    from monitor.history_files.probe_log import as_tables
+    from monitor.process.program_log import say
+
+    return as_tables(history, job.objectives.objectives(), say)
+
+
 @app.command()
-def doctor(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
+def doctor(
+    config: ConfigFile = None,
+    data: Data = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: about, state, detail.")] = False,
+    debug: Debug = False,
+) -> None:
     """Is everything there, and safe? Versions, Java, jars, cluster, topics, client settings. Exit code 1 if not."""
     from rich.console import Console
 
-    from monitor.commands.doctor import run
+    from monitor.commands.doctor import examine, misconfigured, print_json, table
+    from monitor.errors import VIOLATION, ConfigError
     from monitor.process.program_log import configure
 
     configure(debug=_Asked.debug)
-    raise typer.Exit(run(_load(config, data), Console().print))
+    try:
+        asked = examine(_load(config, data))
+    except ConfigError as error:
+        asked = misconfigured(error)
+    answers = []
+    for answer in asked:
+        answers.append(answer)
+        if json:
+            print_json(answer)
+    if not json:
+        Console().print(table(answers))
+    raise typer.Exit(VIOLATION if any(answer.state == "bad" for answer in answers) else 0)
 
 
 @app.command()
@@ -342,7 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if _Asked.debug or not isinstance(error, known_errors()):
             raise
-        print(f"offsetwatch: {' '.join(str(error).split())}", file=sys.stderr)
+        for complaint in getattr(error, "complaints", None) or [str(error)]:
+            print(f"offsetwatch: {' '.join(complaint.split())}", file=sys.stderr)
         sys.exit(USAGE_OR_ENVIRONMENT)
 
 

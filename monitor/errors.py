@@ -21,7 +21,12 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """The configuration cannot be used. The message names the file or the environment variable, and the key."""
+    """The configuration cannot be used. Each complaint names the file or the environment variable, and the key, on one
+    line; the message is all of them."""
+
+    def __init__(self, *complaints: str) -> None:
+        super().__init__("; ".join(complaints))
+        self.complaints = complaints
 
 
 _TRANSLATED: Final = (
@@ -29,6 +34,7 @@ _TRANSLATED: Final = (
     ("probes.log.errors", "ProbeLogError"),
     ("streaming_jobs.errors", "JobError"),
     ("alerts.exposition", "PortTaken"),
+    ("alerts.receivers.chat", "AppriseMissing"),
     ("deploy.errors", "DeployError"),
 )
 

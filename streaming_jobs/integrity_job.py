@@ -410,10 +410,12 @@ class IntegrityJob:
         return self._failure
 
     def _tell_progress(self) -> None:
-        if self._query is None or not self._listeners.on_progress:
+        reached = self._last_batch
+        if self._query is None or not self._listeners.on_progress or reached <= self._seen_progress:
             return
-        fresh = [json.loads(p.json) for p in self._query.recentProgress]
-        fresh = [p for p in fresh if p["batchId"] > self._seen_progress and p.get("numInputRows")]
+        # An idle query tells of the batch that comes next, without rows.
+        fresh = [told for told in self._progress(self._query) if told["batchId"] > self._seen_progress]
+        fresh = [told for told in fresh if told.get("numInputRows")]
         if not fresh:
             return
         try:
@@ -424,6 +426,15 @@ class IntegrityJob:
             self._seen_progress = told["batchId"]
             for listener in self._listeners.on_progress:
                 listener(from_spark(told, latest))
+
+    def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
+        """What Spark tells of the batches that have ended since the last look. It keeps a hundred, and each costs calls
+        into the JVM: they are all asked for only where more than one batch has ended meanwhile."""
+        last = query.lastProgress
+        if last is None or last.batchId <= self._seen_progress:
+            return []
+        told = [last] if last.batchId == self._seen_progress + 1 else query.recentProgress
+        return [json.loads(one.json) for one in told]
 
     def _await_commit(self, number: int) -> None:
         """Spark commits a batch after our callback has returned; stopping before that would only run it again."""

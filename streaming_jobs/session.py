@@ -40,7 +40,15 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 16MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
+logger.state.name = {state_server}
+logger.state.level = warn
+logger.state.filter.absent.type = RegexFilter
+logger.state.filter.absent.regex = .*doesn't contain (key|a value).*
+logger.state.filter.absent.onMatch = DENY
+logger.state.filter.absent.onMismatch = NEUTRAL
 """
+STATE_SERVER: Final = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+"""It warns of each key that is asked for and is not there, which is how new chunks begin: three megabytes an hour."""
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +177,7 @@ def start(settings: SessionSettings) -> SparkSession:
         raise SessionError(f"Delta's jars are missing ({missing[0] if missing else 'none given'}): run make setup.")
     logs = settings.logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
-    (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log"))
+    (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log", state_server=STATE_SERVER))
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
     if settings.java_home is not None:

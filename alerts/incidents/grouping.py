@@ -272,7 +272,7 @@ class Incidents:
 
 
 def _occurrence(group: _Group) -> str:
-    return _incident(group, None).occurrence
+    return f"{group.first.id}@{int(group.first.at.timestamp() * 1000)}"
 
 
 def _order(event: FindingEvent) -> tuple[datetime, bool, datetime, bool, str]:
@@ -322,7 +322,8 @@ def _incident(group: _Group, ended: datetime | None) -> Incident:
     until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
     places = [place for place in group.places if place]
     return Incident(
-        id=first.id, anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
+        id=first.id, occurrence=_occurrence(group),
+        anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
         topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
         message=first.message, evidence=first.evidence, since=group.since, last=group.last, until=until,
         told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,

@@ -22,13 +22,15 @@ RUNBOOK: Final = "docs/runbook.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """`since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
+    """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
+    `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
     over, when it ended. `told`: machine time of its first finding's record. `ended`: machine time from which it counts
     as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a finding
     names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that follow
     from it or concern the same records, by name. `standing`: conditions of it that are open."""
 
     id: str
+    occurrence: str
     anomaly: str
     kind: Literal["violation", "condition"]
     severity: Severity
@@ -50,11 +52,6 @@ class Incident:
     @property
     def open(self) -> bool:
         return self.ended is None
-
-    @property
-    def occurrence(self) -> str:
-        """The id with the time at which it began: a condition that comes back after long has the same id."""
-        return f"{self.id}@{int(self.since.timestamp() * 1000)}"
 
     @property
     def place(self) -> str:

@@ -1,8 +1,10 @@
 """`offsetwatch check FILE...`: judge finished histories with the same rules as the live monitor, without Spark.
 
-Each file is a history of its own; `-` is standard input. The exit code is 0 where every one is valid, 1 where one has a
-violation or acknowledged values that nobody polled, 2 where one could not be read or checked: then its verdict is
-unknown, whatever the others say.
+Each file is a history of its own; `-` is standard input. A folder is a probe log: Delta's table `history`, or a folder
+of data that has one, as a drill that failed keeps it; it is judged as the live monitor would have judged it.
+
+The exit code is 0 where every one is valid, 1 where one has a violation or acknowledged values that nobody polled, 2
+where one could not be read or checked: then its verdict is unknown, whatever the others say.
 
 With `--json` each history is one object a line. `valid` is true, false, or null where the verdict is unknown: then
 `error` says why, and `line` where. Otherwise `anomalies`, `allowed` and `conditions` list evidence by name. Of one name
@@ -92,8 +94,13 @@ def _check(path: Path, options: Options, text: VerdictText | None) -> int:
     from monitor.history_files.source import called
 
     json_output = options.json_output
+    of = "operations"
     try:
-        judged, operations = _judge(path, options)
+        if path.is_dir():
+            judged, operations = _judge_log(path, options)
+            of = "rows"
+        else:
+            judged, operations = _judge(path, options)
     except UnreadableHistory as e:
         _failed(path, str(e), {"error": e.reason, "line": e.line}, json_output)
         return USAGE_OR_ENVIRONMENT
@@ -104,7 +111,7 @@ def _check(path: Path, options: Options, text: VerdictText | None) -> int:
         _failed(path, told, {"error": reason, "line": None}, json_output)
         return USAGE_OR_ENVIRONMENT
     if text is not None:
-        text.show(called(path), judged, operations)
+        text.show(called(path), judged, operations, of)
     else:
         _print_json({"file": str(path), "valid": judged.valid, **asdict(judged)})
     return 0 if judged.valid else VIOLATION
@@ -135,6 +142,31 @@ def _judge(path: Path, options: Options) -> tuple[Verdict, int]:
     judged = judge(findings, history.names, strict=options.strict, allow=options.allow)
     judged.unsearched.extend(unsearched)
     return judged, history.operations
+
+
+def _judge_log(path: Path, options: Options) -> tuple[Verdict, int]:
+    """(verdict, number of rows) of a probe log."""
+    from monitor.history_files.errors import UnreadableHistory
+    from monitor.history_files.probe_log import judge, located, verdict
+    from rules.vocabulary.objectives import Objectives
+    from streaming_jobs.errors import JobError
+
+    history = located(path)
+    if history is None:
+        raise UnreadableHistory(path, "is a folder without a probe log: no Delta table, nor one in tables/history")
+    try:
+        judged = judge(
+            history, Objectives(), cycles=options.cycles, ww=options.ww, pictures=options.pictures, say=_note
+        )
+    except JobError as error:
+        raise UnreadableHistory(path, str(error).rstrip(".")) from error
+    if judged.rejected:
+        _note(f"{path}: {judged.rejected} rows could not be understood")
+    return verdict(judged.findings, strict=options.strict, allow=options.allow), judged.rows
+
+
+def _note(line: str) -> None:
+    print(f"offsetwatch: {line}", file=sys.stderr)
 
 
 def _cycles(history: HistoryFile, options: Options) -> Found:

@@ -7,11 +7,14 @@ apart: what the cluster says is gathered first, then judged.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -32,6 +35,9 @@ State = Literal["ok", "warning", "bad"]
 _STYLE: Final = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 _OLDEST_PYTHON: Final = (3, 11)
 _DISK_GB: Final = 2.0
+_NO_DISK_GB: Final = 0.2
+"""The monitor would stand still within minutes."""
+_TRIED_BYTES: Final = 1 << 20
 _MEMORY_GB: Final = 3.0
 
 
@@ -53,11 +59,22 @@ SAFE_CONSUMER: Final = {
 }
 
 
-def examine(config: Config) -> Iterator[Answer]:
-    """Every question's answer, in turn: the last ones wait for the cluster, at most `cluster.reachable_within` each."""
+def misconfigured(error: ConfigError) -> Iterator[Answer]:
+    """What can be answered without a configuration, and every complaint about it."""
+    yield from _machine()
+    for complaint in error.complaints:
+        yield Answer("configuration", "bad", complaint)
+
+
+def _machine() -> Iterator[Answer]:
     yield from software(versions(), sys.version_info[:2])
     yield java()
     yield jars()
+
+
+def examine(config: Config) -> Iterator[Answer]:
+    """Every question's answer, in turn: the last ones wait for the cluster, at most `cluster.reachable_within` each."""
+    yield from _machine()
     yield folder(config.data)
     yield memory()
     try:
@@ -110,15 +127,31 @@ def jars() -> Answer:
 
 
 def folder(data: Path) -> Answer:
-    """The data folder, or the nearest folder above it that exists, can be written and has room."""
-    there = data.absolute()
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Answer("data folder", "bad", f"{there} cannot be written")
-    free = shutil.disk_usage(there).free / 1e9
+    """Whether the data folder can be made and written, which is tried, and has room; what was made is removed."""
+    made: list[Path] = []
+    trying = "made"
+    try:
+        for one in reversed([data.absolute(), *data.absolute().parents]):
+            if not one.is_dir():
+                one.mkdir()
+                made.append(one)
+        trying = "written"
+        with tempfile.TemporaryFile(dir=data) as tried:
+            tried.write(bytes(_TRIED_BYTES))
+            tried.flush()
+            os.fsync(tried.fileno())
+        free = shutil.disk_usage(data).free / 1e9
+    except FileExistsError as error:
+        return Answer("data folder", "bad", f"{data}: {error.filename} is there, and is no folder")
+    except OSError as error:
+        return Answer("data folder", "bad", f"{data} cannot be {trying}: {error.strerror}")
+    finally:
+        for one in reversed(made):
+            with suppress(OSError):
+                one.rmdir()
     room = f"{data}, {free:.1f} GB free"
-    return Answer("data folder", "ok" if free >= _DISK_GB else "warning", room)
+    state: State = "ok" if free >= _DISK_GB else "warning" if free >= _NO_DISK_GB else "bad"
+    return Answer("data folder", state, room if state == "ok" else f"{room}: {_DISK_GB:g} GB or more are needed")
 
 
 def memory() -> Answer:
@@ -209,8 +242,6 @@ def table(answers: Sequence[Answer]) -> Table:
     return shown
 
 
-def run(config: Config, show: Callable[[Table], None]) -> int:
-    """Show the table. The exit code: 1 if something is bad."""
-    answers = list(examine(config))
-    show(table(answers))
-    return 1 if any(answer.state == "bad" for answer in answers) else 0
+def print_json(answer: Answer) -> None:
+    """One answer as a JSON object on a line."""
+    print(json.dumps(asdict(answer), ensure_ascii=False), flush=True)

@@ -223,7 +223,8 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     clock = _clock(incident.since, now, seconds=width >= WIDE)
     time_of_day = 8 if width >= WIDE else 5
     head = f"{incident.id[:ID]} {clock:>{time_of_day + 6 * dated}} {age(ends - incident.since):>3} "
-    times = f" ×{incident.findings}" if incident.findings > max(incident.places, 1) else ""
+    own = incident.findings - sum(incident.folded.values())
+    times = f" ×{own}" if own > max(incident.places, 1) else ""
     room = width - len(head) - len(SHORT[incident.severity]) - 1 - len(incident.anomaly) - len(times)
     message = _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", " ".join(incident.message.split()))
     place = f"{incident.cluster[:ID]} {incident.place}".strip() if clusters else incident.place

@@ -30,6 +30,7 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
+from pydantic_core import ErrorDetails
 
 from alerts.config import AlertsConfig
 from monitor.config.overrides import Override, fields_of, overrides
@@ -162,7 +163,7 @@ def from_environment(environment: Mapping[str, str]) -> Config:
 
 def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
     values = _read(path) if path is not None else {}
-    changed = overrides(Config, environment)
+    changed, complaints = overrides(Config, environment)
     for override in changed:
         _put(values, override)
     job = values.setdefault("job", {})
@@ -173,7 +174,12 @@ def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
         # As JSON, because there "strict" still takes a list for a tuple and a string for a path.
         config = Config.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        raise ConfigError(_explain(error, path, changed)) from None
+        told = error.errors(include_url=False, include_context=False)
+        # One of several readings of a value may be refused more than once.
+        named = {tuple(one["loc"][:3]) if _secret(one) else one["loc"]: one for one in reversed(told)}
+        complaints += [_explain(one, path, changed) for one in reversed(named.values())]
+    if complaints:
+        raise ConfigError(*dict.fromkeys(complaints))
     config._file, config._variables = path, {o.path: o.variable for o in changed}
     return config
 
@@ -199,11 +205,14 @@ def _put(values: dict[str, Any], override: Override) -> None:
     table[override.path[-1]] = override.value
 
 
-def _explain(error: ValidationError, path: Path | None, changed: list[Override]) -> str:
-    """The first complaint as one line. Never shows a value of `cluster.security`."""
-    first = error.errors(include_url=False, include_context=False)[0]
+def _secret(complaint: ErrorDetails) -> bool:
+    return complaint["loc"][:2] == ("cluster", "security")
+
+
+def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) -> str:
+    """One complaint as one line. Never shows a value of `cluster.security`."""
     where = tuple(str(part) for part in first["loc"])
-    secret = where[:2] == ("cluster", "security")
+    secret = _secret(first)
     key = ".".join(where[:3] if secret else where) or "the file"
     source = next((o.variable for o in changed if o.path == where[: len(o.path)]), None)
     named = f"{source or path or 'defaults'}: {key}"

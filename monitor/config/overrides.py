@@ -29,14 +29,18 @@ class Override(NamedTuple):
     value: Any
 
 
-def overrides(root: type[BaseModel], environment: Mapping[str, str]) -> list[Override]:
-    """What the environment changes, by variable name. Raises ConfigError for a variable that names no key."""
-    found = []
+def overrides(root: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Override], list[str]]:
+    """What the environment changes, by variable name; and a complaint about each variable that names no key."""
+    found: list[Override] = []
+    complaints: list[str] = []
     for variable in sorted(environment):
         if variable.startswith(PREFIX) and variable not in NOT_CONFIGURATION:
             path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
-            found.append(_override(root, variable, path, environment[variable]))
-    return found
+            try:
+                found.append(_override(root, variable, path, environment[variable]))
+            except ConfigError as error:
+                complaints += error.complaints
+    return found, complaints
 
 
 def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +39,7 @@ from monitor.process.reach import connection
 from monitor.process.signals import stop_on_signal
 from monitor.process.watch import Watch
 from probes.clock import SystemClock
+from streaming_jobs.checks_stalled import NAME as CHECKS_STALLED
 from streaming_jobs.tables.findings import current_findings
 
 if TYPE_CHECKING:
@@ -172,8 +173,9 @@ class _Demo:
         self._say("starting the probes")
         self._fleet = open_fleet(self._config, self._say)
         self._watch = Watch(
-            self._config, say=self._say, fleet=self._fleet, listeners=[self._on_batch], on_progress=[self._on_progress]
-        )
+            self._config, say=self._say, fleet=self._fleet, channels=[Standing(self._on_stalled)],
+            listeners=[self._on_batch], on_progress=[self._on_progress],
+        )  # fmt: skip
         self._watch.start()
         self._say("waiting for the first checks")
 
@@ -329,10 +331,28 @@ class _Demo:
                 self._found_after = (event.counted - provoked.at).total_seconds()
                 self._say(f"found {self._found_after:.1f} s after the second copy was acknowledged")
 
+    def _on_stalled(self, event: FindingEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+
     def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
         if self._step == "waiting for the first checks":
             self._say("healthy so far; a violation is provoked in a moment")
+
+
+class Standing:
+    """Passes on at once that the checks stand still: no batch can tell of it until they go on."""
+
+    name = "demo"
+
+    def __init__(self, told: Callable[[FindingEvent], None]) -> None:
+        self._told = told
+
+    def deliver(self, events: Sequence[FindingEvent]) -> None:
+        for event in events:
+            if event.anomaly == CHECKS_STALLED and event.event == "opened":
+                self._told(event)
 
 
 class _Lines:

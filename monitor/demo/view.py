@@ -158,7 +158,7 @@ def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Itera
     for event in reversed(events[-shown:]):
         yield Text.assemble(
             f"{event.counted:%H:%M:%S} ", (f"{event.severity} ", STYLE.get(event.severity, "")),
-            (event.anomaly, "bold"), f" {event.event} in {event.topic}/{event.partition}  ",
+            (event.anomaly, "bold"), f" {event.event} in {_place(event)}  ",
             (f"found {event.latency:.1f} s after it could be decided" if event.event != "closed" else "", "dim"),
         )  # fmt: skip
         yield Text(f"         {event.message}")
@@ -181,7 +181,11 @@ def line(now: Snapshot) -> str:
     )
 
 
+def _place(event: FindingEvent) -> str:
+    return f"{event.topic}/{event.partition}" if event.topic else event.cluster or "all clusters"
+
+
 def event_lines(event: FindingEvent) -> Iterator[str]:
     """One event of a finding, with its evidence."""
-    yield f"finding {event.event}: {event.severity} {event.anomaly} in {event.topic}/{event.partition}: {event.message}"
+    yield f"finding {event.event}: {event.severity} {event.anomaly} in {_place(event)}: {event.message}"
     yield f"  evidence: {words(event.anomaly, event.evidence)}"

@@ -61,6 +61,17 @@ class Verdict:
 def judge(findings: Iterable[Finding], names: Names, *, strict: bool = False, allow: Collection[str] = ()) -> Verdict:
     """Judge the findings of one history. `strict` allows nothing that the policy would; `allow` names anomalies that
     are allowed whatever the policy says."""
+    return grouped(findings, lambda finding: _told(finding, names), strict=strict, allow=allow)
+
+
+def grouped(
+    findings: Iterable[Finding],
+    tell: Callable[[Finding], Evidence],
+    *,
+    strict: bool = False,
+    allow: Collection[str] = (),
+) -> Verdict:
+    """The same, with evidence as `tell` has it."""
     judged = Verdict()
     for finding in findings:
         name = finding.anomaly
@@ -71,7 +82,7 @@ def judge(findings: Iterable[Finding], names: Names, *, strict: bool = False, al
             group = judged.conditions
         else:
             group = judged.allowed if name in allow else judged.anomalies
-        told = _told(finding, names)
+        told = tell(finding)
         if more := told.pop(_MORE, 0):
             judged.left_out[name] = judged.left_out.get(name, 0) + more
         group.setdefault(name, []).append(told)

@@ -30,7 +30,7 @@ _GROUPS: Final = (
 )
 _ORDER: Final = {name: place for place, name in enumerate(CATALOGUE)}
 _NARROWEST: Final = 40
-_TOLD_ELSEWHERE: Final = frozenset({"key", "message", "mode"})
+_TOLD_ELSEWHERE: Final = frozenset({"key", "where", "message", "mode"})
 
 
 class VerdictText:
@@ -40,10 +40,10 @@ class VerdictText:
         self._console = console or Console(highlight=False)
         self._last: bool | None = None  # was the last verdict of many lines? None before the first
 
-    def show(self, called: str, verdict: Verdict, operations: int) -> None:
-        """Print the verdict on one history."""
+    def show(self, called: str, verdict: Verdict, number: int, of: str = "operations") -> None:
+        """Print the verdict on one history of so many operations, or of what else is counted."""
         valid = Text("valid", "bold green") if verdict.valid else Text("NOT VALID", "bold red")
-        headline = Text.assemble((called, "bold"), ": ", valid, (f" ({operations:,} operations)", "dim"))
+        headline = Text.assemble((called, "bold"), ": ", valid, (f" ({number:,} {of})", "dim"))
         groups = [(*group, _sorted(getattr(verdict, group[0]))) for group in _GROUPS]
         long = any(found for *_, found in groups)
         if self._last or (long and self._last is not None):
@@ -100,7 +100,9 @@ class VerdictText:
             self._say("and there may be more: the search ended here", 4, "dim")
 
     def _finding(self, evidence: Evidence) -> None:
-        where = f"key {evidence['key']}" if evidence["key"] is not None else "several keys"
+        where = evidence.get("where", "")
+        if "key" in evidence:
+            where = f"key {evidence['key']}" if evidence["key"] is not None else "several keys"
         if "why" in evidence:
             self._cycle(where, evidence)
             return

@@ -103,6 +103,11 @@ class Checks:
             self._begin_again(error)
             return False
 
+    @property
+    def stalled(self) -> bool:
+        """Have the checks stopped, to begin again?"""
+        return self._opened is not None
+
     def ask_to_stop(self) -> None:
         """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
         self._stopping.set()

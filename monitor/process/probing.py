@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
+from alerts.exposition import Exposition, PortTaken
+from alerts.probe_metrics import ProbeMetrics
+from alerts.process_metrics import ProcessMetrics
 from monitor.config.config import Config
 from monitor.errors import VIOLATION
 from monitor.process.program_log import say as to_stderr
@@ -37,7 +43,9 @@ def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_s
 
     Raises ConfigError where the cluster cannot be reached, and the probes' and the probe log's own errors."""
     fleet = open_fleet(config, say)
+    served = ExitStack()
     try:
+        serve(config, fleet, say, served)
         fleet.start()
         status = fleet.status()
         say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {config.job.history_path}")
@@ -45,7 +53,40 @@ def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_s
         say("stopping: writers, readers, observer, then the last append to the probe log")
     finally:
         fleet.stop()
+        served.close()
     say(f"stopped: {summary(fleet.status())}")
+
+
+def probe_metrics(fleet: Fleet) -> ProbeMetrics:
+    """The fleet's counters, as they are at each scrape."""
+
+    def cluster() -> str:
+        layout = fleet.status().layout
+        return layout.cluster if layout is not None else ""
+
+    return ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer, cluster)
+
+
+def serve(config: Config, fleet: Fleet, say: Callable[[str], None], ending: ExitStack) -> None:
+    """Serve the metrics of probes that have a process of their own, until `ending` ends. Where the port is taken they
+    run without: what they log is worth more than what they count."""
+    alerts = config.alerts
+    if not alerts.metrics:
+        return
+    registry = CollectorRegistry()
+    registry.register(probe_metrics(fleet))
+    registry.register(ProcessMetrics())
+
+    def not_ready() -> str | None:
+        return None if fleet.status().committer is not None else "the probes have not begun"
+
+    try:
+        exposition = Exposition(registry, host=alerts.metrics_host, port=alerts.probes_port, ready=not_ready)
+    except PortTaken as error:
+        say(f"{error}; the probes run without (alerts.probes_port)")
+        return
+    ending.callback(exposition.close)
+    say(f"metrics are served at {exposition.url}")
 
 
 def gone(config: Config, committer: int, since: datetime | None, say: Callable[[str], None] = to_stderr) -> None:

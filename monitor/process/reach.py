@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor.config.config import Config
 from monitor.errors import ConfigError
@@ -34,7 +37,8 @@ def connection(config: Config) -> Connection:
 
 
 def reach(config: Config) -> Reached:
-    """Raises ConfigError, one sentence that names the addresses, where they came from, and why nobody answers."""
+    """Raises ConfigError, one sentence that names the addresses, where they came from, and why nobody answers; at once
+    where a broker refuses the login."""
     complaints: list[ClientError] = []
     try:
         admin: Any = open_admin(admin_settings(connection(config), client="offsetwatch-doctor"), complaints.append)
@@ -42,7 +46,11 @@ def reach(config: Config) -> Reached:
         raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
     limit = config.cluster.reachable_within
     try:
-        found = admin.describe_cluster(request_timeout=limit).result(timeout=limit + 1.0)
+        found = _answered(admin, admin.describe_cluster(request_timeout=limit), complaints, limit + 1.0)
+    except Refused as refused:
+        raise ConfigError(
+            f"{config.named('cluster.security')}: a broker of {config.cluster.bootstrap} refuses the login: {refused}"
+        ) from refused
     except Exception as error:
         admin.poll(0.0)  # errors of the connection are told to whoever polls
         if brokers := answers(admin, limit):
@@ -55,6 +63,29 @@ def reach(config: Config) -> Reached:
             f"within {limit:g} s: {_reason(complaints, translate(error))}"
         ) from error
     return Reached(found.cluster_id, {node.id: f"{node.host}:{node.port}" for node in found.nodes}, admin)
+
+
+class Refused(Exception):
+    """A broker answered, and does not let us in."""
+
+
+def _answered(admin: Any, question: Future[Any], complaints: list[ClientError], within: float) -> Any:
+    """The answer. Errors of the connection are told to whoever polls; a login that was refused will not be granted."""
+    until = time.monotonic() + within
+    while True:
+        try:
+            return question.result(timeout=_LOOK)
+        except FutureTimeout:
+            if question.done() or time.monotonic() >= until:
+                raise
+        admin.poll(0.0)
+        if refused := [one for one in complaints if one.code in _NO_LOGIN]:
+            raise Refused(str(refused[0]))
+
+
+_LOOK: Final = 0.1
+"""Seconds."""
+_NO_LOGIN: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
 
 
 def _reason(complaints: list[ClientError], error: ClientError) -> str:

@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -24,13 +24,16 @@ import pyarrow.compute as pc
 
 from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
+from alerts.event import recorded as recorded_events
 from alerts.exposition import Exposition
+from alerts.incidents.grouping import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
-from alerts.probe_metrics import ProbeMetrics
+from alerts.paging import Paging
 from monitor.config.config import Config
 from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
+from monitor.process.probing import probe_metrics
 from monitor.process.versions import versions
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
@@ -76,6 +79,7 @@ class Watch:
         self._checks: Checks | None = None
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
+        self._checked = False
         self.metrics = Metrics(build=versions())
         self.url: str | None = None
         """Where the metrics are served, once they are."""
@@ -85,13 +89,19 @@ class Watch:
         alerts = self._config.alerts
         self._ending.enter_context(claimed(self._config.job.checkpoint_path))
         if alerts.metrics:
-            exposition = Exposition(self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port)
+            exposition = Exposition(
+                self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port, ready=self._not_ready
+            )
             self._ending.callback(exposition.close)
             self.url = exposition.url
             self._say(f"metrics are served at {exposition.url}")
         recorded = read_table(self._config.job.tables_path, "findings")
         begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
-        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), *self._extra]
+        paging = Paging(alerts, self._config.data / "alerts", self.metrics.channel_failed)
+        paging.begin(recorded_events(of_incidents(recorded, datetime.now(UTC)).to_pylist()))
+        paging.start()
+        self._ending.callback(paging.stop)
+        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), paging, *self._extra]
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
             self._start_probes(self._fleet)
@@ -129,8 +139,15 @@ class Watch:
             if self._fleet_stopped:
                 return
             fleet.start()
-        collector = ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer)
-        self.metrics.registry.register(collector)
+        self.metrics.registry.register(probe_metrics(fleet))
+
+    def _not_ready(self) -> str | None:
+        """Why nothing is being checked, None where something is."""
+        if self._stopping.is_set():
+            return "stopping"
+        if self._checks is None or not self._checked:
+            return "starting: no batch has been checked yet"
+        return "the checks have stopped, and begin again" if self._checks.stalled else None
 
     def _told(self) -> Told:
         return Told(
@@ -172,6 +189,7 @@ class Watch:
             listener(fresh, batch)
 
     def _on_batch_done(self, progress: Progress) -> None:
+        self._checked = True
         self.metrics.batch(
             seconds=progress.duration,
             input_rate=progress.input_rows_per_second,
@@ -195,14 +213,26 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
     # An event that two processes wrote counts once.
     once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
-    counts = Counter((row["anomaly"], row["severity"]) for row in once.values())
-    last: dict[str, float] = {}
+    counts = Counter((row["cluster"], row["anomaly"], row["severity"]) for row in once.values())
+    last: dict[tuple[str, str], float] = {}
     for row in once.values():
-        last[row["severity"]] = max(last.get(row["severity"], 0.0), row["recorded"].timestamp())
+        key = row["cluster"], row["severity"]
+        last[key] = max(last.get(key, 0.0), row["recorded"].timestamp())
     now = current(recorded)
-    opened = now.filter(pc.equal(now["state"], "open")).select(["id", "anomaly"]).to_pylist()
+    opened = now.filter(pc.equal(now["state"], "open")).select(list(Open._fields)).to_pylist()
     found = [Count(*key, findings) for key, findings in counts.items()]
-    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py())
+    clusters = pc.unique(states["cluster"]).to_pylist()
+    metrics.begin(found, [Open(**row) for row in opened], last, pc.max(states["now"]).as_py(), clusters)
+
+
+def of_incidents(recorded: pa.Table, now: datetime) -> pa.Table:
+    """The events of the findings table that incidents which are open, or ended lately, are made of."""
+    judged = recorded.filter(pc.is_in(recorded["severity"], value_set=pa.array(sorted(JUDGED))))
+    standing = current(judged)
+    standing = standing.filter(pc.equal(standing["state"], "open"))["id"].combine_chunks()
+    since = pa.scalar(now - LOOKED_BACK, judged["recorded"].type)
+    late = pc.greater_equal(judged["recorded"], since)
+    return judged.filter(pc.or_(late, pc.is_in(judged["id"], value_set=standing)))
 
 
 def recorded_identities(recorded: pa.Table) -> list[tuple[str, Any, datetime]]:
@@ -239,6 +269,8 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
         watch.stop()
 
 
+LOOKED_BACK: Final = timedelta(days=7)
+"""An incident of violations that has gone on for longer is a new one after a restart."""
 _TICK: Final = 0.2
 _START_LIMIT: Final = 60.0
 """Seconds. Spark's start cannot be interrupted; what is started is stopped right after."""

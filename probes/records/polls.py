@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, TopicPartition
 from probes.kafka.errors import ClientError, translate
 from probes.records.allowance import Allowance, chosen
 from probes.records.envelope import alterations
-from probes.records.tag import Decoded, fold_regular, irregular
+from probes.records.tag import Decoded, Numbers, fold_regular, irregular
 from probes.topology import Partition
-from rules.vocabulary.slices import Altered
+from rules.vocabulary.slices import Altered, Irregular
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,26 @@ def sort_out(
         offsets = [record.offset() for record in records]
         values = [record.value() for record in records]
         folded, odd = fold_regular(values, offsets, topic=topic, partition=partition, runs=known)
-        listed = chosen(values, odd, known, allowance.share(len(by_partition))) if len(odd) else odd
-        # Counted among what is told of: the records of the runs, and the irregular ones that are listed.
-        left_out = np.searchsorted(np.setdiff1d(odd, listed, assume_unique=True), listed)
-        irregulars = [
-            irregular(i - left, offsets[i], values[i], known)
-            for i, left in zip(listed.tolist(), left_out.tolist(), strict=True)
-        ]
-        allowance.spend(len(irregulars))
+        listed = _listed(values, offsets, odd, known, allowance.share(len(by_partition))) if len(odd) else []
+        allowance.spend(len(listed))
         altered = alterations(records, values, odd.tolist())
         polled[topic, partition] = Polled(
-            Decoded(folded, irregulars), len(records), offsets[0], offsets[-1] + 1, altered, len(odd)
+            Decoded(folded, listed), len(records), offsets[0], offsets[-1] + 1, altered, len(odd)
         )
     return polled, problems
+
+
+def _listed(
+    values: Sequence[bytes | None], offsets: Sequence[int], odd: Numbers, known: frozenset[str], room: int
+) -> list[Irregular]:
+    """Of the irregular records at the places `odd` those that are listed, counted among what is told of: the records of
+    the runs, and themselves."""
+    places = chosen(values, odd, known, room)
+    left_out = np.searchsorted(np.setdiff1d(odd, places, assume_unique=True), places)
+    return [
+        irregular(i - left, offsets[i], values[i], known)
+        for i, left in zip(places.tolist(), left_out.tolist(), strict=True)
+    ]
 
 
 class Positions:

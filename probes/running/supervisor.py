@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from probes.kafka.calls import BEAT, bounded
-from probes.kafka.errors import CLOSE_STUCK, ClientStuck, Crash, ProbeError, translate
+from probes.kafka.errors import CLOSE_STUCK, ClientError, ClientStuck, Crash, ProbeError, translate
 from probes.log.errors import JournalUnwritable, ProbeLogError
 from probes.log.journals.journal import Journal
 from probes.log.life_log import Abandoned, LifeLog
@@ -132,12 +132,7 @@ class Keeper:
             except Exception as error:
                 self.counters.errors += 1
                 self.counters.last_error = str(error)
-                expected = isinstance(error, (ProbeError, ProbeLogError))
-                # A disk that is full ends all probes again and again: whoever prints it tells it once.
-                same = {"said_once": type(error).__name__} if isinstance(error, JournalUnwritable) else None
-                log.warning(
-                    "probe %s: %s", self.spec.name, str(error), exc_info=None if expected else error, extra=same
-                )
+                self._tell(error)
                 failures = 1 if time.monotonic() - begun > self._config.steady_after else failures + 1
             if attempt.abandoned:
                 return
@@ -145,6 +140,21 @@ class Keeper:
             wait = self._wait_after(failures)
         attempt.over = True
         self.counters.state = "stopped"
+
+    def _tell(self, error: Exception) -> None:
+        """Why a life ended, in our words; the client's own are for the log file. What ends all probes again and again,
+        a full disk or a cluster that is away, whoever prints it tells once in a while."""
+        name = self.spec.name
+        if isinstance(error, (ClientError, ClientStuck)):
+            log.info("probe %s: %s", name, str(error))
+            log.warning(
+                "probe %s begins a new life: its client ended by %s", name, error.code,
+                extra={"said_once": f"a life ended by {error.code}"},
+            )  # fmt: skip
+            return
+        expected = isinstance(error, (ProbeError, ProbeLogError))
+        same = {"said_once": type(error).__name__} if isinstance(error, JournalUnwritable) else None
+        log.warning("probe %s: %s", name, str(error), exc_info=None if expected else error, extra=same)
 
     def _wait_after(self, failures: int) -> float:
         if not failures:

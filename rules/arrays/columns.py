@@ -86,6 +86,7 @@ class Columns:
     table: pa.Table  # the rows themselves, for what is rare
     boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
     domains: Any = None  # see `rules.settling.clocks.domains`
+    astray: Any = None  # by how much wall clocks were ahead of log time lately, negative: see `rules.settling.clocks`
     marked: Any = None  # what `marks` found
     irregular: Any = None  # what `irregulars` found
     named: Any = None  # what `named_groups` found
@@ -274,7 +275,8 @@ def _marks(columns: Columns) -> Marks:
     # The marks' own times are by the wall clock of their row; log time is by the boot's monotonic clock.
     shift = at - _ints(columns.table["completed"].take(pa.array(rows)))[row]
     through, ended = _ints(listed.field("through")), _ints(listed.field("ended"))
-    moved = through + shift
+    # What it says of other times may be by a wall clock that was further ahead then.
+    moved = through + (shift if columns.astray is None else np.minimum(shift, columns.astray[rows][row]))
     through = np.minimum(np.where(np.abs(shift) > STEADY, np.minimum(through, moved), moved), at)
     ended = np.where(ended < 0, -1, np.maximum(ended, ended + shift))
     return Marks(

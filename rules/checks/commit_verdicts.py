@@ -9,7 +9,7 @@ import numpy as np
 
 from rules.arrays.intervals import Bools, Ints, distinct
 from rules.checks import invoked_commits
-from rules.checks.commit_rows import DONE, IN_TRANSACTION, Commits, Holds, Reads
+from rules.checks.commit_rows import DONE, IN_TRANSACTION, NO_BOOT, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed
 from rules.kept.check import Passage
@@ -40,12 +40,16 @@ class Told(NamedTuple):
 
 
 def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
-    """Who may commit for the group, or tells of it, up to a time by this clock: nobody of a later boot of its host."""
-    known, later = _started(own), boots_after(state, domain)
-    of_it = own.members.group == group
-    asks = set(own.members.process[of_it | ((own.members.group == ANY) & (own.members.reads == 1))].tolist())
+    """Who may commit for the group, or tells of it by this clock, up to a time by it: nobody of a later boot of its
+    host, and perhaps somebody of whom a host that is late has not told yet."""
+    known, later, members = _started(own), boots_after(state, domain), own.members
+    tells = (members.reads == 1) & ((members.domain == domain) | (domain == NO_BOOT))
+    mine = ((members.group == group) & (members.reads == 0)) | (np.isin(members.group, (group, ANY)) & tells)
+    asks = set(members.process[mine].tolist())
     return Who(
-        lambda number, process: (number in asks or number not in known) and process.boot not in later, strict=True
+        lambda number, process: (number in asks or number not in known) and process.boot not in later,
+        strict=True,
+        newcomers=True,
     )
 
 

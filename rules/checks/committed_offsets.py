@@ -167,7 +167,7 @@ def _fold(own: Committed, passage: Passage) -> None:
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
     groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
-    whose = {group: concerned(own, group, passage.state, NO_BOOT) for group in groups}
+    whose = {group: replace(concerned(own, group, passage.state, NO_BOOT), newcomers=False) for group in groups}
     return {group for group in groups if passage.gate.ask(0, passage.end, whose[group]) is Evidence.NOT_YET}
 
 

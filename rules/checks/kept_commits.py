@@ -3,8 +3,9 @@
 The groups' names, at most `GROUPS` (others are not followed). Of each group the newest `COMMITS_KEPT` commits that may
 yet be missed, and the newest `READS_KEPT` reads by a process, in each clock domain, of the newest `DOMAINS`; beside
 them all since the group's log was last complete, at most `WAITING_KEPT`. Commits of unknown outcome, at most
-`UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of living processes, and
-which of them hold the partition, at most `HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts.
+`UNSURE_KEPT`. Which commits were ever invoked (`rules.checks.invoked_commits`). The groups of living processes
+and of those of whose groups reads wait, at most `MEMBERS_KEPT`, and which of them hold the partition, at most
+`HOLDS_KEPT` changes. The newest `TOLD_KEPT` verdicts.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ READS_KEPT: Final = 2
 DOMAINS: Final = 16
 WAITING_KEPT: Final = 16_384
 HOLDS_KEPT: Final = 1024
+MEMBERS_KEPT: Final = 1024
 UNSURE_KEPT: Final = 256
 TOLD_KEPT: Final = 64
 SLACK: Final = 64
@@ -137,7 +139,9 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     """Keep what later reads need. `late` are the groups whose log is not complete up to the first of the times `until`;
     to the second everybody's is."""
     asked_for = [*state.processes, *(hole[0] for hole in state.holes)]
-    own.members = take(own.members, np.isin(own.members.process, np.array(asked_for, np.int64)))
+    members = np.isin(own.members.process, np.array(asked_for, np.int64))
+    members |= (own.members.reads == 0) & np.isin(own.members.group, own.waiting.group)  # its reads are not judged yet
+    own.members = take(take(own.members, members), slice(-MEMBERS_KEPT, None))
     spoil(own)
     _forget_commits(own, late, until[0])
     told = own.told

@@ -361,6 +361,7 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
+    astray: list[tuple[int, int]] = field(default_factory=list)  # of each: how far its wall clock was ahead, until when
     clocks: Clocks = field(default_factory=Clocks)
     sightings: Sightings = field(default_factory=Sightings)  # of what was sent
     seen: Sightings = field(default_factory=Sightings)  # of what was polled

@@ -3,7 +3,8 @@
 **Within a boot** time is that of the monotonic clock. The log time of a row is the base of its boot plus its monotonic
 time, so that a wall clock that is set, ahead for a while or back, moves nothing. The base is what the first mark of
 that boot tells: its wall time less its monotonic time. Rows without a boot, or of a boot that no mark has told of yet,
-keep the time that they give.
+keep the time that they give. Marks tell of other times by the wall clock: where that was ahead lately, and is so no
+more, by as much less.
 
 **Between boots** order in real time is concluded only by a measured bound. A record that one boot sent at its time s
 was polled by another at its time p: the first was before the second, so the reader's clock is ahead of the sender's by
@@ -25,13 +26,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import MARK, OFFSETS, Columns, Runs
+from rules.arrays.columns import MARK, OFFSETS, STEADY, Columns, Runs
 from rules.arrays.intervals import Bools, Ints, distinct
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
 
 SPAN: Final = 600 * SECOND
 SIGHTINGS_KEPT: Final = 256
+ASTRAY_FOR: Final = 40 * SECOND
+"""For so long after a wall clock was ahead, marks may tell of times by what it said then."""
 UNKNOWN: Final = 2**61
 """More than any two clocks differ: no bound is known."""
 
@@ -79,7 +82,21 @@ def set_times(state: State, columns: Columns) -> None:
     told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
     if told.any():
         columns.invoked = np.where(told, bases + invoked // 1000, columns.invoked)
-        columns.completed = np.where(told, bases + completed // 1000, columns.completed)
+        wall, columns.completed = columns.completed, np.where(told, bases + completed // 1000, columns.completed)
+        _note_astray(state, columns, columns.completed - wall)
+
+
+def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
+    """Note by how much the wall clock of each boot was ahead of log time lately: `shift` is log time less wall time."""
+    off = (shift < -STEADY) & (columns.boot >= 0)
+    for boot in distinct(columns.boot[off]).tolist():
+        mine = off & (columns.boot == boot)
+        least, at = int(shift[mine].min()), int(columns.completed[mine].max())
+        known, until = state.astray[boot]
+        state.astray[boot] = (min(least, known) if known and at <= until else least, max(until, at + ASTRAY_FOR))
+    if any(least for least, _ in state.astray):
+        least, until = np.array([*state.astray, (0, -1)], np.int64).T[:, columns.boot]
+        columns.astray = np.where(columns.completed <= until, least, 0)
 
 
 def _number(state: State, name: str) -> int:
@@ -89,6 +106,7 @@ def _number(state: State, name: str) -> int:
         state.boot_names.append(name)
         state.bases.append(-1)
         state.begun.append(UNKNOWN)
+        state.astray.append((0, -1))
     return state.boot_names.index(name)
 
 

@@ -211,7 +211,8 @@ def _note_marks(state: State, columns: Columns) -> None:
 
 
 def horizon(state: State) -> int:
-    """The log time to which ticks may go, in microseconds; -1 while nothing is known.
+    """The log time to which ticks may go, in microseconds; -1 while nothing is known. Where nobody lives any more, as
+    in a topic that was deleted, no host is waited for: none of them has anything to tell.
 
     Fulfils marks, gives up what is overdue, and forgets processes that are over."""
     if state.now < 0:
@@ -233,7 +234,8 @@ def horizon(state: State) -> int:
         if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
             earliest = min(earliest, process.told_through)
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
-    return earliest
+    lived = bool(state.processes or state.gone)
+    return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
 
 
 def _all_said(state: State, process: Process) -> bool:

@@ -31,6 +31,7 @@ from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Process, State
 from rules.settling import clocks
 from rules.settling.clocks import UNKNOWN
+from rules.settling.completeness import GIVEN_UP, LATE
 from rules.vocabulary.objectives import SECOND
 
 APART: Final = 60 * SECOND
@@ -47,12 +48,14 @@ class Evidence(Enum):
 @dataclass(frozen=True, slots=True)
 class Who:
     """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
-    whose clock cannot be compared is never known to be here, also if it has not polled anything."""
+    whose clock cannot be compared is never known to be here, also if it has not polled anything. `newcomers`: a life
+    that nobody has heard of yet may have begun on any host that is late, for `GIVEN_UP` at most."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
     writes: bool = True
     strict: bool = False
+    newcomers: bool = False
 
 
 EVERYBODY = Who(lambda number, process: True)
@@ -99,6 +102,10 @@ class Gate:
 
     def _is_here(self, start: Ints, end: Ints, who: Who, boot: int) -> Bools:
         known: Bools = end <= self.state.now
+        for host in self.state.hosts.values() if who.newcomers else ():
+            clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
+            if late <= GIVEN_UP:
+                known &= end + (self._apart if late > LATE else self.ahead)(clock, boot) <= host.now
         for number, process in self.state.processes.items():
             if not known.any():
                 break

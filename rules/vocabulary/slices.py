@@ -25,6 +25,9 @@ from typing import Final, Literal, NamedTuple
 import pyarrow as pa
 
 FORMAT_VERSION: Final = 1
+"""Of the rows of a probe log; another one is not read."""
+FORMAT_PROPERTY: Final = "offsetwatch.format"
+"""The property of a probe log's table that tells its rows' format."""
 
 Function = Literal[
     "send",

@@ -26,6 +26,7 @@ from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.errors import EvidenceGap, TableError
 from streaming_jobs.history.files import completed
+from streaming_jobs.history.format import require_format
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class Replay:
     def __init__(self, path: Path, version: int | None = None) -> None:
         self.path = path
         self._table = self._translated(lambda: DeltaTable(str(path), version=version))
+        require_format(self._table, path)
         self.version = self._table.version()
         self._day: tuple[str, ds.Dataset] | None = None
 
@@ -164,8 +166,8 @@ class Replay:
         def act() -> None:
             for batch in self._of(days[0]).scanner(columns=list(_LOOK), batch_size=1 << 16).to_batches():
                 table = pa.table(batch)
-                own = table.filter(pc.invert(pc.is_valid(table["marks"]))).select(list(_LOOK[:-1]))
-                _least(firsts, own.drop_null(), "slice", "completed")
+                # A committer, whose rows are marks, vouches for itself in its last ones.
+                _least(firsts, table.select(list(_LOOK[:-1])).drop_null(), "slice", "completed")
                 told = table.filter(pc.is_valid(table["marks"]))
                 if told.num_rows:
                     _least(marked, _marks(told).drop_null(), "slices", "completed")

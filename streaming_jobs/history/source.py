@@ -17,6 +17,7 @@ from rules.vocabulary.slices import SLICE_SCHEMA
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
 from streaming_jobs.history import files
+from streaming_jobs.history.format import require_format
 from streaming_jobs.history.handover import Plan
 
 
@@ -35,6 +36,7 @@ def await_history(
         names = {field.name for field in table.schema().fields}
     except (DeltaError, OSError) as error:
         raise TableError(f"The probe log in {path} cannot be read: {' '.join(str(error).split())[:300]}.") from error
+    require_format(table, path)
     absent = [name for name in SLICE_SCHEMA.names if name not in names]
     if absent:
         raise TableError(f"The table in {path} is not a probe log: it has no column {absent[0]}.")

@@ -57,7 +57,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "unseen": "acknowledged records that have waited longer than the delivery objective",
     "send_skips": "steps over others' records inside one operation's sends (int-send-skip, legal) since the start",
     "partial_reads": "operations that polled a part of a transaction (G1b, legal) since the start",
-    "irregular": "polled records that were corrupted, foreign or relocated since the start",
+    "irregular": "corrupted, foreign or relocated records that the probe log lists, since the start",
     "window_runs": "runs of records that are not settled yet",
     "processes": "processes that the partition knows",
     "readers": "the partition's readers: process, position (offset), mode",

@@ -59,7 +59,8 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
     torn = told("torn-transaction", 5, at=30, partition=-1, evidence={"txn": 5})
     (one,) = standing(first, *more, torn)
     assert one == Incident(
-        id=first.id, anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
+        id=first.id, occurrence=f"{first.id}@1728043200000",
+        anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
         message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
         told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
         folded={"torn-transaction": 1},

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,8 +15,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from alerts.exposition import Exposition, PortTaken
+from alerts.incidents.grouping import kind_of
 from alerts.metrics import Count, Metrics, Open
 from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.policy import SEVERITIES
+from rules.vocabulary.policy import severity as severity_of
 from tests.alerts.findings import NOON, event, finding
 
 SUMMARY: dict[str, Any] = {
@@ -41,6 +47,10 @@ class Scraped:
             for sample in family.samples
         }
 
+    def findings(self, anomaly: str, severity: str) -> float | None:
+        kind = kind_of(anomaly)
+        return self("offsetwatch_findings_total", cluster="c", anomaly=anomaly, severity=severity, kind=kind)
+
     def __call__(self, name: str, **labels: str) -> float | None:
         return self.samples.get((name, frozenset(labels.items())))
 
@@ -58,29 +68,93 @@ def served(metrics: Metrics) -> Iterator[Exposition]:
 
 
 def test_findings_are_counted_from_where_the_table_stands(metrics: Metrics, served: Exposition) -> None:
-    metrics.begin([Count("duplicate", "critical", 3)], [Open("old", "unseen")], {"critical": 1000.0})
+    metrics.begin(
+        [Count("c", "duplicate", "critical", 3)], [Open("old", "c", "unseen", "critical")], {("c", "critical"): 1000.0}
+    )
     before = Scraped(served.url)
-    assert before("offsetwatch_findings_total", anomaly="duplicate", severity="critical") == 3
-    assert before("offsetwatch_conditions_open", anomaly="unseen") == 1
-    assert before("offsetwatch_last_finding_timestamp_seconds", severity="critical") == 1000
+    assert before.findings("duplicate", "critical") == 3
+    assert before("offsetwatch_conditions_open", cluster="c", anomaly="unseen", severity="critical") == 1
+    assert before("offsetwatch_last_finding_timestamp_seconds", cluster="c", severity="critical") == 1000
 
     metrics.deliver([event(finding()), event(finding("G1a"), "allowed"), event(finding("poll-skip"), replayed=True)])
     after = Scraped(served.url)
-    assert after("offsetwatch_findings_total", anomaly="duplicate", severity="critical") == 4
-    assert after("offsetwatch_findings_total", anomaly="G1a", severity="allowed") == 1
-    assert after("offsetwatch_findings_total", anomaly="poll-skip", severity="critical") is None, "begin counts those"
-    assert after("offsetwatch_last_finding_timestamp_seconds", severity="critical") == NOON.timestamp()
+    assert after.findings("duplicate", "critical") == 4
+    assert after.findings("G1a", "allowed") == 1
+    assert after.findings("poll-skip", "critical") == 0, "begin counts those"
+    assert after("offsetwatch_last_finding_timestamp_seconds", cluster="c", severity="critical") == NOON.timestamp()
+
+
+def test_every_anomaly_and_severity_is_there_before_the_first_finding(metrics: Metrics, served: Exposition) -> None:
+    metrics.partitions([SUMMARY])
+    scraped = Scraped(served.url)
+    for entry in CATALOGUE.values():
+        assert [scraped.findings(entry.name, one) for one in SEVERITIES] == [0, 0, 0, 0], entry.name
+        if entry.kind == "condition":
+            severity = severity_of(entry.name, {})
+            for cluster in ("c", ""):
+                labels = {"cluster": cluster, "anomaly": entry.name, "severity": severity}
+                assert scraped("offsetwatch_conditions_open", **labels) == 0
+    assert not [name for name, _ in scraped.samples if name.endswith("_created")], "they double the series"
+
+
+def test_what_the_process_takes(served: Exposition) -> None:
+    scraped = Scraped(served.url)
+    cpu = scraped("offsetwatch_process_cpu_seconds_total", process="self")
+    assert cpu is not None
+    assert cpu > 0
+    for name, least in (("resident_memory_bytes", 2**20), ("threads", 1), ("open_files", 1)):
+        value = scraped(f"offsetwatch_process_{name}", process="self")
+        assert value is not None
+        assert value >= least
+
+
+def test_processor_time_of_those_that_have_ended_still_counts(served: Exposition) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    spent = 0.0
+    try:
+        while spent < 0.05:
+            spent = Scraped(served.url)("offsetwatch_process_cpu_seconds_total", process="worker") or 0.0
+    finally:
+        worker.kill()
+        worker.wait()
+    after = Scraped(served.url)
+    assert (after("offsetwatch_process_cpu_seconds_total", process="worker") or 0.0) >= spent
+    assert after("offsetwatch_process_threads", process="worker") is None
+
+
+def test_live_and_ready(metrics: Metrics) -> None:
+    reasons: list[str | None] = ["starting: no batch has been checked yet", None]
+    exposition = Exposition(metrics.registry, ready=lambda: reasons[0])
+    base = exposition.url.removesuffix("/metrics")
+    try:
+        assert answer(f"{base}/live") == (200, "ok\n")
+        assert answer(f"{base}/ready") == (503, "starting: no batch has been checked yet\n")
+        reasons.reverse()
+        assert answer(f"{base}/ready") == (200, "ok\n")
+        assert answer(f"{base}/secrets")[0] == 404
+        assert answer(f"{base}/")[0] == 200
+    finally:
+        exposition.close()
+
+
+def answer(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as given:
+            return given.status, given.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
 
 
 def test_conditions_open_and_close(metrics: Metrics, served: Exposition) -> None:
     metrics.deliver([event(finding("unseen", n, event="opened")) for n in (1, 2)])
-    assert Scraped(served.url)("offsetwatch_conditions_open", anomaly="unseen") == 2
+    unseen = {"cluster": "c", "anomaly": "unseen", "severity": "critical"}
+    assert Scraped(served.url)("offsetwatch_conditions_open", **unseen) == 2
     metrics.deliver([event(finding("unseen", 1, event="closed"))])
     scraped = Scraped(served.url)
-    assert scraped("offsetwatch_conditions_open", anomaly="unseen") == 1
-    assert scraped("offsetwatch_findings_total", anomaly="unseen", severity="critical") == 2, "an end is no finding"
+    assert scraped("offsetwatch_conditions_open", **unseen) == 1
+    assert scraped.findings("unseen", "critical") == 2, "an end is no finding"
     assert scraped("offsetwatch_detection_latency_seconds_count") == 2, "an end is no detection"
-    assert scraped("offsetwatch_conditions_open", anomaly="suspected") == 0, "known conditions are there from the start"
 
 
 def test_latency_leaves_grace_out(metrics: Metrics, served: Exposition) -> None:
@@ -140,13 +214,25 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.channel_failed("webhook")
     units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
              "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build",
-             "commits")  # fmt: skip
+             "commits", "threads", "files")  # fmt: skip
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name
         assert family.name.endswith(units), f"{family.name} names no unit"
         assert len(family.documentation) > 10, family.name
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"anomaly", "severity", "cluster", "topic", "partition", "mode", "le", "channel", "version"}
+        assert labels <= {
+            "anomaly",
+            "severity",
+            "cluster",
+            "topic",
+            "partition",
+            "mode",
+            "le",
+            "channel",
+            "version",
+            "kind",
+            "process",
+        }
 
 
 def test_a_taken_port_is_named() -> None:

@@ -56,7 +56,7 @@ def test_where_the_file_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 WRONG_FILES = [
     ("[probes.writer]\nrate = '500'", "probes.writer.rate: input should be a valid number, not '500'"),
     ("[probes]\nwritr = 1", "probes.writr: unknown key; did you mean writer?"),
-    ("[alerts]\nzzz = 1", "alerts.zzz: unknown key; known here: metrics, metrics_host, metrics_port, log"),
+    ("[alerts]\nzzz = 1", "alerts.zzz: unknown key; known here: metrics, metrics_host, metrics_port, probes_port, log"),
     ("nonsense = 1", "nonsense: unknown key; known here: data, cluster, probes, job, alerts"),
     ("data = 3", "data: input should be a valid string, not 3"),
     ("probes = 3", "probes: input should be an object, not 3"),

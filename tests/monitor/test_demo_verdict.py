@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from alerts.event import FindingEvent
 from alerts.event import events as finding_events
 from monitor.demo import view as demo_view
+from monitor.demo.demo import Standing
 from monitor.demo.provocation import Provoked
 from monitor.demo.verdict import summary, verdict
 from monitor.demo.view import Snapshot
 from rules.vocabulary.finding import Finding
+from streaming_jobs.checks_stalled import stalled
 from streaming_jobs.tables.findings import current
 from tests.monitor.rows import NOON, events, finding
 
@@ -110,6 +113,18 @@ def test_the_screen_fits_the_terminal(width: int, height: int) -> None:
     assert len(lines) <= height
     assert any("seq=49" in line for line in lines), "the newest finding is on the screen"
     assert max(map(len, lines)) <= width
+
+
+def test_that_the_checks_stand_still_is_shown_at_once() -> None:
+    """No batch tells of it; everything else comes with its batch."""
+    at = NOON.replace(microsecond=0)
+    opened, closed = (stalled(event, at, at, why) for event, why in (("opened", "the JVM has gone"), ("closed", "")))
+    told: list[FindingEvent] = []
+    Standing(told.append).deliver(finding_events(events(opened, duplicate(0), closed).to_pylist(), NOON, 10.0))
+    (event,) = told
+    assert next(demo_view.event_lines(event)) == (
+        f"finding opened: {event.severity} checks-stalled in all clusters: Nothing is being checked: the JVM has gone."
+    )
 
 
 def test_lines_for_where_there_is_no_terminal() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,10 +85,46 @@ def test_client_settings_are_held_against_what_verdicts_assume(monkeypatch: pyte
     )
 
 
-def test_a_folder_that_cannot_be_used_is_bad(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    assert doctor.folder(tmp_path / "file" / "data").state == "bad"
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    too_long = tmp_path / ("x" * 300)
+    for path, why in [
+        (tmp_path / "file", f"{tmp_path / 'file'} is there, and is no folder"),
+        (tmp_path / "file" / "data", f"{tmp_path / 'file'} is there, and is no folder"),
+        (tmp_path / "gone" / "data", f"{tmp_path / 'gone'} is there, and is no folder"),
+        (too_long, "cannot be made: File name too long"),
+        (Path("/proc/offsetwatch/data"), "cannot be made: "),
+        (Path("/proc"), "cannot be written: "),
+    ]:
+        answer = doctor.folder(path)
+        assert answer.state == "bad" and why in answer.detail, answer
+        assert answer.detail.startswith(str(path))
     assert doctor.folder(tmp_path / "not" / "yet").state in ("ok", "warning")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone"], "what was tried is removed"
+    for free, state in ((10e9, "ok"), (1e9, "warning"), (1e6, "bad")):
+        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path, free=free: shutil._ntuple_diskusage(1, 1, free))
+        assert doctor.folder(tmp_path).state == state
+
+
+def test_all_that_is_wrong_with_a_configuration_is_one_line_each(tmp_path: Path) -> None:
+    (tmp_path / "offsetwatch.toml").write_text("[probes]\nwritr = 1\n[alerts]\nmetrics_port = 70000\n")
+    wrong = {"OFFSETWATCH_PROBE__X": "1", "OFFSETWATCH_JOB__CORES": "none"}
+    done = offsetwatch("doctor", "--json", cwd=tmp_path, **wrong)
+    assert (done.returncode, done.stderr) == (1, "")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    complaints = [one["detail"] for one in answers if one["about"] == "configuration"]
+    assert all(one["state"] == "bad" for one in answers if one["about"] == "configuration")
+    assert {"python", "java", "jars"} <= {one["about"] for one in answers}, "what needs no configuration is answered"
+    begins = [
+        "OFFSETWATCH_PROBE__X: there is no key probe; ", "offsetwatch.toml: probes.writr: unknown key; ",
+        "OFFSETWATCH_JOB__CORES: job.cores: ", "offsetwatch.toml: alerts.metrics_port: ",
+    ]  # fmt: skip
+    assert len(complaints) == len(begins)
+    assert all(any(one.startswith(begin) for one in complaints) for begin in begins), complaints
+    other = offsetwatch("findings", cwd=tmp_path, **wrong)
+    assert other.returncode == 2
+    assert other.stderr.splitlines() == [f"offsetwatch: {one}" for one in complaints]
 
 
 @pytest.mark.kafka

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from deploy.kafka_settings import Setting
 from deploy.local_kafka import LocalKafka
+from deploy.ports import free_ports
 from monitor.config.config import Config
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
 from monitor.errors import ConfigError
@@ -28,6 +33,52 @@ class NoController(Lie):
         self.did("took the controller out", exchange)
         exchange.response = replace(exchange.response, controller_id=-1)  # type: ignore[type-var]
         return PASS
+
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="a" user_a="a";'
+
+
+@contextmanager
+def asking_for_a_login(folder: Path) -> Iterator[str]:
+    """A real broker with a listener that asks for one; its address."""
+    with LocalKafka(folder, brokers=1):
+        pass
+    ports = json.loads((folder / "cluster.json").read_text())["ports"]["1"]
+    (port,) = free_ports(1)
+    listeners = {"PLAINTEXT": ports[0], "LOGIN": port, "CONTROLLER": ports[1]}
+    told = ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items())
+    overrides: dict[str, Setting] = {
+        "listeners": told,
+        "advertised.listeners": told.rpartition(",")[0],
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": JAAS,
+    }
+    with LocalKafka(folder, brokers=1, overrides=overrides):
+        yield f"127.0.0.1:{port}"
+
+
+def login(password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "a",
+        "sasl.password": password,
+    }  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_a_refused_login_is_told_at_once(tmp_path: Path) -> None:
+    """And not once the time for silent brokers is over, which is ten minutes here."""
+    with asking_for_a_login(tmp_path / "kafka") as bootstrap:
+        for password in ("a", "wrong"):
+            told = {"bootstrap": bootstrap, "reachable_within": 600.0, "security": login(password)}
+            config = Config.model_validate({"data": str(tmp_path), "cluster": told})
+            if password == "a":
+                assert reach(config).brokers
+                continue
+            with pytest.raises(
+                ConfigError, match=r"cluster\.security: .* refuses the login: .*[Aa]uthentication failed"
+            ):
+                reach(config)
 
 
 @pytest.mark.kafka

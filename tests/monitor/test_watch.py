@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from alerts.dispatch import Dispatcher
 from alerts.event import events as finding_events
+from alerts.incidents.grouping import kind_of
 from alerts.metrics import Metrics
-from monitor.process.watch import begin, recorded_identities
+from monitor.process.watch import begin, of_incidents, recorded_identities
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import NOON, events, finding
 
@@ -26,10 +27,18 @@ PAST = events(
 )
 
 
-STATES = pa.table({"now": pa.array([NOON - timedelta(seconds=9), None, NOON], pa.timestamp("us", tz="UTC"))})
+STATES = pa.table(
+    {
+        "cluster": ["c", "c", "d"],
+        "now": pa.array([NOON - timedelta(seconds=9), None, NOON], pa.timestamp("us", tz="UTC")),
+    }
+)
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    labels |= {"cluster": "c"} if "severity" in labels else {}
+    if name == "findings_total":
+        labels["kind"] = kind_of(labels["anomaly"])
     return metrics.registry.get_sample_value(f"offsetwatch_{name}", labels)
 
 
@@ -39,8 +48,8 @@ def test_counts_go_on_where_the_table_stands() -> None:
     assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 2, "one was written twice"
     assert value(metrics, "findings_total", anomaly="poll-skip", severity="allowed") == 1
     assert value(metrics, "findings_total", anomaly="unseen", severity="critical") == 1
-    assert value(metrics, "conditions_open", anomaly="unseen") == 0
-    assert value(metrics, "conditions_open", anomaly="suspected") == 1
+    assert value(metrics, "conditions_open", anomaly="unseen", severity="critical") == 0
+    assert value(metrics, "conditions_open", anomaly="suspected", severity="warning") == 1
     assert value(metrics, "last_finding_timestamp_seconds", severity="allowed") == NOON.timestamp() + 3.5
 
 
@@ -58,13 +67,13 @@ def test_a_batch_that_runs_again_after_a_crash_counts_once() -> None:
     again = finding_events(PAST.to_pylist(), NOON, 10.0)
     assert {event.replayed for event in dispatcher.dispatch(again)} == {True}
     assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 2
-    assert value(metrics, "conditions_open", anomaly="suspected") == 1
+    assert value(metrics, "conditions_open", anomaly="suspected", severity="warning") == 1
     new = finding_events(
         events(finding("duplicate", (7, 3)), finding("suspected", (), "closed", at=7)).to_pylist(), NOON, 10
     )
     assert {event.replayed for event in dispatcher.dispatch(new)} == {False}
     assert value(metrics, "findings_total", anomaly="duplicate", severity="critical") == 3
-    assert value(metrics, "conditions_open", anomaly="suspected") == 0
+    assert value(metrics, "conditions_open", anomaly="suspected", severity="warning") == 0
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -86,3 +95,14 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         done.stderr
         == "offsetwatch: OFFSETWATCH_ALERTS__LOG: alerts.log: no/such/folder/log.jsonl: No such file or directory\n"
     )
+
+
+def test_what_is_open_or_ended_lately_is_known_again_after_a_restart() -> None:
+    long_ago = finding("G1a", (1,), at=-8 * 86_400)
+    stuck = finding("stuck-consumer", (2,), "opened", at=-8 * 86_400)
+    ended = [
+        finding("unseen", (3,), what, at=at) for what, at in (("opened", -8 * 86_400), ("closed", -8 * 86_400 + 5))
+    ]
+    recent = finding("duplicate", (7, 9), at=-60)
+    kept = of_incidents(events(long_ago, stuck, *ended, finding("rebalance", (4,)), recent), NOON)
+    assert sorted(set(kept["id"].to_pylist())) == sorted([stuck.id, recent.id])

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from monitor.process.program_log import configure
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
@@ -273,3 +274,21 @@ def test_no_secret_gets_into_the_journal(running):
     running.stop()
     for path in running.folder.rglob("*"):
         assert path.is_dir() or b"hush" not in path.read_bytes()
+
+
+def test_the_clients_own_words_are_for_the_log_file(running, tmp_path, capsys):
+    """A person reads which probe begins a new life and why, in a line of ours, and of each reason once in a while."""
+    configure(file=tmp_path / "probes.log")
+    try:
+        words = "Failed to commit offsets on broker 127.0.0.1:9092/1: t[0](Broker: old epoch)"
+        running.diary.script = {(life, "turn"): fail(ClientError("_FENCED", words)) for life in (1, 2)}
+        running.start()
+        running.until(3, "turn")
+        running.stop()
+    finally:
+        configure()
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition("offsetwatch.probe: ")[2] for line in told] == [
+        "probe scripted begins a new life: its client ended by _FENCED"
+    ]
+    assert (tmp_path / "probes.log").read_text().count(f"probe scripted: {words} (_FENCED)\n") == 2

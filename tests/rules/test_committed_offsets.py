@@ -631,6 +631,67 @@ def test_a_group_of_which_no_member_is_known_is_waited_for(members: list[int], f
     assert len(whole(store, VERDICTS)) == found
 
 
+@pytest.mark.parametrize(("committed", "found"), [(15, 0), (14, 1)])
+def test_a_member_that_nobody_has_heard_of_may_have_begun_on_a_host_that_is_late(committed: int, found: int) -> None:
+    """Its host tells that the member before it has closed, and then nothing for two minutes."""
+    h, there = History(), History()
+    there.row("m", "start", settings={"group.id": "g"})
+    commit(there, 5, by="m")
+    there.row("m", "close")
+    closed = there.at(0.01)
+    there.row("its committer", "mark", marks=[Mark(number("m"), 3, closed, closed)], invoked=closed, completed=closed)
+    h.time = 0.01
+    read(h, 5, by="o")
+    h.time = 10.0
+    read(h, 15, by="o")
+    later(h)
+    store = Store()
+    store.feed(there.rows)
+    for _ in range(40):
+        h.mark(3.0)
+    for row in h.rows:
+        store.feed([row])
+    assert whole(store, VERDICTS) == []
+    late = History()
+    late.row("m2", "start", settings={"group.id": "g"}, invoked=h.at(8), completed=h.at(8))
+    commit(late, committed, by="m2", invoked=h.at(9), completed=h.at(9))
+    now = h.at(h.time)
+    late.row("its committer", "mark", marks=[Mark(number("m2"), 2, now)], invoked=now, completed=now)
+    store.feed(late.rows)
+    h.rows.clear()
+    for _ in range(3):
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert len(whole(store, VERDICTS)) == found
+
+
+def test_what_a_group_was_told_is_judged_after_its_last_member_is_over_and_forgotten() -> None:
+    """Somebody of whom it is not known what it is has told nothing for a minute."""
+    h = History()
+    h.row("r", "start", settings={"group.id": "g"})
+    h.observe(end=1000)
+    h.row("somebody", "position", position_after=3)
+    h.mark()
+    commit(h, 5)
+    read(h, 15)
+    h.row("r", "close")
+    closed = h.at(h.time)
+    h.row("committer", "mark", marks=[Mark(READER, 4, closed, closed)], invoked=closed, completed=closed)
+    h.processes = ["o", "observer"]
+    for i in range(80):
+        commit(h, i, by="o", group="other")
+        h.observe(end=1000)
+        h.mark(1.0)
+    store = row_by_row(h)
+    assert whole(store, VERDICTS) == []
+    h.rows = []
+    h.processes.append("somebody")
+    for _ in range(3):
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == [("foreign-commit", ("g", 15))]
+
+
 @pytest.mark.parametrize(("dropped_at", "soon"), [(100, True), (65, True), (55, False)])
 def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped_at: int, soon: bool) -> None:
     """Its host went down at 20 with its journal, and came back at 30. What it had asked for until then has landed half

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, TableError, translated
-from streaming_jobs.history.source import first_version, versions_behind
+from streaming_jobs.history.replay import Replay
+from streaming_jobs.history.source import await_history, first_version, versions_behind
 from tests.streaming_jobs.probe_log import commit, duplicates
 
 
@@ -23,6 +25,15 @@ from tests.streaming_jobs.probe_log import commit, duplicates
 )
 def test_the_lag_counts_commits_that_are_not_read_to_their_end(latest: int, offset: object, behind: int) -> None:
     assert versions_behind(latest, offset) == behind  # type: ignore[arg-type]
+
+
+def test_a_log_of_another_format_is_not_read(tmp_path: Path) -> None:
+    commit(tmp_path, duplicates(1)[0])
+    assert await_history(tmp_path, 0), "a log that does not tell its format has the first"
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"offsetwatch.format": "2"}, raise_if_not_exists=False)
+    for opened in (lambda: await_history(tmp_path, 0), lambda: Replay(tmp_path)):
+        with pytest.raises(TableError, match="has format 2, and this version of Offsetwatch reads format 1"):
+            opened()
 
 
 def test_a_fresh_stream_begins_at_the_first_commit_while_that_is_there(tmp_path: Path) -> None:

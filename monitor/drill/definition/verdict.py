@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from monitor.drill.definition.drill import Drill, Must
 from monitor.drill.definition.graded import Graded
-
-CHECK_FAILED: Final = "check-failed"
+from monitor.history_files.checks import CHECK_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

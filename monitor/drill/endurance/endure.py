@@ -21,13 +21,14 @@ import orjson
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.definition.graded import Graded
-from monitor.drill.definition.verdict import CHECK_FAILED, still_open
+from monitor.drill.definition.verdict import still_open
 from monitor.drill.endurance import schedule
 from monitor.drill.endurance.defects import Defect, named
 from monitor.drill.errors import DrillFailed
 from monitor.drill.running.checker import Checker
 from monitor.drill.running.session import CATCH_UP_WITHIN, MARGIN
 from monitor.errors import VIOLATION
+from monitor.history_files.checks import CHECK_FAILED
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
 from probes.clock import SystemClock

@@ -28,7 +28,7 @@ from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNo
 from deltalake.transaction import Transaction
 
 from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
-from rules.vocabulary.slices import SLICE_SCHEMA
+from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
 
 T = TypeVar("T")
 
@@ -50,6 +50,7 @@ class TableProperties:
             "delta.enableExpiredLogCleanup": "true",
             "delta.deletedFileRetentionDuration": self.deleted_file_retention,
             "delta.dataSkippingStatsColumns": _SELECTED_BY,
+            FORMAT_PROPERTY: str(FORMAT_VERSION),
         }
 
 
@@ -101,11 +102,17 @@ class History:
         return DeltaTable.create(
             self.uri, schema=Schema.from_arrow(table_schema()), mode="ignore", partition_by=["date"],
             name="history", description="Offsetwatch's probe log: one row per operation and partition",
-            configuration=self.properties.configuration(), storage_options=options,
+            configuration=self.properties.configuration(), storage_options=options, raise_if_key_not_exists=False,
         )  # fmt: skip
 
     def _adapt(self, table: Any) -> None:
         """Give a table that an earlier version made the columns that it lacks."""
+        told = table.metadata().configuration.get(FORMAT_PROPERTY, "1")  # an older one does not tell, and has the first
+        if told != str(FORMAT_VERSION):
+            raise HistoryMismatch(
+                f"the Delta table {self.uri} has format {told} of the probe log, and this version of Offsetwatch "
+                f"writes format {FORMAT_VERSION}: use the version that made it, or another table"
+            )
         ours = Schema.from_arrow(table_schema()).fields
         theirs = {f.name: _shape(f.type) for f in table.schema().fields}
         if other := [f.name for f in ours if theirs.get(f.name, _shape(f.type)) != _shape(f.type)]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from monitor.drill.definition.graded import Graded
-from monitor.drill.running.checker import Checker, Checks, Follower
+from monitor.drill.running.checker import Checker, Follower
+from monitor.history_files.checks import Checks
 from rules.step import Stepped
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE

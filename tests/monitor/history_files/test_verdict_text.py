@@ -74,9 +74,7 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, i
     path = tmp_path / "h"
     path.write_text("".join(json.dumps(event) + "\n" for event in events(HISTORY)))
     shown: list[tuple[Verdict, int]] = []
-    monkeypatch.setattr(
-        VerdictText, "show", lambda self, called, verdict, operations: shown.append((verdict, operations))
-    )
+    monkeypatch.setattr(VerdictText, "show", lambda self, called, verdict, number, of: shown.append((verdict, number)))
     assert run([path], Options()) == 1
     monkeypatch.undo()
     return shown[0]

@@ -112,6 +112,18 @@ def test_a_table_that_is_no_probe_log_is_refused(folder, history, clock):
         one.commit()
 
 
+def test_a_table_of_another_format_is_refused(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    DeltaTable(str(history)).alter.set_table_properties({"offsetwatch.format": "2"}, raise_if_not_exists=False)
+    with (
+        committer(folder, history, clock) as one,
+        pytest.raises(HistoryMismatch, match=r"has format 2 .* writes format 1"),
+    ):
+        one.commit()
+
+
 def test_columns_that_an_older_table_lacks_are_added(folder, history, clock):
     Prober.start(folder, 1, clock)
     older = pa.schema([f for f in SLICE_SCHEMA if f.name not in ("last_stable", "rebalanced")])

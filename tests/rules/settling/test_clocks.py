@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.arrays.columns import Columns, from_table
+from rules.arrays.columns import Columns, all_marks, from_table
 from rules.kept.state import State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
 from rules.vocabulary.slices import Mark, micros, to_table
@@ -40,6 +40,21 @@ def test_a_wall_clock_that_jumps_moves_nothing() -> None:
     columns = taken(state, h)
     assert [(t - micros(START)) / SECOND for t in columns.completed.tolist()] == [10, 11, 12]
     assert [(t - micros(START)) / SECOND for t in columns.invoked.tolist()] == [9.999, 10.999, 11.999]
+
+
+@pytest.mark.parametrize("later", [1, 130])
+def test_a_mark_may_tell_of_times_by_a_clock_that_is_not_ahead_any_more(later: int) -> None:
+    """The clock was 25 s ahead at 11. A mark tells how far the log was complete, and nobody knows when that was."""
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 10, 1010))
+    h.send("w", 0, at=0, **timed("a", 36, 1011))
+    taken(state, h)
+    h.rows = []
+    now = START + timedelta(seconds=11 + later)
+    h.row("committer", "mark", marks=[Mark(number("w"), 1, now)], **timed("a", 11 + later, 1011 + later))
+    columns = taken(state, h)
+    (through,) = all_marks(columns).through.tolist()
+    assert (through - micros(START)) / SECOND == 11 + later - (25 if later < 120 else 0)
 
 
 def test_rows_of_a_boot_that_no_mark_has_told_of_keep_their_times() -> None:

@@ -519,3 +519,24 @@ def test_a_host_that_is_late_may_have_a_clock_that_was_far_ahead(at_13: str) -> 
         store.feed(rows)
     skips = [f.subject[0] for f in store.findings if f.anomaly == "poll-skip"]
     assert skips == ([number("r")] if at_13 == "a record" else [])
+
+
+@pytest.mark.parametrize("polled", [False, True])
+def test_where_nobody_lives_any_more_no_host_is_waited_for(polled: bool) -> None:
+    """A topic was deleted: one host marks it no longer, and another one for ten seconds more."""
+    h = History()
+    h.assign("r")
+    going_on(h, 20, first=0)
+    h.send("v", 0, at=20)
+    h.poll("r", [("v", 0, 1, 20)] * polled + [("w", 20, 1, 21)])
+    h.observe(end=22)
+    h.mark(1.0)
+    closed = h.at(h.time)
+    marks = [Mark(number(p), h._slices[number(p), 0], closed, closed) for p in ("w", "r", "observer")]
+    h.row("committer", "mark", marks=marks, invoked=closed, completed=closed)
+    for i in range(15):
+        now = h.at(h.time + i)
+        over = [Mark(number("v"), 1, now, closed)]
+        h.row("other", "mark", marks=over, invoked=now, completed=now)
+    found = [(f.subject, second(f)) for f in fed(h.rows).findings if f.anomaly == "lost-write"]
+    assert found == ([] if polled else [((number("v"), 0), 31)])

@@ -14,6 +14,7 @@ from functools import partial
 
 from tests.rules.world.cases import CASES, judge_case
 from tests.rules.world.judge import Verdict, judge
+from tests.rules.world.kernel import SECOND
 from tests.rules.world.random_worlds import random_plan
 from tests.rules.world.world import World
 
@@ -21,9 +22,12 @@ Told = tuple[str, list[str]]
 """What a world is, and the differences found in it."""
 
 
-def run_seed(seed: int) -> Told:
+def run_seed(seed: int, every: int = 2) -> Told:
     plan = random_plan(seed)
-    return _safely(f"{seed} {plan.describe()}", lambda: judge(World(plan).run(), patience=plan.patience))
+    return _safely(
+        f"{seed} {plan.describe()}",
+        lambda: judge(World(plan).run(), every=every * SECOND, patience=plan.patience),
+    )
 
 
 def run_case(name: str, twin: str) -> Told:
@@ -45,11 +49,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.rules.world")
     parser.add_argument("--worlds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="the first seed; the others follow it")
+    parser.add_argument("--every", type=int, default=2, help="seconds of a live step: fewer steps, more worlds")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--cases", nargs="?", const="", help="the situations whose name holds this")
     parser.add_argument("--all", action="store_true", help="every difference, not only the first")
     args = parser.parse_args()
-    worlds: list[Callable[[], Told]] = [partial(run_seed, args.seed + i) for i in range(args.worlds)]
+    worlds: list[Callable[[], Told]] = [partial(run_seed, args.seed + i, args.every) for i in range(args.worlds)]
     if args.cases is not None:
         worlds = [partial(run_case, c.name, twin) for c in CASES if args.cases in c.name for twin in c.twins()]
     began = time.monotonic()

@@ -70,6 +70,8 @@ class Host:
     _task: Task | None = None
     _appends: int = 0
     _slices: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    _marked: list[tuple[str, int]] = field(default_factory=list)
+    """The partitions marked last: they stay while no process lives, so that the log's clock goes on."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -163,6 +165,7 @@ class Host:
         for e in entries:
             e.arrived = now
         self._appends += 1
+        self._marked = list(marks) or self._marked
         self.deliver(Append(self.name, self._appends, now, entries, self._mark_rows(marks)))
 
     def _through(self, life: Life, over: bool) -> tuple[datetime, int]:
@@ -186,7 +189,7 @@ class Host:
         now = self.kernel.now
         rows = []
         wall, mono = self.clock.at(now), self.boot.mono(now)
-        for (topic_id, p), told in marks.items():
+        for topic_id, p in self._marked:
             slice_number = self._slices[topic_id, p]
             self._slices[topic_id, p] += 1
             rows.append(
@@ -206,7 +209,7 @@ class Host:
                     boot=self.boot.id,
                     mono_invoked=mono,
                     mono_completed=mono,
-                    marks=told,
+                    marks=marks.get((topic_id, p), []),
                 )
             )
         return rows

@@ -69,6 +69,8 @@ class Oracle:
             if must.by is not None and must.anomaly not in AT_ONCE:
                 must.by = self._once_log_time_goes_on(must.by, must.partition)
                 must.optional |= must.by > self.world.plan.length
+                # Offsets are settled as log time goes on, and nobody marks a topic that is gone.
+                must.optional |= must.prompt and must.by > self._marked_until(topic_id)
         return musts
 
     def _once_log_time_goes_on(self, by: int, partition: int) -> int:
@@ -77,6 +79,12 @@ class Oracle:
         while (later := max((self._spoke(host.name, partition, by) for host in self.world.hosts), default=by)) > by:
             by = later
         return by
+
+    def _marked_until(self, topic_id: str) -> int:
+        """When the last mark of a topic that was created again came."""
+        if topic_id == self.world.cluster.topic_id:
+            return self.world.plan.length
+        return max(a.arrived for a in self.world.appends if any(row.topic_id == topic_id for row in a.marks))
 
     def _spoke(self, host: str, partition: int, by: int) -> int:
         came = [0, *(a.arrived for a in self.world.appends if a.host == host), self.world.plan.length]

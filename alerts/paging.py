@@ -1,0 +1,100 @@
+"""Who is told of incidents while the monitor runs: the incidents as they stand, and a courier for each receiver.
+
+`Paging` is a channel: it is given the events of findings like the metrics and the log. On a start it is given what the
+findings table holds, and so it knows what is open; what each receiver was told before is in a file of its own below
+`folder`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from alerts.config import AlertsConfig
+from alerts.event import FindingEvent
+from alerts.incidents.grouping import Incidents
+from alerts.incidents.incident import Incident
+from alerts.receivers.alertmanager import Alertmanager, Links
+from alerts.receivers.chat import Chat
+from alerts.receivers.courier import Courier, Receiver
+from alerts.receivers.memory import Memory
+from alerts.receivers.webhook import Webhook
+
+
+def machine_time() -> datetime:
+    return datetime.now(UTC)
+
+
+class Paging:
+    """`failed` is called with a receiver's name at each attempt that did not work."""
+
+    name = "incidents"
+
+    def __init__(
+        self,
+        config: AlertsConfig,
+        folder: Path | None,
+        failed: Callable[[str], None],
+        clock: Callable[[], datetime] = machine_time,
+    ) -> None:
+        self._incidents = Incidents(hold=timedelta(seconds=config.quiet))
+        self._lock = threading.Lock()
+        now = clock()
+        self._couriers = [
+            Courier(
+                receiver,
+                self.standing,
+                Memory(folder / f"{receiver.name}.json" if folder is not None else None, now),
+                clock=clock,
+                failed=failed,
+            )
+            for receiver in receivers(config)
+        ]
+
+    def begin(self, recorded: Iterable[FindingEvent]) -> None:
+        """Take over what the findings table held before, in the order of its record."""
+        with self._lock:
+            self._incidents.take(recorded)
+
+    def start(self) -> None:
+        for courier in self._couriers:
+            courier.start()
+
+    def deliver(self, events: Sequence[FindingEvent]) -> None:
+        """Take new events in; those that `begin` has had already are passed over."""
+        with self._lock:
+            self._incidents.take(event for event in events if not event.replayed)
+        for courier in self._couriers:
+            courier.wake()
+
+    def standing(self, now: datetime) -> list[Incident]:
+        """The incidents as they are."""
+        with self._lock:
+            return self._incidents.at(now)
+
+    def stop(self) -> None:
+        """Tell what is due once more, to all at the same time, and end."""
+        stopping = [threading.Thread(target=courier.stop, daemon=True) for courier in self._couriers]
+        for one in stopping:
+            one.start()
+        for one in stopping:
+            one.join()
+
+
+def receivers(config: AlertsConfig) -> list[Receiver]:
+    """All receivers that are configured, each with a name of its own. Raises AppriseMissing."""
+    links = Links(config.runbook_url, config.page_url)
+    made: list[Receiver] = []
+    for number, url in enumerate(config.alertmanager.urls, 1):
+        made.append(Alertmanager(url, config.alertmanager, links, name=_named("alertmanager", number)))
+    for number, url in enumerate(config.webhook.urls, 1):
+        made.append(Webhook(url, config.webhook, links, name=_named("webhook", number)))
+    for number, target in enumerate(config.chat.targets, 1):
+        made.append(Chat(target, config.chat, links, name=_named("chat", number)))
+    return made
+
+
+def _named(kind: str, number: int) -> str:
+    return kind if number == 1 else f"{kind}-{number}"

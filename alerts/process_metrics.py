@@ -1,0 +1,74 @@
+"""What the program itself takes: processor time, memory, threads, open files, of its process and of those it started.
+
+Spark runs in a JVM and in Python workers of its own; probes may have processes of their own. They are told apart by
+`process`: `self`, `jvm`, `worker` (all others together).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import psutil
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+PROCESSES: Final = ("self", "jvm", "worker")
+
+
+class ProcessMetrics(Collector):
+    """Collected at each scrape. Processor time of workers that have ended still counts."""
+
+    def __init__(self) -> None:
+        self._self = psutil.Process()
+        self._seconds: dict[tuple[int, float], tuple[str, float]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        memory: dict[str, int] = defaultdict(int)
+        threads: dict[str, int] = defaultdict(int)
+        files: dict[str, int] = defaultdict(int)
+        for process in (self._self, *self._self.children(recursive=True)):
+            try:
+                with process.oneshot():
+                    kind = "self" if process == self._self else "jvm" if process.name() == "java" else "worker"
+                    times = process.cpu_times()
+                    self._seconds[process.pid, process.create_time()] = kind, times.user + times.system
+                    memory[kind] += process.memory_info().rss
+                    threads[kind] += process.num_threads()
+                    files[kind] += process.num_fds()
+            except psutil.Error:
+                continue  # it has ended meanwhile, or is a zombie
+        seconds: dict[str, float] = defaultdict(float)
+        for kind, spent in self._seconds.values():
+            seconds[kind] += spent
+        self._fold()
+        cpu = CounterMetricFamily(
+            "offsetwatch_process_cpu_seconds", "Processor time taken, user and system.", labels=("process",)
+        )
+        for kind in PROCESSES:
+            if kind in seconds:
+                cpu.add_metric((kind,), seconds[kind])
+        yield cpu
+        for name, text, values in (
+            (
+                "offsetwatch_process_resident_memory_bytes",
+                "Memory that is resident: of the JVM, more than its heap.",
+                memory,
+            ),
+            ("offsetwatch_process_threads", "Threads that they run.", threads),
+            ("offsetwatch_process_open_files", "Open file descriptors.", files),
+        ):
+            family = GaugeMetricFamily(name, text, labels=("process",))
+            for kind in PROCESSES:
+                if kind in values:
+                    family.add_metric((kind,), values[kind])
+            yield family
+
+    def _fold(self) -> None:
+        """Processes come and go; the time of those that have gone is kept as one sum by kind."""
+        gone = [key for key in self._seconds if key[0] > 0 and not psutil.pid_exists(key[0])]
+        for key in gone:
+            kind, spent = self._seconds.pop(key)
+            known = self._seconds.get((-PROCESSES.index(kind), 0.0), (kind, 0.0))[1]
+            self._seconds[-PROCESSES.index(kind), 0.0] = kind, known + spent

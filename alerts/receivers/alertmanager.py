@@ -1,0 +1,167 @@
+"""Alertmanager, told through its API v2 as Prometheus tells it.
+
+An open incident is one alert, sent again every `resend` seconds with an end a few of those ahead, so that it ends by
+itself where nobody sends it any more. One that is over is sent with its end, and again for a while: Alertmanager may
+have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change.
+
+A violation that was over before Alertmanager could be told of it still wakes somebody: it is sent as open for
+`NOTICED` from then on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from alerts.config import AlertmanagerConfig
+from alerts.evidence import words
+from alerts.incidents.incident import Incident, explanation, summary
+from alerts.receivers.http import basic, post, reveal, tls
+from alerts.receivers.memory import Memory, Told
+
+PATH: Final = "/api/v2/alerts"
+AHEAD: Final = 4
+"""An open alert ends by itself after so many times `resend`, as with Prometheus."""
+NOTICED: Final = timedelta(minutes=2)
+"""Long enough for Alertmanager's group_wait."""
+RESOLVED_FOR: Final = timedelta(minutes=15)
+"""How long an end is sent again."""
+DESCRIBED: Final = 2_000
+"""Characters of an alert's description."""
+
+Post = Callable[[str, bytes, Mapping[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where runbook and incidents can be looked at; empty where nowhere."""
+
+    runbook: str = ""
+    page: str = ""
+
+    def of(self, incident: Incident) -> dict[str, str]:
+        made = {"runbook": incident.runbook}
+        if self.runbook:
+            made["runbook_url"] = f"{self.runbook.rstrip('#')}#{incident.anomaly.lower()}"
+        if self.page:
+            made["dashboard"] = f"{self.page.rstrip('/')}/incidents/{incident.id}"
+        return made
+
+
+class Alertmanager:
+    """One Alertmanager. `send` posts to it; tests give their own."""
+
+    def __init__(
+        self,
+        url: str,
+        config: AlertmanagerConfig,
+        links: Links,
+        *,
+        name: str = "alertmanager",
+        send: Post | None = None,
+    ) -> None:
+        self.name = name
+        self._url = url.rstrip("/").removesuffix(PATH) + PATH
+        self._config = config
+        self._links = links
+        self._send = send or self._post
+        self._sent: dict[str, bool] = {}
+        self._at: datetime | None = None
+
+    def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None:
+        """Send all that is open or has ended lately, where that has changed or `resend` has passed."""
+        due: dict[str, tuple[Incident, datetime]] = {}
+        named = set()
+        for one in incidents:
+            end = self._end(one, memory, now)
+            # An occurrence long ago has the labels of the one that followed: the newest, which comes first, counts.
+            if end is not None and one.id not in named:
+                due[one.occurrence] = one, end
+                named.add(one.id)
+        standing = {occurrence: end > now for occurrence, (_, end) in due.items()}
+        again = self._at is None or (now - self._at).total_seconds() >= self._config.resend
+        if not due or (standing == self._sent and not again):
+            self._sent = standing
+            return
+        body = json.dumps([self._alert(one, end, now) for one, end in due.values()])
+        self._send(self._url, body.encode(), self._headers())
+        self._sent, self._at = standing, now
+        for occurrence, is_open in standing.items():
+            told = memory.of(occurrence)
+            if is_open and told.last != "open":
+                memory.note(occurrence, Told(open=now, over=told.over))
+            elif not is_open and told.last != "over":
+                memory.note(occurrence, Told(open=told.open, over=now))
+
+    def _end(self, incident: Incident, memory: Memory, now: datetime) -> datetime | None:
+        """When the alert ends, None where nothing is to be sent of it."""
+        if incident.open:
+            return now + AHEAD * timedelta(seconds=self._config.resend)
+        told = memory.of(incident.occurrence)
+        assert incident.ended is not None
+        if told.open is None and told.over is None:
+            if incident.kind != "violation" or incident.ended < memory.began:
+                return None
+            return now + NOTICED
+        if told.last == "over" and told.over is not None and now - max(incident.ended, told.over) > RESOLVED_FOR:
+            return None
+        if incident.kind == "violation" and told.open is not None:
+            return max(incident.ended, told.open + NOTICED)
+        return incident.ended
+
+    def _alert(self, incident: Incident, end: datetime, now: datetime) -> dict[str, Any]:
+        starts = min(incident.since, now - timedelta(seconds=1))
+        alert = {
+            "labels": labels(incident),
+            "annotations": {
+                "summary": summary(incident),
+                "description": description(incident),
+                "explain": f"offsetwatch explain {incident.id}",
+                **self._links.of(incident),
+            },
+            "startsAt": _text(starts),
+            "endsAt": _text(max(end, starts + timedelta(milliseconds=1))),
+        }
+        if self._links.page:
+            alert["generatorURL"] = self._links.of(incident)["dashboard"]
+        return alert
+
+    def _headers(self) -> dict[str, str]:
+        config = self._config
+        if config.token is not None:
+            return {"Authorization": f"Bearer {reveal('alerts.alertmanager.token', config.token)}"}
+        if config.username and config.password is not None:
+            return {"Authorization": basic(config.username, reveal("alerts.alertmanager.password", config.password))}
+        return {}
+
+    def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        config = self._config
+        context = tls(config.ca, config.certificate, config.key) if url.startswith("https:") else None
+        post(url, body, headers, context, config.timeout)
+
+
+def labels(incident: Incident) -> dict[str, str]:
+    """What tells the alert apart; each of them has few values but `incident`, of which there is one an incident."""
+    told = {
+        "alertname": incident.anomaly,
+        "severity": incident.severity,
+        "kind": incident.kind,
+        "cluster": incident.cluster,
+        "topic": incident.topic,
+        "incident": incident.id,
+        "source": "offsetwatch",
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def description(incident: Incident) -> str:
+    """What happened, and the evidence of the first finding."""
+    said = f"{explanation(incident)}\nEvidence: {words(incident.anomaly, incident.evidence)}"
+    return said if len(said) <= DESCRIBED else said[: DESCRIBED - 1] + "…"
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

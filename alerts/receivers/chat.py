@@ -1,0 +1,69 @@
+"""Chat, mail and push through Apprise: one message when an incident opens, one when it is over."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from alerts.config import ChatConfig, Secret
+from alerts.incidents.incident import Incident, explanation, summary
+from alerts.receivers.alertmanager import Links
+from alerts.receivers.http import SendFailed, reveal
+from alerts.receivers.memory import Memory
+from alerts.receivers.webhook import State, due, told
+
+Notify = Callable[[str, str, str, str], bool]
+"""Address, title, text, and Apprise's type of notice; whether it was sent."""
+
+
+class AppriseMissing(Exception):
+    """Chat is configured, and Apprise is not installed."""
+
+
+class Chat:
+    """One address. `notify` sends; tests give their own. Raises AppriseMissing where nothing could."""
+
+    def __init__(
+        self, target: Secret, config: ChatConfig, links: Links, *, name: str = "chat", notify: Notify | None = None
+    ) -> None:
+        self.name = name
+        self._target = target
+        self._config = config
+        self._links = links
+        self._notify = notify or _apprise()
+
+    def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None:
+        for one, state in due(incidents, memory, self._config.severities, now):
+            address = reveal("alerts.chat.targets", self._target)
+            kind = "success" if state == "over" else "failure" if one.severity == "critical" else "warning"
+            if not self._notify(address, title(one, state), text(one, self._links), kind):
+                raise SendFailed("Apprise could not send it; with --debug it says why")
+            told(memory, one, state, now)
+
+
+def title(incident: Incident, state: State) -> str:
+    """One line, as a phone shows it."""
+    return f"{'Over: ' if state == 'over' else ''}{summary(incident)}"
+
+
+def text(incident: Incident, links: Links) -> str:
+    """What happened, the command that explains it, and links."""
+    said = [explanation(incident), f"offsetwatch explain {incident.id}"]
+    made = links.of(incident)
+    said += [made[name] for name in ("dashboard", "runbook_url") if name in made]
+    return "\n".join(said)
+
+
+def _apprise() -> Notify:
+    try:
+        apprise: Any = importlib.import_module("apprise")
+    except ImportError as error:
+        raise AppriseMissing("alerts.chat needs Apprise: pip install 'offsetwatch[chat]'") from error
+
+    def notify(address: str, title: str, body: str, kind: str) -> bool:
+        sender = apprise.Apprise()
+        return bool(sender.add(address) and sender.notify(body=body, title=title, notify_type=kind))
+
+    return notify

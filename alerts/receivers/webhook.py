@@ -1,0 +1,142 @@
+"""A webhook gets one JSON document when an incident opens, and one when it is over.
+
+| field | holds |
+|---|---|
+| `version` | 1; fields may be added, none changes its meaning |
+| `id` | of this document: the same one sent again, after an answer that was lost, has the same |
+| `state` | `open`, or `over`; an incident that nobody could be told of while it was open comes as `over` alone |
+| `incident` | what happened: see `document` |
+
+It is signed where a secret is configured: see `alerts.config.WebhookConfig`, and `verified` for how to check it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from alerts.config import WebhookConfig
+from alerts.evidence import exact
+from alerts.incidents.incident import Incident, explanation, summary
+from alerts.receivers.alertmanager import Links, Post
+from alerts.receivers.http import Refused, post, reveal, tls
+from alerts.receivers.memory import Memory, Told
+
+TIMESTAMP: Final = "X-Offsetwatch-Timestamp"
+SIGNATURE: Final = "X-Offsetwatch-Signature"
+FRESH: Final = timedelta(minutes=5)
+SETTLED: Final = timedelta(seconds=30)
+"""A condition has to have ended for so long before it is told to be over: some come and go."""
+
+State = Literal["open", "over"]
+_log: Final = logging.getLogger("offsetwatch.alerts")
+
+
+def due(
+    incidents: Sequence[Incident], memory: Memory, severities: Sequence[str], now: datetime
+) -> list[tuple[Incident, State]]:
+    """What is still to be told of these incidents, the oldest first, each state once."""
+    found: list[tuple[Incident, State]] = []
+    for one in sorted(incidents, key=lambda one: (one.since, one.id)):
+        before = memory.of(one.occurrence).last
+        if one.severity not in severities:
+            continue
+        if one.ended is None:
+            if before != "open":
+                found.append((one, "open"))
+            continue
+        settled = one.kind == "violation" or now - one.ended >= SETTLED
+        if settled and (before == "open" or (before is None and one.ended >= memory.began)):
+            found.append((one, "over"))
+    return found
+
+
+def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:
+    """Remember that the receiver knows."""
+    before = memory.of(incident.occurrence)
+    memory.note(
+        incident.occurrence,
+        Told(open=now, over=before.over) if state == "open" else Told(open=before.open, over=now),
+    )
+
+
+class Webhook:
+    """One address. `send` posts to it; tests give their own."""
+
+    def __init__(
+        self, url: str, config: WebhookConfig, links: Links, *, name: str = "webhook", send: Post | None = None
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._config = config
+        self._links = links
+        self._send = send or self._post
+
+    def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None:
+        for one, state in due(incidents, memory, self._config.severities, now):
+            body = json.dumps(document(one, state, self._links), ensure_ascii=False).encode()
+            try:
+                self._send(self._url, body, self._headers(body, now))
+            except Refused as error:
+                # What it does not want it will not want later either, and the next must not wait for that.
+                _log.error("%s: %s; it is not told of incident %s (%s)", self.name, error, one.id, state)
+            told(memory, one, state, now)
+
+    def _headers(self, body: bytes, now: datetime) -> dict[str, str]:
+        if self._config.secret is None:
+            return {}
+        stamp = str(int(now.timestamp()))
+        secret = reveal("alerts.webhook.secret", self._config.secret)
+        return {TIMESTAMP: stamp, SIGNATURE: f"v1={_signature(secret, stamp, body)}"}
+
+    def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        context = tls(self._config.ca) if url.startswith("https:") else None
+        post(url, body, headers, context, self._config.timeout)
+
+
+def document(incident: Incident, state: State, links: Links) -> dict[str, Any]:
+    """The JSON document."""
+    return {
+        "version": 1,
+        "id": f"{incident.occurrence}:{state}",
+        "state": state,
+        "incident": {
+            "id": incident.id,
+            "anomaly": incident.anomaly,
+            "kind": incident.kind,
+            "severity": incident.severity,
+            "cluster": incident.cluster,
+            "topic": incident.topic,
+            "since": _text(incident.since),
+            "until": _text(incident.until) if incident.until is not None else None,
+            "subjects": list(incident.subjects),
+            "places": incident.places,
+            "findings": incident.findings,
+            "folded": dict(incident.folded),
+            "summary": summary(incident),
+            "description": explanation(incident),
+            "evidence": exact(incident.evidence),
+            **links.of(incident),
+        },
+    }
+
+
+def verified(secret: str, headers: Mapping[str, str], body: bytes, now: datetime) -> bool:
+    """Is the document ours, and fresh? For receivers written in Python, and as the definition for all others."""
+    stamp, given = headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, "")
+    if not stamp.isascii() or not stamp.isdigit() or abs(now.timestamp() - int(stamp)) > FRESH.total_seconds():
+        return False
+    return hmac.compare_digest(f"v1={_signature(secret, stamp, body)}".encode(), given.encode())
+
+
+def _signature(secret: str, stamp: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

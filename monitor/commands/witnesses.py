@@ -1,0 +1,229 @@
+"""Who did what with a finding's records, from the probe log: who sent them, who was given them, who went past them.
+
+Read from the table `history` alone: the rows of one partition, for half an hour around the finding. Processes are
+called by their probes' names, which their start rows tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+AROUND: Final = timedelta(minutes=30)
+MOST: Final = 40
+"""Operations that are told of one finding."""
+
+Value = tuple[int, int]
+"""Writer and sequence number."""
+
+_COLUMNS: Final = (
+    "process", "op", "f", "type", "error", "transactional_id", "txn", "txn_intent", "end_invoked", "invoked",
+    "completed", "sent", "polled", "position_before", "position_after", "isolation", "mode",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """`at`: when the operation was invoked. `did`: what, in words."""
+
+    at: datetime
+    process: int
+    did: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a finding is about: values, offsets and a transaction, in one partition."""
+
+    topic_id: str
+    partition: int
+    at: datetime
+    values: Collection[Value]
+    offsets: Collection[int]
+    txn: int | None
+
+
+def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
+    """What to look for, None where the finding names no record."""
+    place: Mapping[str, Any] = evidence
+    for part in ("absent", "seen"):
+        if row["partition"] < 0 and isinstance(evidence.get(part), dict):
+            place = evidence[part]
+            break
+    partition = place.get("partition", -1) if place is not evidence else row["partition"]
+    values = {(one["writer"], one["seq"]) for one in _parts(place) if _whole(one, "writer") and _whole(one, "seq")}
+    offsets = {one["offset"] for one in _parts(place) if _whole(one, "offset")}
+    offsets |= {one for one in place.get("offsets", ()) if isinstance(one, int)}
+    if partition < 0 or not (values or offsets):
+        return None
+    txn = evidence.get("txn")
+    return Asked(row["topic_id"], partition, row["first_at"], values, offsets, txn if isinstance(txn, int) else None)
+
+
+def _parts(place: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield place
+    for name in ("values", "skipped", "first"):
+        listed = place.get(name)
+        yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+
+
+def _whole(place: Mapping[str, Any], name: str) -> bool:
+    return isinstance(place.get(name), int)
+
+
+def witnesses(history: Path, about: Asked) -> list[Witness]:
+    """What the probe log says of these records, in the order of time; none where there is no log."""
+    if not DeltaTable.is_deltatable(str(history)):
+        return []
+    field = pc.field
+    table = (
+        DeltaTable(str(history))
+        .to_pyarrow_dataset()
+        .to_table(
+            columns=list(_COLUMNS),
+            filter=(field("date").isin(_dates(about.at)))
+            & (field("topic_id") == about.topic_id)
+            & (field("partition") == about.partition)
+            & field("f").isin(["send", "poll", "txn"])
+            & (field("invoked") >= pa.scalar(about.at - AROUND, pa.timestamp("us", tz="UTC")))
+            & (field("invoked") <= pa.scalar(about.at + AROUND, pa.timestamp("us", tz="UTC"))),
+        )
+    )
+    table = table.take(pc.sort_indices(table, sort_keys=[("invoked", "ascending")])).combine_chunks()
+    known = set(about.offsets) | _offsets(table, about)
+    found = [one for row in _candidates(table, about, known) for one in _told(row, about, known)]
+    return sorted(found, key=lambda one: one.at)
+
+
+def names(history: Path, processes: Collection[int]) -> dict[int, str]:
+    """The probes' names of these processes, and of writers that they are; those that are not known are left out."""
+    if not processes or not DeltaTable.is_deltatable(str(history)):
+        return {}
+    rows = (
+        DeltaTable(str(history))
+        .to_pyarrow_dataset()
+        .to_table(columns=["process", "settings"], filter=(pc.field("f") == "start"))
+    )
+    found: dict[int, str] = {}
+    wanted = set(processes)
+    _, first = np.unique(rows["process"].to_numpy(), return_index=True)  # a start is told of every partition
+    for row in rows.take(pa.array(first)).to_pylist():
+        settings = dict(row["settings"] or ())
+        for one in (row["process"], int(settings.get("writer", -1))):
+            if settings.get("name") and one in wanted:
+                found[one] = settings["name"]
+    return found
+
+
+def _dates(at: datetime) -> list[Any]:
+    return sorted({(at + around).astimezone(UTC).date() for around in (-AROUND, timedelta(0), AROUND)})
+
+
+def _runs(table: pa.Table, column: str) -> tuple[Any, dict[str, Any]]:
+    """The runs of a column, and of which row each is."""
+    lists = table[column].combine_chunks() if table.num_rows else table[column]
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) and lists.num_chunks else lists
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    flat = pc.list_flatten(lists)
+    return parents, {
+        name: pc.fill_null(pc.struct_field(flat, name), -1).to_numpy(zero_copy_only=False)
+        for name in ("writer", "seq", "offset", "length")
+    }
+
+
+def _holding(runs: dict[str, Any], values: Collection[Value], offsets: Collection[int]) -> Any:
+    """Which runs hold one of the values, or stand at one of the offsets."""
+    holds = np.zeros(len(runs["seq"]), bool)
+    for writer, seq in values:
+        holds |= (runs["writer"] == writer) & (runs["seq"] <= seq) & (seq < runs["seq"] + runs["length"])
+    for offset in offsets:
+        holds |= (runs["offset"] >= 0) & (runs["offset"] <= offset) & (offset < runs["offset"] + runs["length"])
+    return holds
+
+
+def _offsets(table: pa.Table, about: Asked) -> set[int]:
+    """Where the values stand, by what was acknowledged and polled."""
+    found: set[int] = set()
+    if not table.num_rows:
+        return found
+    for column in ("sent", "polled"):
+        _, runs = _runs(table, column)
+        for writer, seq in about.values:
+            holds = _holding(runs, [(writer, seq)], ()) & (runs["offset"] >= 0)
+            found |= {int(one) for one in (runs["offset"] + seq - runs["seq"])[holds]}
+    return found
+
+
+def _candidates(table: pa.Table, about: Asked, offsets: Collection[int]) -> list[dict[str, Any]]:
+    """The rows that have to do with it, `MOST` at most of those that only went past."""
+    if not table.num_rows:
+        return []
+    holding: set[int] = set()
+    for column in ("sent", "polled"):
+        parents, runs = _runs(table, column)
+        holding |= {int(one) for one in parents[_holding(runs, about.values, offsets)]}
+    before = pc.fill_null(table["position_before"], -1).to_numpy()
+    after = pc.fill_null(table["position_after"], -1).to_numpy()
+    past = np.zeros(table.num_rows, bool)
+    for offset in offsets:
+        past |= (before >= 0) & (before <= offset) & (offset < after)
+    passing = [int(one) for one in np.flatnonzero(past) if int(one) not in holding]
+    of_txn: list[int] = []
+    if about.txn is not None:
+        of_txn = [int(one) for one in np.flatnonzero(pc.fill_null(pc.equal(table["txn"], about.txn), False).to_numpy())]
+    chosen = sorted({*sorted(holding)[:MOST], *passing[:MOST], *of_txn[:MOST]})
+    rows: list[dict[str, Any]] = table.take(pa.array(chosen, pa.int64())).to_pylist()
+    return rows
+
+
+def _told(row: Mapping[str, Any], about: Asked, offsets: Collection[int]) -> Iterator[Witness]:
+    """What one operation did with the records, in words."""
+    at, process = row["invoked"], row["process"]
+    outcome = row["type"] + (f", {row['error']}" if row["error"] else "")
+    for one in _held(row["sent"], about.values, ()):
+        where = f" to offset {one[1]}" if one[1] is not None else ""
+        yield Witness(at, process, f"sent {one[0]}{where} ({outcome})")
+    given = list(_held(row["polled"], about.values, offsets))
+    how = ", ".join(part for part in (row["isolation"], row["mode"], row["type"]) if part)
+    for value, offset in given:
+        yield Witness(at, process, f"was given {value} at offset {offset} ({how})")
+    before, after = row["position_before"], row["position_after"]
+    if not given and before is not None and after is not None:
+        for offset in sorted(offsets):
+            if before <= offset < after:
+                yield Witness(
+                    at, process, f"went past offset {offset}, from {before} to {after}, and was given nothing ({how})"
+                )
+    if about.txn is not None and row["txn"] == about.txn:
+        asked = f", {row['txn_intent']} asked at {_clock(row['end_invoked'])}" if row["end_invoked"] else ""
+        told = f", told {outcome} at {_clock(row['completed'])}" if row["completed"] else ", told nothing"
+        yield Witness(at, process, f"transaction {about.txn} of {row['transactional_id']}{asked}{told}")
+
+
+def _held(
+    runs: Sequence[Mapping[str, Any]] | None, values: Collection[Value], offsets: Collection[int]
+) -> Iterator[tuple[str, int | None]]:
+    for run in runs or ():
+        seqs = {
+            seq for writer, seq in values if writer == run["writer"] and run["seq"] <= seq < run["seq"] + run["length"]
+        }
+        if run["offset"] is not None:
+            seqs |= {
+                run["seq"] + offset - run["offset"]
+                for offset in offsets
+                if run["offset"] <= offset < run["offset"] + run["length"]
+            }
+        for seq in sorted(seqs):
+            yield f"{run['writer']}/{seq}", None if run["offset"] is None else run["offset"] + seq - run["seq"]
+
+
+def _clock(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -1,0 +1,21 @@
+"""Which format the rows of a probe log have: a property of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION
+from streaming_jobs.errors import TableError
+
+
+def require_format(table: DeltaTable, path: Path) -> None:
+    """Raises `TableError` where the log in `path` has another format than this version reads. A log without the
+    property is older than it, and of format 1."""
+    told = table.metadata().configuration.get(FORMAT_PROPERTY, "1")
+    if told != str(FORMAT_VERSION):
+        raise TableError(
+            f"The probe log in {path} has format {told}, and this version of Offsetwatch reads format "
+            f"{FORMAT_VERSION}: use the version that wrote it."
+        )

@@ -1,0 +1,140 @@
+"""The rules and the routing that are shipped, checked by Prometheus' and Alertmanager's own tools."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.exposition import Exposition
+from alerts.incidents.incident import RUNBOOK
+from alerts.metrics import Metrics
+from alerts.probe_metrics import ProbeMetrics
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.policy import severity
+from tests.alerts.findings import event, finding
+from tests.alerts.servers import alertmanager, eventually, get, program, prometheus, sink
+
+yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with Apprise: pip install 'offsetwatch[chat]'")
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+SHIPPED = PROJECT / "deploy" / "prometheus"
+RULES = yaml.safe_load((SHIPPED / "rules.yml").read_text())
+ALERTS = [rule for group in RULES["groups"] for rule in group["rules"] if "alert" in rule]
+SECTIONS = re.findall(r"^### (\S+)$", (PROJECT / RUNBOOK).read_text(), re.MULTILINE)
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=SHIPPED, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_rules_are_what_prometheus_takes() -> None:
+    assert "SUCCESS" in run(program("promtool"), "check", "rules", "rules.yml")
+    assert "SUCCESS" in run(program("promtool"), "check", "config", "prometheus.yml")
+
+
+def test_each_alert_fires_when_it_must_and_its_twin_does_not() -> None:
+    assert "SUCCESS" in run(program("promtool"), "test", "rules", "rules_test.yml")
+
+
+def test_every_alert_is_tested() -> None:
+    tested = yaml.safe_load((SHIPPED / "rules_test.yml").read_text())["tests"]
+    fired = {
+        one["alertname"] for test in tested for one in test.get("alert_rule_test", ()) if one.get("exp_alerts")
+    }  # fmt: skip
+    assert fired == {rule["alert"] for rule in ALERTS}
+
+
+def test_every_incident_and_every_alert_has_a_section_of_the_runbook_and_no_other_is_there() -> None:
+    incidents = {entry.name for entry in CATALOGUE.values() if entry.kind != "classified"}
+    assert sorted(SECTIONS) == sorted(incidents | {rule["alert"] for rule in ALERTS})
+    anchors = {section.lower() for section in SECTIONS}
+    for rule in ALERTS:
+        assert rule["annotations"]["runbook"] == f"{RUNBOOK}#{rule['alert'].lower()}"
+    linked = set(re.findall(r"\]\(#([^)]+)\)", (PROJECT / RUNBOOK).read_text()))
+    assert linked <= anchors
+
+
+def test_rules_speak_of_metrics_that_there_are() -> None:
+    metrics = Metrics(build={})
+    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    names |= {f"{family.name}_total" for family in ProbeMetrics(list).collect() if family.type == "counter"}
+    names |= {family.name for family in metrics.registry.collect()} | {"offsetwatch_probe_log_backlog_bytes"}
+    names |= {"offsetwatch_alert_channel_failures_total"}
+    spoken = {
+        name
+        for group in RULES["groups"]
+        for rule in group["rules"]
+        for name in re.findall(r"\boffsetwatch_[a-z_]+", rule["expr"])
+    }
+    assert spoken
+    assert spoken <= names
+
+
+def route(labels: dict[str, str]) -> str:
+    told = run(
+        program("amtool"), "config", "routes", "test", "--config.file=alertmanager.yml",
+        *(f"{name}={value}" for name, value in labels.items()),
+    )  # fmt: skip
+    return told.splitlines()[0] if not told.startswith("Warning") else told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        ({"alertname": "lost-write", "kind": "violation", "severity": "critical"}, "page"),
+        ({"alertname": "cluster-unreachable", "kind": "condition", "severity": "critical"}, "page"),
+        ({"alertname": "OffsetwatchCanaryBlind", "severity": "critical"}, "page"),
+        ({"alertname": "OffsetwatchChecksLate", "severity": "warning"}, "ticket"),
+        *(
+            ({"alertname": name, "kind": "condition", "severity": severity(name, {})}, "ticket")
+            for name in ("under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow")
+        ),
+        ({"alertname": "rebalance", "severity": "info"}, "nobody"),
+    ],
+)
+def test_who_is_told(labels: dict[str, str], receiver: str) -> None:
+    assert route(labels) == receiver
+
+
+def test_the_routing_is_what_alertmanager_takes() -> None:
+    assert "SUCCESS" in run(program("amtool"), "check-config", "alertmanager.yml")
+
+
+def test_a_tool_that_is_missing_skips_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install prometheus-alertmanager"):
+        program("amtool")
+
+
+def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp_path: Path) -> None:
+    """Real metrics, scraped by a real Prometheus, whose alert a real Alertmanager hands on by the shipped routes."""
+    metrics = Metrics(build={})
+    metrics.know("c")
+    exposition = Exposition(metrics.registry)
+    target = exposition.url.removeprefix("http://").removesuffix("/metrics")
+    with sink() as pager:
+        routes = (SHIPPED / "alertmanager.yml").read_text()
+        assert "http://127.0.0.1:9099" in routes
+        routes = routes.replace("http://127.0.0.1:9099", pager.url).replace("group_wait: 10s", "group_wait: 1s")
+        try:
+            with (
+                alertmanager(tmp_path / "am", routes) as am,
+                prometheus(tmp_path / "p", target, SHIPPED / "rules.yml", am) as url,
+            ):
+                zero = f"{url}/api/v1/query?query=count(offsetwatch_findings_total%7Bcluster=%22c%22%7D)"
+                eventually(lambda: '"value"' in (get(zero) or ""), "scrape before the violation")
+                metrics.deliver([event(finding("lost-write")), event(finding("rebalance"), "info")])
+                page = eventually(lambda: pager.bodies, "page")[0]
+        finally:
+            exposition.close()
+        assert {path for path, _, _ in pager.posts} == {"/page"}
+        assert [(one["labels"]["alertname"], one["labels"]["anomaly"]) for one in page["alerts"]] == [
+            ("OffsetwatchViolation", "lost-write")
+        ]

@@ -1,0 +1,126 @@
+"""`explain`: who did what with a finding's records, by the probes' names, from a real probe log."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+
+from monitor.commands.explain import find, lines
+from monitor.commands.witnesses import Asked, asked, names, witnesses
+from rules.vocabulary.slices import Run, Slice, to_table
+from tests.monitor.rows import NOON, finding, record
+
+WRITER, READER, OTHER, BLIND = 7151953739595553680, 5077135658695701636, 6522992166584487490, 1234567890123
+S = timedelta(seconds=1)
+TXN = 8142398312791225829
+
+
+def slice_(f: str, process: int, at: float, **more: Any) -> Slice:
+    given: dict[str, Any] = {
+        "cluster": "c", "topic_id": "t-id", "topic": "t", "partition": 3, "run": "r", "process": process, "op": 1,
+        "slice": 1, "type": "ok", "invoked": NOON + at * S, "completed": NOON + (at + 0.1) * S,
+    }  # fmt: skip
+    return Slice(f=f, **(given | more))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("witnesses") / "tables" / "history"
+    rows = [
+        slice_("start", WRITER, -60, kind="writer", settings={"name": "transactions-1", "writer": str(WRITER)}),
+        slice_("start", WRITER, -60, partition=4, settings={"name": "transactions-1", "writer": str(WRITER)}),
+        slice_("start", READER, -60, kind="reader", settings={"name": "reader-1"}),
+        slice_("start", OTHER, -60, kind="reader", settings={"name": "reader-2"}),
+        slice_(
+            "txn", WRITER, 0, sent=[Run(WRITER, 5, 100, 4)], txn=TXN, transactional_id="tx-1", txn_intent="commit",
+            end_invoked=NOON + 0.05 * S,
+        ),
+        slice_("poll", READER, 1, polled=[Run(WRITER, 1, 96, 8)], position_before=96, position_after=105,
+               isolation="read_committed", mode="assign"),
+        slice_("poll", OTHER, 2, polled=[Run(WRITER, 1, 96, 5)], position_before=96, position_after=104,
+               isolation="read_committed", mode="assign"),
+        slice_("poll", OTHER, 3, polled=[Run(WRITER, 9, 104, 5)], position_before=104, position_after=109),
+        slice_("poll", READER, 4, polled=[Run(WRITER, 6, 101, 1)], partition=2),
+        slice_("poll", READER, 4_000, polled=[Run(WRITER, 6, 101, 1)], position_before=0, position_after=200),
+        slice_("send", BLIND, 5, type="info", error="_TIMED_OUT", sent=[Run(BLIND, 0, None, 3)]),
+    ]  # fmt: skip
+    write_deltalake(str(folder), to_table(rows), partition_by=["date"])
+    return folder
+
+
+def told(history: Path, **about: Any) -> list[tuple[int, str]]:
+    given: dict[str, Any] = {"topic_id": "t-id", "partition": 3, "at": NOON, "values": (), "offsets": (), "txn": None}
+    return [(one.process, one.did) for one in witnesses(history, Asked(**(given | about)))]
+
+
+def test_who_sent_it_who_was_given_it_and_who_went_past_it(history: Path) -> None:
+    assert told(history, values=[(WRITER, 6)], txn=TXN) == [
+        (WRITER, f"sent {WRITER}/6 to offset 101 (ok)"),
+        (WRITER, f"transaction {TXN} of tx-1, commit asked at 12:00:00.050, told ok at 12:00:00.100"),
+        (READER, f"was given {WRITER}/6 at offset 101 (read_committed, assign, ok)"),
+        (OTHER, "went past offset 101, from 96 to 104, and was given nothing (read_committed, assign, ok)"),
+    ]
+
+
+def test_what_stands_at_an_offset(history: Path) -> None:
+    assert told(history, offsets=[104]) == [
+        (READER, "went past offset 104, from 96 to 105, and was given nothing (read_committed, assign, ok)"),
+        (OTHER, f"was given {WRITER}/9 at offset 104 (ok)"),
+    ]
+
+
+def test_a_write_of_unknown_outcome(history: Path) -> None:
+    assert told(history, values=[(BLIND, 2)]) == [(BLIND, f"sent {BLIND}/2 (info, _TIMED_OUT)")]
+
+
+def test_nothing_is_told_where_there_is_no_log_or_no_row(history: Path, tmp_path: Path) -> None:
+    assert told(tmp_path, offsets=[1]) == []
+    assert told(history, offsets=[1], topic_id="another") == []
+    assert names(tmp_path, [WRITER]) == {}
+
+
+def test_names(history: Path) -> None:
+    known = names(history, [WRITER, READER, BLIND])
+    assert known == {WRITER: "transactions-1", READER: "reader-1"}
+
+
+ROW = {"topic_id": "t-id", "partition": 3, "first_at": NOON}
+
+
+@pytest.mark.parametrize(
+    ("partition", "evidence", "values", "offsets"),
+    [
+        (3, {"writer": 7, "seq": 1, "offset": 5}, {(7, 1)}, {5}),
+        (3, {"writer": 7, "seq": 1, "offsets": [4, 9]}, {(7, 1)}, {4, 9}),
+        (3, {"offset": 5, "values": [{"writer": 7, "seq": 1}, {"hash": 3}]}, {(7, 1)}, {5}),
+        (-1, {"absent": {"partition": 2, "writer": 7, "seq": 1, "offset": 5}}, {(7, 1)}, {5}),
+        (3, {"brokers": [1]}, None, None),
+        (-1, {"offset": 5}, None, None),
+    ],
+)
+def test_what_is_looked_for(partition: int, evidence: dict[str, Any], values: Any, offsets: Any) -> None:
+    found = asked(ROW | {"partition": partition}, evidence)
+    assert (found and found.values, found and found.offsets) == (values, offsets)
+
+
+def test_the_screen_calls_clients_by_their_names(history: Path) -> None:
+    evidence = {"writer": WRITER, "seq": 6, "offset": 101, "txn": TXN}
+    lost = finding("lost-write", (7,), evidence=evidence, message=f"value {WRITER}/6 was passed by process {OTHER}")
+    record(history.parent.parent, lost)
+    explained = find(history.parent, history, lost.id[:8], NOON + 9 * S)
+    shown = [line.plain for line in lines(explained, NOON + 9 * S, 80)]
+    assert shown[:4] == [
+        "critical lost-write in t/3", "open, since 2024-10-04 12:00:00 UTC, for 9 s", "",
+        "Value transactions-1:3680/6 was passed by reader-2.",
+    ]  # fmt: skip
+    who = shown.index("Who did what with the first of its records")
+    assert shown[who + 1] == "10-04 12:00:00.000 transactions-1 sent transactions-1:3680/6 to offset 101 (ok)"
+    assert "10-04 12:00:01.000 reader-1 was given transactions-1:3680/6 at offset 101" in "\n".join(shown)
+    assert "10-04 12:00:02.000 reader-2 went past offset 101, from 96 to 104, and was" in "\n".join(shown)
+    assert json.loads(explained.findings[0]["evidence"])["writer"] == WRITER
+    assert max(map(len, shown)) <= 80
