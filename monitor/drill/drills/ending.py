@@ -253,7 +253,7 @@ DRILLS: Final = (
         probes=ONLY_SCRIPTED,
         play=lambda: OneLie(
             LateProduce(SCRIPTED, ONCE, inside_next=False),
-            actors=[scripted(elsewhere_later, timeout=1.0)],
+            actors=[scripted(elsewhere_later, timeout=5.0)],
             at_once=True,
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,7 @@ class LateProduce(Lie):
         self._inside_next = inside_next
         self._aborts_next = False
         self._kept: tuple[Place, Exchange] | None = None
+        self._end = 0
         self._ended = False
 
     async def on_request(self, exchange: Exchange) -> Decision:
@@ -81,9 +83,9 @@ class LateProduce(Lie):
             return PASS
         if not self._aborts_next or not self.turn():
             return PASS
-        end = await self.side.offset(place)
+        self._end = await self.side.offset(place)
         self._kept, self._ended = (place, exchange), False
-        return Answer(answer(exchange, base_offset=end))
+        return Answer(answer(exchange, base_offset=self._end))
 
     async def on_response(self, exchange: Exchange) -> Decision:
         if exchange.api != Api.END_TXN or exchange.response.error_code is not ErrorCode.none:
@@ -91,7 +93,9 @@ class LateProduce(Lie):
         self._aborts_next = bool(exchange.request.committed)
         self._ended = True
         if self._kept is not None and not self._inside_next:
-            await self.side.offset(self._kept[0])
+            # The end is answered before its markers are written; a batch that came before them would be ended by them.
+            while await self.side.offset(self._kept[0]) <= self._end:
+                await asyncio.sleep(0.05)
             await self._deliver("after its transaction's end")
         return PASS
 
