@@ -44,7 +44,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(true: Callable[[], Any], what: str, within: float = 150.0) -> Any:
+def eventually(true: Callable[[], Any], what: str, within: float = 60.0) -> Any:
     """Wait until `true` is; the limit is there only so that a failure ends."""
     until = time.monotonic() + within
     while time.monotonic() < until:

@@ -116,6 +116,7 @@ def test_an_alertmanager_that_was_away_is_told_what_it_missed(tmp_path: Path) ->
             running.stop()
 
 
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
 def test_several_receivers_are_each_told_and_a_slow_one_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK", "s3cret")
     with sink() as slow, sink() as quick, sink() as chat:

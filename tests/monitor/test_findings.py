@@ -43,7 +43,7 @@ def test_the_screen_opens_with_the_verdict(data: Path, tmp_path: Path) -> None:
     over = done.stdout.partition("Over (2)")[2].splitlines()[1:3]
     assert [" ".join(line.split()[5:]) for line in over] == [
         "unseen t/3 a unseen happened",
-        "duplicate ×2 t/3 a duplicate happened",
+        "duplicate t/3 a duplicate happened",
     ]
     assert "Only counted: 1 foreign-record, 1 poll-skip (allowed); --all lists them" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
