@@ -41,11 +41,11 @@ class Told(NamedTuple):
 
 def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
     """Who may commit for the group, or tells of it by this clock, up to a time by it: nobody of a later boot of its
-    host, and perhaps somebody of whom a host that is late has not told yet."""
+    host, and perhaps somebody who has begun in a boot of which no life is known."""
     known, later, members = _started(own), boots_after(state, domain), own.members
     tells = (members.reads == 1) & ((members.domain == domain) | (domain == NO_BOOT))
-    mine = ((members.group == group) & (members.reads == 0)) | (np.isin(members.group, (group, ANY)) & tells)
-    asks = set(members.process[mine].tolist())
+    commits = (members.group == group) & (members.reads == 0)
+    asks = set(members.process[commits | (np.isin(members.group, (group, ANY)) & tells)].tolist())
     return Who(
         lambda number, process: (number in asks or number not in known) and process.boot not in later,
         strict=True,

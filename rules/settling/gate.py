@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.intervals import Bools, Ints
-from rules.kept.state import NEVER, Hole, Process, State
+from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks
 from rules.settling.clocks import UNKNOWN
 from rules.settling.completeness import GIVEN_UP, LATE
@@ -48,8 +48,8 @@ class Evidence(Enum):
 @dataclass(frozen=True, slots=True)
 class Who:
     """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
-    whose clock cannot be compared is never known to be here, also if it has not polled anything. `newcomers`: a life
-    that nobody has heard of yet may have begun on any host that is late, for `GIVEN_UP` at most."""
+    whose clock cannot be compared is never known to be here, also if it has not polled anything. `newcomers`: on
+    a host that is late, and of whose boot no life is known, some may have begun: for `GIVEN_UP` it is waited for."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
@@ -102,7 +102,7 @@ class Gate:
 
     def _is_here(self, start: Ints, end: Ints, who: Who, boot: int) -> Bools:
         known: Bools = end <= self.state.now
-        for host in self.state.hosts.values() if who.newcomers else ():
+        for host in self._silent_boots() if who.newcomers else ():
             clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
             if late <= GIVEN_UP:
                 known &= end + (self._apart if late > LATE else self.ahead)(clock, boot) <= host.now
@@ -120,6 +120,12 @@ class Gate:
                     here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else through))
                 known &= here
         return known
+
+    def _silent_boots(self) -> list[Host]:
+        """The hosts of whose newest boot nobody is known to live."""
+        living = {(p.host, p.boot) for p in self.state.processes.values() if p.known_through != NEVER}
+        hosts = self.state.hosts.items()
+        return [host for number, host in hosts if (number, host.boots[-1][0] if host.boots else -1) not in living]
 
     def comparable(self, who: Who, boot: int) -> bool:
         """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""
