@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import jdk
@@ -33,6 +34,8 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OFFSETWATCH_HOME", str(tmp_path / "home"))
     for scheme in ("http", "https"):
         monkeypatch.setenv(f"{scheme}_proxy", "http://127.0.0.1:9")
+    # What urllib knows of proxies it would keep for all tests that follow.
+    monkeypatch.setattr(urllib.request, "_opener", None)
     return tmp_path
 
 

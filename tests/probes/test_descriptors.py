@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import pytest
+
 from probes.log.journals.journal import Journal, Life
 from probes.log.journals.reader import LifeReader
 
@@ -13,6 +15,9 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+# What earlier tests left open is closed here, too, and Python says so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_what_is_forgotten_is_closed(tmp_path: Path) -> None:
     gc.collect()
     before = open_descriptors()

@@ -48,12 +48,12 @@ def victim(root: Path, bootstrap: str, prefix: str) -> Iterator[subprocess.Popen
         [sys.executable, "-m", "tests.probes.log.victim", str(root), bootstrap, prefix],
         stdout=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "started\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "started\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.kafka

@@ -18,7 +18,21 @@ def topic(bootstrap: str, partitions: int = 1, replicas: int = 1) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics([NewTopic(name, partitions, replicas)]).values():
         made.result(LIMIT_S)
+    _known_everywhere(bootstrap, name, partitions)
     return name
+
+
+def _known_everywhere(bootstrap: str, name: str, partitions: int) -> None:
+    """Wait until each broker knows the topic: one that has not heard of it refuses what its own leader is sent."""
+    end = time.monotonic() + LIMIT_S
+    for address in bootstrap.split(","):
+        admin = AdminClient({"bootstrap.servers": address})
+        while True:
+            told = admin.list_topics(name, timeout=LIMIT_S).topics[name]
+            if len(told.partitions) == partitions and all(one.leader >= 0 for one in told.partitions.values()):
+                break
+            assert time.monotonic() < end, f"{address} does not know {name}"
+            time.sleep(0.1)
 
 
 def producer(bootstrap: str, **settings: Any) -> Producer:
