@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,10 @@ def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp
             ):
                 zero = f"{url}/api/v1/query?query=count(offsetwatch_findings_total%7Bcluster=%22c%22%7D)"
                 eventually(lambda: '"value"' in (get(zero) or ""), "scrape before the violation")
-                metrics.deliver([event(finding("lost-write")), event(finding("rebalance"), "info")])
+                now = datetime.now(UTC)
+                metrics.deliver(
+                    [event(finding("lost-write"), counted=now), event(finding("rebalance"), "info", counted=now)]
+                )
                 page = eventually(lambda: pager.bodies, "page")[0]
         finally:
             exposition.close()
