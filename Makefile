@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 
-.PHONY: setup demo test quick search mutate drills lint format bench clean
+.PHONY: setup demo test quick evening search mutate drills lint format bench docs clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -24,17 +24,25 @@ demo: $(READY)
 	$(BIN)/offsetwatch demo
 
 # The rules' tests fill what is left of the machine while those with brokers, Spark and processes of their own run, two
-# files at a time; what the rules' tests say is shown at the end.
+# files at a time; those that run a whole canary of their own come after all others. What the rules' tests say is shown at
+# the end.
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
-	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/rules -n 2 --dist loadfile --durations=15 || failed=1; \
+	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 2 --dist loadfile --durations=15 \
+	  || failed=1; \
 	wait $$rules || failed=1; \
+	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
 	cat $$said; exit $$failed
 
 # What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and not evening and not alone"
+
+# Whole evenings on call, one after the other: real clusters, probes, checks and receivers. A quarter of an hour on a calm
+# machine; on one that does other things as well they wait long, and may give up.
+evening: $(READY)
+	$(BIN)/python -m pytest -m evening -v
 
 # Random worlds of hosts, for hours; WORLDS and SEED may be set. A seed that fails becomes a test.
 WORLDS ?= 10000
@@ -58,9 +66,14 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m deploy.copies
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench
+
+# The documentation as a site, in build/site.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .offsetwatch build *.egg-info

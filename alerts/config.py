@@ -78,10 +78,26 @@ class AlertsConfig(_Section):
         9477, ge=0, le=65_535, description="The monitor's port; 0 takes a free one and says which."
     )
     probes_port: int = Field(9478, ge=0, le=65_535, description="The port of `probe run`, which serves its own.")
+    partition_series: Literal["none", "essential", "all"] = Field(
+        "essential",
+        description="The series of each partition: none, the six or so that are looked at, or all. Those by topic are "
+        "there in any case.",
+    )
+    broker_series: int = Field(
+        16, ge=0, description="At most this many brokers have latency series of their own; others are `other`."
+    )
     log: str = Field(
         "stdout",
         min_length=1,
-        description="Where the JSON line of each finding goes: stdout, stderr, or a file's path.",
+        description="Where findings are written to: stdout, stderr, or a file's path.",
+    )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto",
+        description="json: one line for each finding; text: for people, of each incident; auto: text on a terminal, "
+        "else json.",
+    )
+    log_counted: bool = Field(
+        False, description="Write a JSON line also for what is only counted: findings of severity info and allowed."
     )
     quiet: float = Field(
         900.0,

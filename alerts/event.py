@@ -74,6 +74,15 @@ def recorded(rows: Iterable[Mapping[str, Any]]) -> list[FindingEvent]:
     return list(once.values())
 
 
+def parsed(text: str) -> dict[str, Any]:
+    """The object of a JSON column. What is none is told as `unreadable`: one bad row must not hide all others."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"unreadable": text[:200]}
+
+
 def _event(row: Mapping[str, Any], counted: datetime, grace: float) -> FindingEvent:
     entry = CATALOGUE.get(row["anomaly"])
     waited = entry is not None and entry.decided == "on settlement"
@@ -87,8 +96,8 @@ def _event(row: Mapping[str, Any], counted: datetime, grace: float) -> FindingEv
         topic=row["topic"],
         partition=row["partition"],
         message=row["message"],
-        evidence=json.loads(row["evidence"]),
-        context=json.loads(row["context"]),
+        evidence=parsed(row["evidence"]),
+        context=parsed(row["context"]),
         at=row["at"],
         decidable=row["decidable"],
         implied_by=row["implied_by"],

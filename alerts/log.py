@@ -10,6 +10,7 @@ The fields are stable; a new one may be added, none changes its meaning or goes 
 | `id`, `event` | the finding's identity; `raised`, `opened` or `closed` |
 | `anomaly`, `severity` | names of the catalogue and of the policy |
 | `cluster`, `topic`, `topic_id`, `partition` | where |
+| `cluster_name` | how the configuration calls the cluster, or null |
 | `message`, `evidence` | one sentence; what a person needs to believe it, an object; ids beyond 2^53 are strings |
 | `units` | of the fields of `evidence` that are times or spans, what they count, by name |
 | `at`, `decidable` | log time: when the rule spoke, when the evidence was first enough |
@@ -27,6 +28,8 @@ from typing import Final, TextIO
 
 from alerts.event import FindingEvent
 from alerts.evidence import exact, units
+from alerts.incidents.grouping import judged
+from alerts.incidents.incident import Names, nameless
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
 
@@ -35,7 +38,7 @@ def _time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def line(event: FindingEvent) -> str:
+def line(event: FindingEvent, cluster_name: str = "") -> str:
     """The event as one JSON line, without its line feed."""
     return json.dumps(
         {
@@ -47,6 +50,7 @@ def line(event: FindingEvent) -> str:
             "anomaly": event.anomaly,
             "severity": event.severity,
             "cluster": event.cluster,
+            "cluster_name": cluster_name or None,
             "topic": event.topic,
             "topic_id": event.topic_id,
             "partition": event.partition,
@@ -64,14 +68,19 @@ def line(event: FindingEvent) -> str:
 
 
 class LogChannel:
-    """Writes the lines to a text stream, flushed at the end of each delivery. The stream stays its owner's."""
+    """Writes the lines to a text stream, flushed at the end of each delivery. The stream stays its owner's.
+
+    What is only classified or allowed happens by the minute on a healthy cluster: it is counted, and written only
+    with `counted`."""
 
     name = "log"
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, counted: bool = False, names: Names = nameless) -> None:
         self._stream = stream
+        self._names = names
+        self._counted = counted
 
     def deliver(self, events: Sequence[FindingEvent]) -> None:
-        if events:
-            self._stream.write("".join(line(event) + "\n" for event in events))
+        if written := [event for event in events if self._counted or judged(event)]:
+            self._stream.write("".join(line(event, self._names(event.cluster)) + "\n" for event in written))
             self._stream.flush()

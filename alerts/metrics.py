@@ -1,9 +1,8 @@
 """Prometheus metrics of the checks: what was found, how far the checks are, and how long they take.
 
 Names begin with `offsetwatch_` and end with their unit. Labels are bounded: anomalies come from the catalogue,
-severities from the policy, partitions from the probe topics; processes, writers and offsets are never labels. What has
-one value per partition is collected at the scrape from the last summary of each; a topic that was created anew
-replaces the one whose name it bears.
+severities from the policy; processes, writers and offsets are never labels. Those of partitions and topics are in
+`alerts.partition_metrics`.
 
 Counters of findings outlive this process: they start from what the findings table holds (`begin`), and what an
 earlier process recorded is not counted twice (`replayed`).
@@ -14,14 +13,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
+from alerts.cluster_info import ClusterInfo
 from alerts.event import FindingEvent
 from alerts.incidents.grouping import kind_of
+from alerts.incidents.incident import Names, nameless
+from alerts.partition_metrics import PartitionMetrics, Series
 from alerts.process_metrics import ProcessMetrics
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import SEVERITIES
@@ -33,13 +34,16 @@ LATENCY_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 10, 20, 30, 60)
 GRACE_BUCKETS: Final = (0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300)
 BATCH_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60)
 
-PARTITION_LABELS: Final = ("cluster", "topic", "partition")
+LOST: Final = "lost-write"
+DUPLICATED: Final = "duplicate"
+"""The anomalies of which each finding is one record that was lost, or that is there twice."""
 
 
 class Count(NamedTuple):
     """So many findings of one anomaly and severity were recorded before this process began."""
 
     cluster: str
+    topic: str
     anomaly: str
     severity: str
     findings: int
@@ -54,73 +58,6 @@ class Open(NamedTuple):
     severity: str
 
 
-class _Partitions(Collector):
-    """One value per partition, from the last known summary of each. Times in summaries are aware datetimes."""
-
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-
-    def update(self, summaries: Iterable[Mapping[str, Any]]) -> None:
-        rows = dict(self._rows)
-        for row in summaries:
-            rows[(str(row["cluster"]), str(row["topic"]), str(row["partition"]))] = row
-        self._rows = rows  # replaced as a whole: the scrape runs in another thread
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        for name, help_text, column in _PARTITION_GAUGES:
-            family = GaugeMetricFamily(name, help_text, labels=PARTITION_LABELS)
-            for labels, row in self._rows.items():
-                value = row.get(column)
-                if value is not None:
-                    family.add_metric(labels, value.timestamp() if isinstance(value, datetime) else float(value))
-            yield family
-        behind = GaugeMetricFamily(
-            "offsetwatch_partition_checked_behind_seconds",
-            "Log time between the newest evidence and that through which every verdict is given.",
-            labels=PARTITION_LABELS,
-        )
-        for labels, row in self._rows.items():
-            if row.get("now") is not None and row.get("checked_through") is not None:
-                behind.add_metric(labels, max(0.0, (row["now"] - row["checked_through"]).total_seconds()))
-        yield behind
-        lag = GaugeMetricFamily(
-            "offsetwatch_partition_readers_lag_records",
-            "How far the furthest-behind reader is behind the last stable offset, by how it reached the partition "
-            "(assign, subscribe).",
-            labels=(*PARTITION_LABELS, "mode"),
-        )
-        for labels, row in self._rows.items():
-            for mode, records in readers_lag(row).items():
-                lag.add_metric((*labels, mode), records)
-        yield lag
-
-
-_PARTITION_GAUGES: Final = (
-    ("offsetwatch_partition_log_start_offset", "First offset that the partition still holds.", "log_start"),
-    ("offsetwatch_partition_log_end_offset", "One past the last offset (read_uncommitted).", "log_end"),
-    ("offsetwatch_partition_last_stable_offset", "One past the last offset readable at read_committed.", "last_stable"),
-    ("offsetwatch_partition_settled_frontier_offset", "Below this offset every verdict is final.", "frontier"),
-    ("offsetwatch_partition_unseen_records", "Acknowledged records not polled within the objective.", "unseen"),
-    ("offsetwatch_partition_window_runs", "Runs of records above the settled frontier.", "window_runs"),
-    ("offsetwatch_partition_processes", "Client lives whose log the partition's checks follow.", "processes"),
-    ("offsetwatch_partition_state_bytes", "Size of the partition's hot state.", "state_bytes"),
-    ("offsetwatch_partition_log_time_seconds", "Log time of the checks, in seconds since the epoch.", "now"),
-)  # fmt: skip
-
-
-def readers_lag(summary: Mapping[str, Any]) -> dict[str, int]:
-    """Records from the furthest-behind reader's position to the last stable offset (or the log end), by mode."""
-    end = summary.get("last_stable")
-    if end is None:
-        end = summary.get("log_end")
-    lags: dict[str, int] = {}
-    for reader in summary.get("readers") or ():
-        if end is not None and reader["position"] is not None:
-            mode = reader["mode"] or "unknown"
-            lags[mode] = max(lags.get(mode, 0), end - reader["position"], 0)
-    return lags
-
-
 class Metrics:
     """The metrics of one monitor process, in a registry of their own; also the dispatcher's first channel."""
 
@@ -132,7 +69,12 @@ class Metrics:
         build: Mapping[str, str],
         registry: CollectorRegistry | None = None,
         clock: Callable[[], float] = time.time,
+        partition_series: Series = "essential",
+        data: Path | None = None,
+        names: Names = nameless,
     ) -> None:
+        """`partition_series`: which series each partition has. `data`: the folder whose disk is told of. `names`: how
+        people call the clusters."""
         self.registry = registry if registry is not None else CollectorRegistry()
         self._clock = clock
         self._began = clock()
@@ -192,14 +134,27 @@ class Metrics:
         self._failures = counter(
             "offsetwatch_alert_channel_failures", "Deliveries of finding events that a channel failed.", ("channel",)
         )
+        self._failing = gauge(
+            "offsetwatch_alert_channel_consecutive_failures",
+            "Attempts to tell a receiver of incidents that failed since the last one that did not.",
+            ("channel",),
+        )
         gauge(
             "offsetwatch_evidence_age_seconds",
             "Age of the newest row of the probe log that was checked, also by an earlier process; while none is known, "
             "the age of this process.",
         ).set_function(self._evidence_age)
-        self._partitions = _Partitions()
+        self._lost = counter(
+            "offsetwatch_lost_records", "Acknowledged records that are proven lost (lost-write).", ("cluster", "topic")
+        )
+        self._duplicated = counter(
+            "offsetwatch_duplicated_records", "Records that stand at two or more offsets (duplicate).",
+            ("cluster", "topic"),
+        )  # fmt: skip
+        self._partitions = PartitionMetrics(partition_series)
         self.registry.register(self._partitions)
-        self.registry.register(ProcessMetrics())
+        self.registry.register(ProcessMetrics(data))
+        self.registry.register(ClusterInfo(lambda: self._clusters, names))
         self.know("")
 
     def begin(
@@ -218,6 +173,7 @@ class Metrics:
             self._findings.labels(count.cluster, count.anomaly, count.severity, kind_of(count.anomaly)).inc(
                 count.findings
             )
+            self._affected(count.anomaly, count.cluster, count.topic, count.findings)
         for condition in conditions:
             self._open[condition.id] = condition
         for (cluster, severity), when in (last or {}).items():
@@ -256,11 +212,16 @@ class Metrics:
                 self._open[event.id] = opened
                 touched.add(opened[1:])
             self._findings.labels(event.cluster, event.anomaly, event.severity, kind_of(event.anomaly)).inc()
+            self._affected(event.anomaly, event.cluster, event.topic, 1)
             self._last.labels(event.cluster, event.severity).set(event.counted.timestamp())
             self._latency.observe(event.latency)
             if event.grace is not None:
                 self._grace.observe(event.grace)
         self._set_open(touched)
+
+    def _affected(self, anomaly: str, cluster: str, topic: str, records: int) -> None:
+        if anomaly in (LOST, DUPLICATED):
+            (self._lost if anomaly == LOST else self._duplicated).labels(cluster, topic).inc(records)
 
     def _set_open(self, places: Iterable[tuple[str, str, str]]) -> None:
         standing = [one[1:] for one in self._open.values()]
@@ -286,7 +247,24 @@ class Metrics:
         rows = list(summaries)
         for row in rows:
             self.know(str(row["cluster"]))
+            for counter in (self._lost, self._duplicated):
+                counter.labels(str(row["cluster"]), str(row["topic"]))  # there at 0 before the first
         self._partitions.update(rows)
+
+    def know_channel(self, channel: str) -> None:
+        """Its failures are there at 0 before the first."""
+        self._failures.labels(channel)
+
+    def know_receiver(self, channel: str, failures: Callable[[], int]) -> None:
+        """A channel that is tried again and again. `failures`: how many attempts failed since the last that did not."""
+        self.know_channel(channel)
+        self._failing.labels(channel).set_function(failures)
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster that is watched; "" while none is known, or where there are several."""
+        known = self._clusters - {""}
+        return next(iter(known)) if len(known) == 1 else ""
 
     def channel_failed(self, channel: str) -> None:
         self._failures.labels(channel).inc()

@@ -15,12 +15,15 @@ from pathlib import Path
 from alerts.config import AlertsConfig
 from alerts.event import FindingEvent
 from alerts.incidents.grouping import Incidents
-from alerts.incidents.incident import Incident
+from alerts.incidents.incident import Incident, Names, nameless
+from alerts.incidents.silence import Silence
 from alerts.receivers.alertmanager import Alertmanager, Links
+from alerts.receivers.alertmanager_silences import SilencingAlertmanager
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import Courier, Receiver
 from alerts.receivers.memory import Memory
 from alerts.receivers.webhook import Webhook
+from alerts.silences import Silences, path_of, silenced
 
 
 def machine_time() -> datetime:
@@ -28,7 +31,8 @@ def machine_time() -> datetime:
 
 
 class Paging:
-    """`failed` is called with a receiver's name at each attempt that did not work."""
+    """`failed` is called with a receiver's name at each attempt that did not work. `also` are receivers that belong to
+    this process alone: what they were told is not remembered."""
 
     name = "incidents"
 
@@ -38,20 +42,26 @@ class Paging:
         folder: Path | None,
         failed: Callable[[str], None],
         clock: Callable[[], datetime] = machine_time,
+        also: Sequence[Receiver] = (),
+        names: Names = nameless,
     ) -> None:
-        self._incidents = Incidents(hold=timedelta(seconds=config.quiet))
+        self._incidents = Incidents(hold=timedelta(seconds=config.quiet), names=names)
         self._lock = threading.Lock()
+        self._silences = Silences(path_of(folder)) if folder is not None else None
         now = clock()
-        self._couriers = [
-            Courier(
-                receiver,
-                self.standing,
-                Memory(folder / f"{receiver.name}.json" if folder is not None else None, now),
-                clock=clock,
-                failed=failed,
-            )
-            for receiver in receivers(config)
+        remembered = [
+            (receiver, Memory(folder / f"{receiver.name}.json" if folder is not None else None, now))
+            for receiver in receivers(config, self.silences)
         ]
+        self._couriers = [
+            Courier(receiver, self.standing, memory, clock=clock, failed=failed)
+            for receiver, memory in [*remembered, *((receiver, Memory(None, now)) for receiver in also)]
+        ]
+
+    @property
+    def receivers(self) -> dict[str, Callable[[], int]]:
+        """The names of those that are told, with how many attempts have failed since the last that did not."""
+        return {one.receiver.name: one.failures for one in self._couriers}
 
     def begin(self, recorded: Iterable[FindingEvent]) -> None:
         """Take over what the findings table held before, in the order of its record."""
@@ -70,9 +80,19 @@ class Paging:
             courier.wake()
 
     def standing(self, now: datetime) -> list[Incident]:
-        """The incidents as they are."""
+        """The incidents as they are, each with its silence."""
         with self._lock:
-            return self._incidents.at(now)
+            incidents = self._incidents.at(now)
+        return silenced(incidents, self.silences(), now)
+
+    def silences(self) -> Sequence[Silence]:
+        """Those of the data folder, active or not."""
+        return self._silences.all() if self._silences is not None else ()
+
+    def places(self, occurrence: str) -> list[str]:
+        """All places of one of them."""
+        with self._lock:
+            return self._incidents.places(occurrence)
 
     def stop(self) -> None:
         """Tell what is due once more, to all at the same time, and end."""
@@ -83,12 +103,14 @@ class Paging:
             one.join()
 
 
-def receivers(config: AlertsConfig) -> list[Receiver]:
-    """All receivers that are configured, each with a name of its own. Raises AppriseMissing."""
+def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = tuple) -> list[Receiver]:
+    """All receivers that are configured, each with a name of its own. `silences`: those of which Alertmanagers are
+    told. Raises AppriseMissing."""
     links = Links(config.runbook_url, config.page_url)
     made: list[Receiver] = []
     for number, url in enumerate(config.alertmanager.urls, 1):
-        made.append(Alertmanager(url, config.alertmanager, links, name=_named("alertmanager", number)))
+        one = Alertmanager(url, config.alertmanager, links, name=_named("alertmanager", number))
+        made.append(SilencingAlertmanager(one, url, config.alertmanager, silences))
     for number, url in enumerate(config.webhook.urls, 1):
         made.append(Webhook(url, config.webhook, links, name=_named("webhook", number)))
     for number, target in enumerate(config.chat.targets, 1):

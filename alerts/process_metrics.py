@@ -1,4 +1,5 @@
-"""What the program itself takes: processor time, memory, threads, open files, of its process and of those it started.
+"""What the program itself takes: processor time, memory, threads, open files, of its process and of those it started;
+what they read and write, and what its data take of the disk.
 
 Spark runs in a JVM and in Python workers of its own; probes may have processes of their own. They are told apart by
 `process`: `self`, `jvm`, `worker` (all others together).
@@ -6,8 +7,11 @@ Spark runs in a JVM and in Python workers of its own; probes may have processes 
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -15,13 +19,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 PROCESSES: Final = ("self", "jvm", "worker")
+SIZE_INTERVAL: Final = 60.0
+"""Seconds between two looks at every file of the data folder."""
 
 
 class ProcessMetrics(Collector):
-    """Collected at each scrape. Processor time of workers that have ended still counts."""
+    """Collected at each scrape. Processor time of workers that have ended still counts. `data`: the folder that holds
+    the data, if its disk is to be told of."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: Path | None = None) -> None:
         self._self = psutil.Process()
+        self._data = data
+        self._measured: tuple[float, int] | None = None
         self._seconds: dict[tuple[int, float], tuple[str, float]] = {}
 
     def collect(self) -> Iterable[Metric]:
@@ -65,6 +74,31 @@ class ProcessMetrics(Collector):
                     family.add_metric((kind,), values[kind])
             yield family
 
+        yield from self._disk()
+
+    def _disk(self) -> Iterable[Metric]:
+        if self._data is None:
+            return
+        try:
+            used = psutil.disk_usage(str(self._data))
+        except OSError:
+            return  # not made yet, or out of reach
+        yield GaugeMetricFamily(
+            "offsetwatch_disk_free_bytes", "What is free on the disk that holds the data folder.", value=used.free
+        )
+        yield GaugeMetricFamily("offsetwatch_disk_size_bytes", "The size of that disk.", value=used.total)
+        yield GaugeMetricFamily(
+            "offsetwatch_data_bytes",
+            "What the data folder takes: tables, checkpoints, journals, logs; looked at once a minute.",
+            value=self._size(self._data),
+        )
+
+    def _size(self, folder: Path) -> int:
+        now = time.monotonic()
+        if self._measured is None or now - self._measured[0] > SIZE_INTERVAL:
+            self._measured = now, _size_of(folder)
+        return self._measured[1]
+
     def _fold(self) -> None:
         """Processes come and go; the time of those that have gone is kept as one sum by kind."""
         gone = [key for key in self._seconds if key[0] > 0 and not psutil.pid_exists(key[0])]
@@ -72,3 +106,19 @@ class ProcessMetrics(Collector):
             kind, spent = self._seconds.pop(key)
             known = self._seconds.get((-PROCESSES.index(kind), 0.0), (kind, 0.0))[1]
             self._seconds[-PROCESSES.index(kind), 0.0] = kind, known + spent
+
+
+def _size_of(folder: Path) -> int:
+    """Bytes of all files below a folder. What goes away meanwhile is not counted."""
+    total, folders = 0, [str(folder)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            continue
+    return total

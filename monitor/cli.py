@@ -4,7 +4,8 @@ Exit codes: 0 done, 1 something bad was found (violations, a sick environment), 
 configuration, nothing there), 130 interrupted twice. Errors of ours are one line on stderr; `--debug` shows the rest.
 
 Modules are imported by the command that needs them, so that a help text and `check` start at once. A command has one
-parameter for each of its options, however many they are: that is how typer takes them, here and in `monitor.drill.cli`.
+parameter for each of its options, however many they are: that is how typer takes them, here and in the `cli` modules of
+`monitor.drill` and `monitor.postmortem`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -20,37 +22,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
+from monitor.commands.silence import app as silence_app
 from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
+from monitor.options import Asked, Cluster, ConfigFile, Data, Debug, History, LogFormat, Panels, Topics, loaded_by
+from monitor.postmortem.cli import add_to as add_postmortem
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from monitor.config.config import Config
     from streaming_jobs.config import JobConfig
 
 app = typer.Typer(
-    help="An always-on safety monitor for clusters that speak Kafka's protocol.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 kafka_app = typer.Typer(help="A local Kafka, for trying things out.", no_args_is_help=True)
-probe_app = typer.Typer(help="The probes: writers, readers, transactions, the observer.", no_args_is_help=True)
-app.add_typer(kafka_app, name="kafka")
-app.add_typer(probe_app, name="probe")
-app.add_typer(drill_app, name="drill")
-
-
-class _Asked:
-    """What the command line asked for before the command began."""
-
-    debug = False
-
-
-def _set_debug(value: bool) -> bool:
-    _Asked.debug = _Asked.debug or value
-    return value
+probe_app = typer.Typer(
+    help="The probes alone, on hosts of their own: writers, readers, transactions, the observer.", no_args_is_help=True
+)
+app.add_typer(probe_app, name="probe", rich_help_panel=Panels.run)
+app.add_typer(kafka_app, name="kafka", rich_help_panel=Panels.begin)
+app.add_typer(drill_app, name="drill", rich_help_panel=Panels.kept)
+app.add_typer(silence_app, name="silence", rich_help_panel=Panels.found)
 
 
 def _version(value: bool) -> None:
@@ -59,20 +54,6 @@ def _version(value: bool) -> None:
 
         print(f"offsetwatch {installed('offsetwatch')}")
         raise typer.Exit
-
-
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-c", help="TOML file; else $OFFSETWATCH_CONFIG, else ./offsetwatch.toml.", show_default=False
-    ),
-]
-Data = Annotated[
-    Path | None, typer.Option("--data", help="Data folder, instead of the configured one.", show_default=False)
-]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Log everything, show tracebacks.", callback=_set_debug, is_eager=True)
-]
 
 
 class Severities(StrEnum):
@@ -88,6 +69,11 @@ class Kinds(StrEnum):
     classified = "classified"
 
 
+class Stories(StrEnum):
+    leaderless = "leaderless"
+    duplicates = "duplicates"
+
+
 class States(StrEnum):
     raised = "raised"
     open = "open"
@@ -101,222 +87,52 @@ def root(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """An always-on safety monitor for clusters that speak Kafka's protocol."""
+    """An always-on safety monitor for clusters that speak Kafka's protocol.
+
+    Probes write and read records of their own, in topics of their own. What they
+    did is checked as it comes, and you are told when the cluster loses, doubles,
+    reorders or shows what it must not.
+
+    To see it: offsetwatch demo.
+    To watch a cluster: doctor, then monitor --probes, then findings."""
 
 
-@app.command()
-def check(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
-            "of a probe log: its Delta table, or a data folder."
-        ),
-    ],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Allow nothing that the policy would.")] = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="NAME", help="Allow this anomaly, whatever the policy says (repeatable)."),
-    ] = None,
-    ww: Annotated[bool, typer.Option("--ww", help="Infer write-write edges for the search of cycles.")] = False,
-    cycles: Annotated[bool, typer.Option(help="Search for dependency cycles.")] = True,
-    pictures: Annotated[
-        Path | None, typer.Option("--pictures", help="Folder for pictures (SVG) of the cycles.", show_default=False)
+@app.command(rich_help_panel=Panels.begin)
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of earlier demos.")] = False,
+    seconds: Annotated[
+        float, typer.Option(envvar="DEMO_SECONDS", min=0, help="Stop after so long; 0: when you press Ctrl-C.")
+    ] = 0.0,
+    brokers: Annotated[int, typer.Option(min=0, max=3, help="Local brokers; 0: 3, or 1 if memory is short.")] = 0,
+    story: Annotated[
+        Stories | None,
+        typer.Option(help="What happens: leaderless (KAFKA-20734, 3 brokers), or duplicates. By the brokers if unset."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Check histories. Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
-    from monitor.commands.check import Options, run
+    """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
+    from monitor.demo.demo import run
 
-    options = Options(
-        json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures
-    )  # fmt: skip
-    raise typer.Exit(run(files, options))
+    raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, story=story, debug=Asked.debug))
 
 
-@app.command()
-def monitor(
-    config: ConfigFile = None,
-    data: Data = None,
-    probes: Annotated[bool, typer.Option("--probes", help="Run the probes in this process, too.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Check the probe log as it grows; serve metrics, log findings. SIGTERM or Ctrl-C stops it in order."""
-    from monitor.process.program_log import configure, say
-    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
-    from monitor.process.watch import Watch, run
-
-    loaded = _load(config, data)
-    configure(debug=_Asked.debug, file=loaded.data / "logs" / "monitor.log")
-    fleet = None
-    if probes:
-        from monitor.process.probing import open_fleet
-
-        fleet = open_fleet(loaded, say)
-    with stop_on_signal(within=STOPPED_WITHIN) as stop:
-        run(Watch(loaded, say=say, fleet=fleet), say=say, stop=stop)
-
-
-@probe_app.command("run")
-def probe_run(config: ConfigFile = None, data: Data = None, debug: Debug = False) -> None:
-    """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
-    from monitor.process.probing import run
-    from monitor.process.program_log import configure
-    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
-
-    loaded = _load(config, data)
-    configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
-    with stop_on_signal(within=STOPPED_WITHIN) as stop:
-        run(loaded, stop)
-
-
-@probe_app.command("drain")
-def probe_drain(
-    config: ConfigFile = None,
-    data: Data = None,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds after which what is missing is given up.")] = 60.0,
-    debug: Debug = False,
-) -> None:
-    """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost."""
-    from monitor.process.probing import drain
-    from monitor.process.program_log import configure
-
-    loaded = _load(config, data)
-    configure(debug=_Asked.debug, file=loaded.data / "logs" / "probes.log")
-    raise typer.Exit(drain(loaded, limit=limit))
-
-
-@probe_app.command("gone")
-def probe_gone(
-    committer: Annotated[int, typer.Argument(help="Its committer: the host that the condition evidence-late names.")],
-    since: Annotated[datetime | None, typer.Option(help="It was down by this time, UTC; else by now.")] = None,
-    config: ConfigFile = None,
-    data: Data = None,
-    debug: Debug = False,
-) -> None:
-    """Declare that a host does not come back: what waits for its journals is judged without them."""
-    from monitor.process.probing import gone
-    from monitor.process.program_log import configure
-
-    loaded = _load(config, data)
-    configure(debug=_Asked.debug)
-    gone(loaded, committer, since.replace(tzinfo=UTC) if since else None)
-
-
-@app.command()
-def findings(
-    config: ConfigFile = None,
-    data: Data = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    anomaly: Annotated[list[str] | None, typer.Option(help="Only these (repeatable).")] = None,
-    severity: Annotated[list[Severities] | None, typer.Option(help="Only these (repeatable).")] = None,
-    kind: Annotated[list[Kinds] | None, typer.Option(help="Only these (repeatable).")] = None,
-    state: Annotated[list[States] | None, typer.Option(help="Only these (repeatable).")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Still going on at or after this time: 03:12, 2h, 2026-11-22T03:12 (UTC).")
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Begun by this time, written in the same ways.")] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", help="Judge this kept probe log (its Delta table, or a data folder) instead."),
-    ] = None,
-    debug: Debug = False,
-) -> None:
-    """What stands now: the verdict, incidents open and over, what is only counted. From the tables; nothing else needs
-    to run."""
-    from contextlib import nullcontext
-    from dataclasses import replace
-
-    from rich.console import Console
-
-    from monitor.commands.findings import Filter, json_line, listed, read
-    from monitor.commands.overview import gather, lines, verdict
-    from monitor.commands.times import moment
-    from rules.vocabulary.catalogue import CATALOGUE
-
-    for name in anomaly or ():
-        if name not in CATALOGUE:
-            raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
-    now = datetime.now(UTC)
-    wanted = Filter(
-        anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topic=topic,
-        partition=partition, since=moment(since, now, "--since") if since else None,
-        until=moment(until, now, "--until") if until else None,
-    )  # fmt: skip
-    loaded = _load(config, data)
-    job, hold = loaded.job, timedelta(seconds=loaded.alerts.quiet)
-    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
-    with kept as (tables, at):
-        overview, incidents = gather(tables, at, wanted, hold)
-        overview = replace(overview, kept=history is not None)
-        rows = read(tables, wanted) if json or all_ else []
-    if json:
-        for row in rows:
-            print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
-        return
-    console = Console(highlight=False)
-    console.print(verdict(overview))
-    if all_:
-        for line in listed(rows[:limit], console.width):
-            console.print(line)
-        if len(rows) > limit:
-            console.print(f"{len(rows)} findings, the newest {limit} are shown (--limit)")
-    else:
-        for line in lines(overview, console.width, limit=limit):
-            console.print(line)
-
-
-@app.command()
-def explain(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="An incident's or a finding's id, or its first digits.")],
-    config: ConfigFile = None,
-    data: Data = None,
-    debug: Debug = False,
-) -> None:
-    """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
-    from rich.console import Console
-
-    from monitor.commands.explain import find, lines
-
-    now = datetime.now(UTC)
-    console = Console(highlight=False)
-    loaded = _load(config, data)
-    hold = timedelta(seconds=loaded.alerts.quiet)
-    for line in lines(find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold), now, console.width):
-        console.print(line)
-
-
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
-    from monitor.history_files.probe_log import as_tables
-    from monitor.process.program_log import say
-
-    return as_tables(history, job.objectives.objectives(), say)
-
-
-@app.command()
+@app.command(rich_help_panel=Panels.begin)
 def doctor(
     config: ConfigFile = None,
     data: Data = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: about, state, detail.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Is everything there, and safe? Versions, Java, jars, cluster, topics, client settings. Exit code 1 if not."""
+    """Is everything there, and safe? Versions, Java, cluster, topics, client settings. Exit code 1 if not."""
     from rich.console import Console
 
     from monitor.commands.doctor import examine, misconfigured, print_json, table
     from monitor.errors import VIOLATION, ConfigError
     from monitor.process.program_log import configure
 
-    configure(debug=_Asked.debug)
+    configure(debug=Asked.debug)
     try:
-        asked = examine(_load(config, data))
+        asked = examine(loaded_by(config, data))
     except ConfigError as error:
         asked = misconfigured(error)
     answers = []
@@ -329,19 +145,298 @@ def doctor(
     raise typer.Exit(VIOLATION if any(answer.state == "bad" for answer in answers) else 0)
 
 
-@app.command()
-def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data of earlier demos.")] = False,
-    seconds: Annotated[
-        float, typer.Option(envvar="DEMO_SECONDS", min=0, help="Stop after so long; 0: when you press Ctrl-C.")
-    ] = 0.0,
-    brokers: Annotated[int, typer.Option(min=0, max=3, help="Local brokers; 0: 3, or 1 if memory is short.")] = 0,
+@app.command(rich_help_panel=Panels.run)
+def monitor(
+    config: ConfigFile = None,
+    data: Data = None,
+    probes: Annotated[
+        bool, typer.Option("--probes", help="Run the probes, too, those of each cluster; else probe run does.")
+    ] = False,
+    log_format: LogFormat = None,
     debug: Debug = False,
 ) -> None:
-    """Watch a real local cluster, and see a real violation being caught. Needs nothing but this machine."""
-    from monitor.demo.demo import run
+    """Watch a cluster: check what the probes log as it comes, tell what is found, serve the status page.
 
-    raise typer.Exit(run(seconds=seconds, keep=keep, brokers=brokers, debug=_Asked.debug))
+    SIGTERM or Ctrl-C stops it in order."""
+    from monitor.process.program_log import configure, say
+    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
+    from monitor.process.watch import Watch, run
+
+    loaded = loaded_by(config, data, log_format)
+    as_json = loaded.alerts.log_format == "json"
+    configure(debug=Asked.debug, file=loaded.data / "logs" / "monitor.log", as_json=as_json)
+    fleet = None
+    if probes:
+        from monitor.process.probing import open_probes
+
+        fleet = open_probes(loaded, say, debug=Asked.debug, apart=True)
+    with stop_on_signal(within=STOPPED_WITHIN) as stop:
+        run(Watch(loaded, say=say, fleet=fleet), say=say, stop=stop)
+
+
+@probe_app.command("run")
+def probe_run(
+    cluster: Cluster = None,
+    config: ConfigFile = None,
+    data: Data = None,
+    log_format: LogFormat = None,
+    debug: Debug = False,
+) -> None:
+    """Run the probes of this host until SIGTERM or Ctrl-C; everything they did is then in the probe log."""
+    from monitor.config.names import only
+    from monitor.process.probing import open_probes, run
+    from monitor.process.program_log import configure, say
+    from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
+
+    loaded = loaded_by(config, data, log_format)
+    as_json = loaded.alerts.log_format == "json"
+    of = f"-{only(loaded, cluster).name}" if cluster is not None else ""
+    configure(debug=Asked.debug, file=loaded.data / "logs" / f"probes{of}.log", as_json=as_json)
+    with stop_on_signal(within=STOPPED_WITHIN) as stop:
+        run(loaded, open_probes(loaded, say, cluster, debug=Asked.debug), stop)
+
+
+@probe_app.command("drain")
+def probe_drain(
+    cluster: Cluster = None,
+    config: ConfigFile = None,
+    data: Data = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which what is missing is given up.")] = 60.0,
+    debug: Debug = False,
+) -> None:
+    """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost."""
+    from monitor.process.probing import drain_each
+    from monitor.process.program_log import configure
+
+    loaded = loaded_by(config, data)
+    configure(debug=Asked.debug, file=loaded.data / "logs" / "probes.log")
+    raise typer.Exit(drain_each(loaded, cluster, limit=limit))
+
+
+@probe_app.command("gone")
+def probe_gone(
+    committer: Annotated[int, typer.Argument(help="The host's number, as the condition evidence-late tells it.")],
+    since: Annotated[datetime | None, typer.Option(help="It was down by this time, UTC; else by now.")] = None,
+    config: ConfigFile = None,
+    data: Data = None,
+    debug: Debug = False,
+) -> None:
+    """Declare that a host does not come back: what waits for its journals is judged without them."""
+    from monitor.process.probing import gone
+    from monitor.process.program_log import configure
+
+    loaded = loaded_by(config, data)
+    configure(debug=Asked.debug)
+    gone(loaded, committer, since.replace(tzinfo=UTC) if since else None)
+
+
+@app.command(rich_help_panel=Panels.found)
+def findings(
+    config: ConfigFile = None,
+    data: Data = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    anomaly: Annotated[list[str] | None, typer.Option(help="Only these (repeatable).")] = None,
+    severity: Annotated[list[Severities] | None, typer.Option(help="Only these (repeatable).")] = None,
+    kind: Annotated[list[Kinds] | None, typer.Option(help="Only these (repeatable).")] = None,
+    state: Annotated[list[States] | None, typer.Option(help="Only these (repeatable).")] = None,
+    cluster: Cluster = None,
+    topic: Topics = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Still going on at or after this time: 03:12, 2h, 2026-11-22T03:12 (UTC).")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Begun by this time, written in the same ways.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Each finding with its evidence, and what is only counted.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines, or findings, are shown.")] = 50,
+    history: History = None,
+    debug: Debug = False,
+) -> None:
+    """What stands now: the verdict, incidents open and over. Reads the tables; nothing else needs to run."""
+    from contextlib import nullcontext
+    from dataclasses import replace
+
+    from rich.text import Text
+
+    from monitor.commands.findings import json_line, listed
+    from monitor.commands.overview import lines
+    from monitor.commands.times import moment
+    from monitor.config.names import ClusterNames
+    from monitor.history_files.probe_log import located
+    from monitor.incidents.findings import Filter, known_clusters, read, require_topics
+    from monitor.incidents.overview import gather, verdict, with_silences
+    from monitor.screen import Screen
+    from rules.vocabulary.catalogue import CATALOGUE
+
+    for name in anomaly or ():
+        if name not in CATALOGUE:
+            raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
+    now = datetime.now(UTC)
+    wanted = Filter(
+        anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topics=topic or (),
+        partition=partition, since=moment(since, now, "--since") if since else None,
+        until=moment(until, now, "--until") if until else None,
+    )  # fmt: skip
+    if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
+        raise UserError(f"--until {until} is before --since {since}")
+    loaded = loaded_by(config, data)
+    job, hold, names = loaded.job, timedelta(seconds=loaded.alerts.quiet), ClusterNames(loaded)
+    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
+    with kept as (tables, at):
+        require_topics(tables, located(history) or history if history else job.history_path, topic or ())
+        if cluster is not None:
+            wanted = replace(wanted, cluster=names.resolve(cluster, known_clusters(tables)))
+        overview, incidents = gather(tables, at, wanted, hold, names)
+        overview = replace(overview, kept=True) if history is not None else with_silences(overview, loaded.data)
+        rows = read(tables, wanted, names) if json or all_ else []
+    if json:
+        for row in rows:
+            print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
+        return
+    console = Screen()
+    console.print(Text(verdict(overview)))
+    if all_:
+        for line in listed(rows[:limit], console.width):
+            console.print(line)
+        if len(rows) > limit:
+            console.print(f"{len(rows)} findings, the newest {limit} are shown (--limit)")
+    else:
+        for line in lines(overview, console.width, limit=limit):
+            console.print(line)
+
+
+@app.command(rich_help_panel=Panels.found)
+def explain(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="An incident's or a finding's id, or its first digits.")],
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw who sent and who polled its records, or its cycle (SVG).")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Also read the batches and markers there now, from the cluster.")
+    ] = False,
+    config: ConfigFile = None,
+    data: Data = None,
+    debug: Debug = False,
+) -> None:
+    """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
+    from monitor.commands.explain import lines
+    from monitor.config.names import ClusterNames
+    from monitor.incidents.explained import find, under_silences
+    from monitor.incidents.overview import silences_of
+    from monitor.screen import Screen
+
+    now = datetime.now(UTC)
+    console = Screen()
+    loaded = loaded_by(config, data)
+    hold = timedelta(seconds=loaded.alerts.quiet)
+    found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
+    for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
+        console.print(line)
+    if picture is not None or raw:
+        from monitor.postmortem.explain_more import draw, raw_lines
+
+        if picture is not None:
+            draw(loaded, found, now, picture)
+            console.print(f"\nThe picture: {picture}", soft_wrap=True)
+        for told in raw_lines(loaded, found, now, console.width) if raw else ():
+            console.print(told)
+
+
+@app.command(rich_help_panel=Panels.found)
+def status(
+    config: ConfigFile = None,
+    data: Data = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """How Offsetwatch itself is: the verdict, what the data folder takes, how long the disk will do."""
+    from json import dumps
+
+    from rich.text import Text
+
+    from monitor.commands.overview import silences
+    from monitor.commands.storage import as_json, lines, survey
+    from monitor.config.names import ClusterNames
+    from monitor.incidents.findings import Filter
+    from monitor.incidents.overview import gather, silence_json, verdict, with_silences
+    from monitor.screen import Screen
+
+    loaded = loaded_by(config, data)
+    if not loaded.data.is_dir():
+        raise UserError(f"{loaded.named('data')}: there is no folder {loaded.data}")
+    hold = timedelta(seconds=loaded.alerts.quiet)
+    found, _ = gather(loaded.job.tables_path, datetime.now(UTC), Filter(), hold, ClusterNames(loaded))
+    overview = with_silences(found, loaded.data)
+    said, storage = verdict(overview), survey(loaded)
+    if json:
+        print(
+            dumps(
+                {
+                    "verdict": said,
+                    "silences": [silence_json(one) for one in overview.silences],
+                    "storage": as_json(storage),
+                }
+            )
+        )
+        return
+    console = Screen()
+    console.print(Text(said))
+    for line in silences(overview):
+        console.print(line)
+    console.print()
+    for line in lines(storage):
+        console.print(line)
+
+
+add_postmortem(app)
+
+
+def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
+    from monitor.history_files.probe_log import as_tables
+    from monitor.process.program_log import say
+
+    return as_tables(history, job.objectives.objectives(), say)
+
+
+@app.command(rich_help_panel=Panels.kept)
+def check(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Histories of Jepsen's Kafka workload (JSON lines or EDN, also gzip; - is standard input), or folders "
+            "of a probe log: its Delta table, or a data folder."
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each file.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Count also what is allowed by default, as skips of a reader that subscribed."),
+    ] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="NAME", help="This anomaly makes no history invalid (repeatable)."),
+    ] = None,
+    ww: Annotated[
+        bool, typer.Option("--ww", help="Cycles: who wrote before whom is concluded from offsets, too.")
+    ] = False,
+    cycles: Annotated[
+        bool, typer.Option(help="Search for cycles of transactions that each depend on the next.")
+    ] = True,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Folder for pictures (SVG) of the cycles.", show_default=False)
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Judge finished histories, of Jepsen's Kafka workload or of the probes.
+
+    Exit code 0: valid; 1: violations, or values never polled; 2: one cannot be read."""
+    from monitor.commands.check import Options, run
+
+    options = Options(
+        json_output=json, strict=strict, allow=allow or (), ww=ww, cycles=cycles, pictures=pictures
+    )  # fmt: skip
+    raise typer.Exit(run(files, options))
 
 
 @kafka_app.command("up")
@@ -360,15 +455,6 @@ def kafka_up(
     run_in_foreground(LocalKafka(data, brokers, version or KAFKA))
 
 
-def _load(file: Path | None, data: Path | None) -> Config:
-    from monitor.config.config import load
-
-    environment = dict(os.environ)
-    if data is not None:
-        environment["OFFSETWATCH_DATA"] = str(data)
-    return load(file, environment)
-
-
 INTERRUPTED: Final = 130
 
 
@@ -377,17 +463,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)
-        sys.exit(code if isinstance(code, int) else 0)
+        _leave(code if isinstance(code, int) else 0, arguments)
     except TyperException as error:
         _refuse(error)
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(INTERRUPTED)
+        _leave(INTERRUPTED, arguments)
     except Exception as error:
-        if _Asked.debug or not isinstance(error, known_errors()):
-            raise
+        from monitor.screen import harmless
+
+        if Asked.debug or not isinstance(error, known_errors()):
+            if arguments is not None:
+                raise
+            sys.excepthook(type(error), error, error.__traceback__)
+            _leave(1, arguments)
         for complaint in getattr(error, "complaints", None) or [str(error)]:
-            print(f"offsetwatch: {' '.join(complaint.split())}", file=sys.stderr)
-        sys.exit(USAGE_OR_ENVIRONMENT)
+            print(f"offsetwatch: {harmless(' '.join(complaint.split()))}", file=sys.stderr)
+        _leave(USAGE_OR_ENVIRONMENT, arguments)
+
+
+def _leave(code: int, arguments: Sequence[str] | None) -> None:
+    """Exit. A program of its own that only read tables leaves without waiting for Arrow's and deltalake's threads: now
+    and then they abort the process as it ends ("terminate called without an active exception", code 134)."""
+    if arguments is None and "deltalake" in sys.modules and not _RUNNING & sys.modules.keys():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+_RUNNING: Final = {"pyspark", "confluent_kafka"}
+"""Where one of these is at work, what is left to do at the exit is done."""
 
 
 def _refuse(error: TyperException) -> None:

@@ -33,8 +33,9 @@ _TRANSLATED: Final = (
     ("probes.kafka.errors", "ProbeError"),
     ("probes.log.errors", "ProbeLogError"),
     ("streaming_jobs.errors", "JobError"),
-    ("alerts.exposition", "PortTaken"),
+    ("alerts.serving.server", "PortTaken"),
     ("alerts.receivers.chat", "AppriseMissing"),
+    ("alerts.silences", "SilenceRefused"),
     ("deploy.errors", "DeployError"),
 )
 

@@ -191,6 +191,19 @@ class RegistersConfig(Section):
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
 
 
+class EndToEndConfig(Section):
+    """The probe that measures latency: a record to each partition, read back by the same process."""
+
+    count: Count = Field(default=1, description="Probes of this kind; without any, nothing is measured end to end.")
+    interval: Seconds = Field(default=1.0, description="Seconds between two records to a partition.")
+    partitions: int = Field(
+        default=32, ge=1, description="At most this many partitions at a time, in turn where there are more."
+    )
+    objective: Seconds = Field(
+        default=20.0, description="A record that has not come back within so many seconds is a failure."
+    )
+
+
 class AuditConfig(Section):
     """The audit: re-reads every probe partition from its beginning, so that a log that changes later is found."""
 
@@ -249,6 +262,7 @@ class ProbesConfig(Section):
     transform: TransformConfig = TransformConfig()
     aborts: AbortsConfig = AbortsConfig()
     registers: RegistersConfig = RegistersConfig()
+    end_to_end: EndToEndConfig = EndToEndConfig()
     audit: AuditConfig = AuditConfig()
     observer: ObserverConfig = ObserverConfig()
     unrest: UnrestConfig = UnrestConfig()

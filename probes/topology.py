@@ -5,8 +5,8 @@ A topic that is deleted and created again has a new id: its partitions are new p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 Partition = tuple[str, int]
 """A topic's name and a partition of it."""
@@ -31,6 +31,8 @@ class Layout:
     cluster: str
     topics: tuple[Topic, ...]
     brokers: tuple[Broker, ...] = ()
+    leaders: Mapping[Partition, int] = field(default_factory=dict, compare=False)
+    """The broker that led each partition when the topics were last looked at."""
 
     def partitions(self, *topics: str) -> Iterator[Partition]:
         """Every partition of the named topics, of all topics if none is named."""

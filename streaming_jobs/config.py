@@ -40,7 +40,8 @@ class ObjectivesConfig(_Section):
 
 class UpkeepConfig(_Section):
     """How the tables are kept small. `vacuum_hours` and the logs' retention must exceed the largest lag allowed: a job
-    that was away for longer finds its evidence gone."""
+    that was away for longer finds its evidence gone. `counted_days`: so long findings are kept that are only counted,
+    of severity info and allowed."""
 
     enabled: bool = True
     every: Seconds = 600.0
@@ -48,6 +49,7 @@ class UpkeepConfig(_Section):
     vacuum_hours: Annotated[float, Field(ge=1, le=24 * 365)] = 24.0
     history_days: Days = 30.0
     findings_days: Days = 365.0
+    counted_days: Days = 1.0
 
 
 class CyclesConfig(_Section):

@@ -41,6 +41,10 @@ class JobFailed(JobError):
     """The query ended by an error of its own."""
 
 
+class WorkerLate(JobFailed):
+    """A Python worker was not up within the ten seconds that Spark gives it: the machine is busy."""
+
+
 _GAP: Final = (
     "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
@@ -97,4 +101,6 @@ def translated(error: BaseException, *, checkpoint: str) -> JobError:
             "The job has fallen behind what the probe log keeps, and cannot go on without a rebuild "
             f"({last_line(text)})."
         )
+    if "Python worker failed to connect back" in text:
+        return WorkerLate("A Python worker of Spark's took longer than ten seconds to start: the machine is very busy.")
     return JobFailed(f"The integrity job ended: {last_line(text)}.")

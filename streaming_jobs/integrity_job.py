@@ -33,14 +33,14 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
-from streaming_jobs.history.source import await_history, stream
+from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.lookups import Lookups
-from streaming_jobs.verdicts.operator import STATE_DDL, Check, verdicts
+from streaming_jobs.verdicts.operator import STATE_DDL, Check, verdict_rows, verdicts
 from streaming_jobs.verdicts.recheck import Rechecks
 from streaming_jobs.verdicts.sink import Batch, Listener, Sink, query_id
 
@@ -107,6 +107,8 @@ class IntegrityJob:
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
+        self._waiting_since: float | None = None
+        self._looked_at = -1  # a version of the probe log
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
         self._failure: JobError | None = None
@@ -184,8 +186,8 @@ class IntegrityJob:
         self._ended.set()
 
     def busy_for(self) -> float:
-        """Seconds since the running batch was given to us; 0 between batches."""
-        since = self._busy_since
+        """Seconds since the running batch was given to us, or since there are rows and no batch came; else 0."""
+        since = self._busy_since or self._waiting_since
         return 0.0 if since is None else time.monotonic() - since
 
     def record(self, findings: Sequence[Finding]) -> None:
@@ -306,6 +308,7 @@ class IntegrityJob:
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
                 )
+                self._looked_at = DeltaTable(str(config.history_path)).version()
                 self._evidence = EvidenceWatch(
                     config.liveness,
                     self._clock(),
@@ -323,9 +326,10 @@ class IntegrityJob:
             if self._stopping.is_set():
                 raise _Stopping
             self._busy_since = time.monotonic()
+            self._waiting_since = None
             try:
                 sink = self._open_sink()
-                verdict = frame.toArrow()  # once: every action would run the stateful stage again
+                verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
                 sink.accept(number, verdict)
                 checked = verdict.filter(pc.greater(verdict["slices"], 0))
                 assert self._evidence is not None
@@ -384,9 +388,21 @@ class IntegrityJob:
         if self._busy.acquire(blocking=False):
             try:
                 if self._evidence is not None and self._sink is not None and not self._stopping.is_set():
-                    self._sink.report(self._evidence.tick(self._clock()))
+                    self._sink.report(self._evidence.tick(self._clock(), self._unread))
             finally:
                 self._busy.release()
+
+    def _unread(self) -> bool:
+        """Were rows appended to the probe log since the last look, while no batch came?"""
+        try:
+            appended = newest_append(self._config.history_path)
+        except (DeltaError, OSError):
+            return False
+        if appended is None or appended <= self._looked_at:
+            return False
+        self._looked_at = appended
+        self._waiting_since = self._waiting_since or time.monotonic()
+        return True
 
     def _is_active(self, query: StreamingQuery) -> bool:
         try:
@@ -422,6 +438,7 @@ class IntegrityJob:
             latest = DeltaTable(str(self._config.history_path)).version()
         except (DeltaError, OSError):
             return
+        self._looked_at = max(self._looked_at, latest)
         for told in fresh:
             self._seen_progress = told["batchId"]
             for listener in self._listeners.on_progress:

@@ -53,6 +53,7 @@ STATE_SERVER: Final = "org.apache.spark.sql.execution.python.streaming.Transform
 log = logging.getLogger(__name__)
 
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHECKPOINTING: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,11 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
         # The work is done in Python and in native code; compiling the JVM's share of it well took more processor time
         # (21 s in the first minute, measured) than it ever gave back, and doubled the start.
         "-XX:TieredStopAtLevel=1",
+        # What lives is small, and the cores are few: G1's threads and tables cost more than they save.
+        "-XX:+UseSerialGC",
+        "-Xms128m",
+        "-XX:MinHeapFreeRatio=20",
+        "-XX:MaxHeapFreeRatio=40",
         *settings.java_options,
     ]
     conf = {
@@ -103,19 +109,34 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.adaptive.enabled": "false",  # a stateful query cannot use it, and others here are tiny
         # Delta reads its own log through Spark jobs of 50 tasks unless told otherwise.
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.stats.skipping": "false",
         # State: changelog checkpoints write what changed, not whole files; few versions are kept.
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # Spark's own choice has a process of its own (readlink) started for each file it renames, thirty a batch. Both
+        # write beside, rename, and keep Hadoop's checksums.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         # With nothing new, Delta's log is listed at each poll: every 10 ms would burn a core.
         "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # Each batch is another plan, and of few rows: compiling it costs more than it saves.
+        "spark.sql.codegen.wholeStage": "false",
+        # A shuffle's file is written once, and not first in pieces.
+        "spark.shuffle.sort.bypassMergeThreshold": "1",
+        "spark.shuffle.checksum.enabled": "false",
+        # The few files of a second are one task's, and those of a day are many's.
+        "spark.sql.files.minPartitionNum": "1",
+        "spark.sql.files.openCostInBytes": str(64 << 10),
+        "spark.sql.files.maxPartitionBytes": str(16 << 20),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # With any bound in bytes Spark adds up the size of all columns after each row: ten times the time of the rest.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "streaming_jobs.worker_daemon",
+        # Set for one kind of Python function alone, it would give each kind workers of its own.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.cleaner.periodicGC.interval": "10min",
     }
     if settings.scratch is not None:
@@ -183,6 +204,7 @@ def start(settings: SessionSettings) -> SparkSession:
     if settings.java_home is not None:
         os.environ["JAVA_HOME"] = str(settings.java_home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of the C library, for each of the JVM's hundreds of threads
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # PySpark reads no setting here
     conf = SparkConf(loadDefaults=False).setAll(list(spark_conf(settings).items()))
     output = (logs / "spark.out").open("ab")

@@ -18,7 +18,7 @@ import pytest
 from deploy.home import home
 from deploy.local_kafka import LocalKafka
 
-NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8"}, "spark": {"spark"}}
+NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spark"}}
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
 
 

@@ -27,6 +27,7 @@ findings whose cause is not here yet. Incidents that ended longer ago than `kept
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.event import FindingEvent
-from alerts.incidents.incident import LISTED, Incident
+from alerts.incidents.incident import LISTED, Incident, Names, nameless
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import SEVERITIES
 
@@ -92,6 +93,7 @@ class _Group:
     violations: datetime | None = None
     """Machine time of its newest violation."""
     folded: Counter[str] = field(default_factory=Counter)
+    topics: set[str] = field(default_factory=set)
     keys: set[Key] = field(default_factory=set)
 
     def ended(self, now: datetime, hold: timedelta) -> datetime | None:
@@ -108,8 +110,16 @@ class _Group:
 class Incidents:
     """All incidents of the events taken so far."""
 
-    def __init__(self, *, hold: timedelta = HOLD, again: timedelta = AGAIN, kept: timedelta | None = KEPT) -> None:
+    def __init__(
+        self,
+        *,
+        hold: timedelta = HOLD,
+        again: timedelta = AGAIN,
+        kept: timedelta | None = KEPT,
+        names: Names = nameless,
+    ) -> None:
         self._hold = hold
+        self._names = names
         self._again = again
         self._kept = kept
         self._groups: dict[int, _Group] = {}
@@ -141,13 +151,21 @@ class Incidents:
     def at(self, now: datetime) -> list[Incident]:
         """The incidents as they stand at this machine time, the newest first."""
         self._promote(now)
-        made = [_incident(group, group.ended(now, self._hold)) for group in self._groups.values()]
+        made = [
+            _incident(group, group.ended(now, self._hold), self._names(group.first.cluster))
+            for group in self._groups.values()
+        ]
         return sorted(made, key=lambda one: (one.since, one.id), reverse=True)
 
     def of(self, finding: str) -> str | None:
         """The occurrence of the incident that this finding was told in last. None unless everything is kept."""
         number = self._members.get(finding)
         return _occurrence(self._groups[number]) if number is not None else None
+
+    def places(self, occurrence: str) -> list[str]:
+        """All places of an incident, of which it lists the first itself; `PLACES` at most, none where it is unknown."""
+        found = (group.places for group in self._groups.values() if _occurrence(group) == occurrence)
+        return [place for places in found for place in places if place]
 
     # One event
 
@@ -166,6 +184,7 @@ class Incidents:
         group.since, group.last = min(group.since, event.at), max(group.last, event.at)
         group.counted = max(group.counted, event.counted)
         group.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
+        group.topics.add(event.topic)
         if event.anomaly == group.first.anomaly:
             if len(group.places) < PLACES:
                 group.places.setdefault(_subject(event))
@@ -318,15 +337,17 @@ def _subject(event: FindingEvent) -> str:
     return ""
 
 
-def _incident(group: _Group, ended: datetime | None) -> Incident:
+def _incident(group: _Group, ended: datetime | None, name: str) -> Incident:
     first = group.first
+    message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, first.message) if name else first.message
     until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
     places = [place for place in group.places if place]
     return Incident(
         id=first.id, occurrence=_occurrence(group),
         anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
+        cluster_name=name,
         topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
-        message=first.message, evidence=first.evidence, since=group.since, last=group.last, until=until,
+        message=message, evidence=first.evidence, since=group.since, last=group.last, until=until,
         told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,
-        standing=len(group.open), folded=dict(group.folded),
+        standing=len(group.open), folded=dict(group.folded), topics=frozenset(group.topics),
     )  # fmt: skip

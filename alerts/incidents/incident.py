@@ -7,27 +7,42 @@ to a bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from alerts.incidents.silence import Silence
 from rules.vocabulary.policy import Severity
 
 LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""
 
+SAYS_MORE: Final[Mapping[str, str]] = {"poll-skip": "lost-write"}
+"""What the first finding of an incident saw of it, and what that turns out to be once the evidence is complete."""
+
 RUNBOOK: Final = "docs/runbook.md"
+
+Names = Callable[[str], str]
+"""How people call the cluster with this id; "" where it has no name."""
+
+
+def nameless(cluster: str) -> str:
+    """The names where there is one cluster, which needs none."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
+    `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one.
     `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
     over, when it ended. `told`: machine time of its first finding's record. `ended`: machine time from which it counts
     as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a finding
     names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that follow
-    from it or concern the same records, by name. `standing`: conditions of it that are open."""
+    from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
+    its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
+    it ended."""
 
     id: str
     occurrence: str
@@ -35,6 +50,7 @@ class Incident:
     kind: Literal["violation", "condition"]
     severity: Severity
     cluster: str
+    cluster_name: str = ""
     topic: str
     message: str
     evidence: Mapping[str, Any]
@@ -48,10 +64,19 @@ class Incident:
     findings: int
     standing: int
     folded: Mapping[str, int]
+    topics: frozenset[str]
+    silence: Silence | None = None
 
     @property
     def open(self) -> bool:
         return self.ended is None
+
+    @property
+    def title(self) -> str:
+        """The anomaly that says most of what happened: that of the first finding, unless it has turned out since what
+        that was a sign of. It grows with the incident; receivers tell incidents apart by `anomaly`."""
+        more = SAYS_MORE.get(self.anomaly, self.anomaly)
+        return more if more in self.folded else self.anomaly
 
     @property
     def place(self) -> str:
@@ -67,15 +92,21 @@ class Incident:
 
 def summary(incident: Incident) -> str:
     """One short line: what, where, how bad."""
-    return f"{incident.anomaly} in {where(incident)} ({incident.severity})"
+    return f"{incident.title} in {where(incident)} ({incident.severity})"
 
 
 def where(incident: Incident) -> str:
     """The place in words: one by its name, several by their number and the first of them."""
     if incident.places <= 1:
-        return incident.subjects[0] if incident.subjects else incident.topic or _cluster(incident)
-    within = incident.topic or _cluster(incident)
+        first = incident.subjects[0] if incident.subjects else incident.topic
+        return f"{first}{of_cluster(incident)}" if first else _cluster(incident)
+    within = f"{incident.topic}{of_cluster(incident)}" if incident.topic else _cluster(incident)
     return f"{within}, {incident.places} places ({_listed(incident.subjects, incident.places)})"
+
+
+def of_cluster(incident: Incident) -> str:
+    """What follows the name of a place, where there are several clusters: of which one it is."""
+    return f" of {incident.cluster_name}" if incident.cluster_name else ""
 
 
 def explanation(incident: Incident) -> str:
@@ -128,4 +159,5 @@ def _listed(subjects: Sequence[str], places: int) -> str:
 
 
 def _cluster(incident: Incident) -> str:
-    return f"cluster {incident.cluster}" if incident.cluster else "the monitor itself"
+    called = incident.cluster_name or incident.cluster
+    return f"cluster {called}" if called else "the monitor itself"

@@ -5,7 +5,8 @@ itself where nobody sends it any more. One that is over is sent with its end, an
 have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change.
 
 A violation that was over before Alertmanager could be told of it still wakes somebody: it is sent as open for
-`NOTICED` from then on.
+`NOTICED` from then on. What is silenced is sent like everything else: Alertmanager has a silence then, see
+`alerts.receivers.alertmanager_silences`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final
 from alerts.config import AlertmanagerConfig
 from alerts.evidence import words
 from alerts.incidents.incident import Incident, explanation, summary
-from alerts.receivers.http import basic, post, reveal, tls
+from alerts.receivers.http import ask, basic, reveal, tls
 from alerts.receivers.memory import Memory, Told
 
 PATH: Final = "/api/v2/alerts"
@@ -87,7 +88,7 @@ class Alertmanager:
             self._sent = standing
             return
         body = json.dumps([self._alert(one, end, now) for one, end in due.values()])
-        self._send(self._url, body.encode(), self._headers())
+        self._send(self._url, body.encode(), headers(self._config))
         self._sent, self._at = standing, now
         for occurrence, is_open in standing.items():
             told = memory.of(occurrence)
@@ -103,7 +104,7 @@ class Alertmanager:
         told = memory.of(incident.occurrence)
         assert incident.ended is not None
         if told.open is None and told.over is None:
-            if incident.kind != "violation" or incident.ended < memory.began:
+            if incident.kind != "violation" or incident.ended < memory.began or incident.silence is not None:
                 return None
             return now + NOTICED
         if told.last == "over" and told.over is not None and now - max(incident.ended, told.over) > RESOLVED_FOR:
@@ -120,6 +121,7 @@ class Alertmanager:
                 "summary": summary(incident),
                 "description": description(incident),
                 "explain": f"offsetwatch explain {incident.id}",
+                **({"cluster_name": incident.cluster_name} if incident.cluster_name else {}),
                 **self._links.of(incident),
             },
             "startsAt": _text(starts),
@@ -129,18 +131,23 @@ class Alertmanager:
             alert["generatorURL"] = self._links.of(incident)["dashboard"]
         return alert
 
-    def _headers(self) -> dict[str, str]:
-        config = self._config
-        if config.token is not None:
-            return {"Authorization": f"Bearer {reveal('alerts.alertmanager.token', config.token)}"}
-        if config.username and config.password is not None:
-            return {"Authorization": basic(config.username, reveal("alerts.alertmanager.password", config.password))}
-        return {}
-
     def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        config = self._config
-        context = tls(config.ca, config.certificate, config.key) if url.startswith("https:") else None
-        post(url, body, headers, context, config.timeout)
+        request(self._config, "POST", url, body, headers)
+
+
+def request(config: AlertmanagerConfig, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    """One request to an Alertmanager, with the certificates and the patience that are configured; its answer."""
+    context = tls(config.ca, config.certificate, config.key) if url.startswith("https:") else None
+    return ask(method, url, body, headers, context, config.timeout)
+
+
+def headers(config: AlertmanagerConfig) -> dict[str, str]:
+    """Who we are. Raises SendFailed where a secret cannot be read."""
+    if config.token is not None:
+        return {"Authorization": f"Bearer {reveal('alerts.alertmanager.token', config.token)}"}
+    if config.username and config.password is not None:
+        return {"Authorization": basic(config.username, reveal("alerts.alertmanager.password", config.password))}
+    return {}
 
 
 def labels(incident: Incident) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Courier:
         self._clock = clock
         self._failed = failed
         self._pause = 0.0
+        self._failures = 0
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tell-{receiver.name}", daemon=True)
@@ -72,6 +73,10 @@ class Courier:
         if self._thread.is_alive():
             self._thread.join(FAREWELL)
 
+    def failures(self) -> int:
+        """How many attempts have failed since the last one that did not."""
+        return self._failures
+
     def attempt(self) -> float:
         """Tell what is due; returns the seconds until the next attempt."""
         now = self._clock()
@@ -81,6 +86,7 @@ class Courier:
             self.receiver.tell(incidents, self._memory, now)
         except Exception as error:
             # A receiver that answers nonsense is its own trouble; the thread has to outlive whatever it does.
+            self._failures += 1
             self._failed(self.receiver.name)
             said = str(error) if isinstance(error, SendFailed) else type(error).__name__
             _log.warning("%s could not be told: %s", self.receiver.name, said, extra={"said_once": f"tell-{said}"})
@@ -88,7 +94,7 @@ class Courier:
             return self._pause
         if self._pause:
             _log.info("%s has been told what it missed", self.receiver.name)
-            self._pause = 0.0
+            self._pause, self._failures = 0.0, 0
         return TICK
 
     def _run(self) -> None:

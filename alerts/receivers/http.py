@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 from alerts.config import Secret
 
 ANSWER_LIMIT: Final = 4_096
-"""Bytes of an answer that are read."""
+"""Bytes of an error's answer that are read."""
+LIST_LIMIT: Final = 16 << 20
+"""The same of an answer that tells something."""
 TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Of the 4xx answers, those that a later attempt may not get."""
 
@@ -77,13 +79,26 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def post(url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext | None, timeout: float) -> None:
     """Post a JSON document. Returns once it was taken (2xx); raises Refused, or SendFailed where a later attempt may
     do."""
-    request = urllib.request.Request(url, data=body, method="POST")
+    ask("POST", url, body, headers, context, timeout)
+
+
+def ask(
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    context: ssl.SSLContext | None,
+    timeout: float,
+) -> bytes:
+    """One request with a JSON document, or none; the answer, of which `LIST_LIMIT` bytes are read. Raises as `post`."""
+    request = urllib.request.Request(url, data=body, method=method)
     for name, value in {"Content-Type": "application/json", "User-Agent": "offsetwatch", **headers}.items():
         request.add_header(name, value)
     https = urllib.request.HTTPSHandler(context=context or ssl.create_default_context())
     try:
         with urllib.request.build_opener(https, _NoRedirects).open(request, timeout=timeout) as answer:
-            answer.read(ANSWER_LIMIT)
+            told: bytes = answer.read(LIST_LIMIT)
+            return told
     except urllib.error.HTTPError as error:
         with error:
             said = " ".join(error.read(ANSWER_LIMIT).decode(errors="replace").split())[:200]

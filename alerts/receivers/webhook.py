@@ -38,13 +38,21 @@ _log: Final = logging.getLogger("offsetwatch.alerts")
 
 
 def due(
-    incidents: Sequence[Incident], memory: Memory, severities: Sequence[str], now: datetime
+    incidents: Sequence[Incident],
+    memory: Memory,
+    severities: Sequence[str],
+    now: datetime,
+    *,
+    silenced: bool = False,
 ) -> list[tuple[Incident, State]]:
-    """What is still to be told of these incidents, the oldest first, each state once."""
+    """What is still to be told of these incidents, the oldest first, each state once. Of what is silenced only the end
+    is told, to those who know of its beginning; with `silenced` everything."""
     found: list[tuple[Incident, State]] = []
     for one in sorted(incidents, key=lambda one: (one.since, one.id)):
         before = memory.of(one.occurrence).last
         if one.severity not in severities:
+            continue
+        if one.silence is not None and not silenced and (one.ended is None or before is None):
             continue
         if one.ended is None:
             if before != "open":
@@ -111,6 +119,7 @@ def document(incident: Incident, state: State, links: Links) -> dict[str, Any]:
             "kind": incident.kind,
             "severity": incident.severity,
             "cluster": incident.cluster,
+            "cluster_name": incident.cluster_name or None,
             "topic": incident.topic,
             "since": _text(incident.since),
             "until": _text(incident.until) if incident.until is not None else None,

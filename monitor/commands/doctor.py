@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -43,11 +43,12 @@ _MEMORY_GB: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the table."""
+    """One line of the table. `cluster`: the name of the one that it is about, where there are several."""
 
     about: str
     state: State
     detail: str
+    cluster: str = ""
 
 
 SAFE_PRODUCER: Final = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false"}
@@ -77,12 +78,25 @@ def examine(config: Config) -> Iterator[Answer]:
     yield from _machine()
     yield folder(config.data)
     yield memory()
+    names: dict[str, str] = {}
+    for one in config.each():
+        for answer in _examine_cluster(one, names):
+            yield replace(answer, cluster=one.name)
+
+
+def _examine_cluster(config: Config, names: dict[str, str]) -> Iterator[Answer]:
+    """What is asked of one cluster. `names`: of those that were asked before, by id; its own is added."""
     try:
         reached = reach(config)
     except ConfigError as error:
         yield Answer("cluster", "bad", str(error))
         return
     yield cluster(reached)
+    wanted, same = config.cluster.expected_id, names.setdefault(reached.cluster, config.name)
+    if wanted not in (None, reached.cluster):
+        yield Answer("cluster", "bad", f"{config.named('cluster.id')}: its id is {reached.cluster}, not {wanted}")
+    if same != config.name:
+        yield Answer("cluster", "bad", f"it is the same cluster as {same}: only one of them can be watched")
     yield from clients(connection(config))
     topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)
     try:
@@ -237,11 +251,16 @@ def table(answers: Sequence[Answer]) -> Table:
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "question", "answer"):
         shown.add_column(name, no_wrap=name != "answer", overflow="fold")
+    told = ""
     for answer in answers:
+        if answer.cluster != told:
+            told = answer.cluster
+            shown.add_row("", Text(told, style="bold"), "")
         shown.add_row(Text(answer.state, style=_STYLE[answer.state]), answer.about, answer.detail)
     return shown
 
 
 def print_json(answer: Answer) -> None:
-    """One answer as a JSON object on a line."""
-    print(json.dumps(asdict(answer), ensure_ascii=False), flush=True)
+    """One answer as a JSON object on a line; with the cluster's name where it has one."""
+    told = {name: value for name, value in asdict(answer).items() if name != "cluster" or value}
+    print(json.dumps(told, ensure_ascii=False), flush=True)

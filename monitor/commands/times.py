@@ -22,10 +22,10 @@ def moment(text: str, now: datetime, option: str) -> datetime:
     A time of day is the last one: `23:50`, asked at ten past midnight, was yesterday."""
     given = text.strip()
     spans = list(_SPAN.finditer(given))
-    if spans and "".join(one.group() for one in spans) == given:
-        return now - timedelta(seconds=sum(float(one[1]) * _UNITS[one[2]] for one in spans))
     clock = _CLOCK.fullmatch(given)
     try:
+        if spans and "".join(one.group() for one in spans) == given:
+            return now - timedelta(seconds=sum(float(one[1]) * _UNITS[one[2]] for one in spans))
         if clock:
             of_day = now.replace(
                 hour=int(clock[2]), minute=int(clock[3]), second=int(clock[4] or 0), microsecond=0
@@ -34,8 +34,30 @@ def moment(text: str, now: datetime, option: str) -> datetime:
                 of_day -= timedelta(days=1)
             return of_day
         at = datetime.fromisoformat(given)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UserError(
             f"{option}: {text!r} is no time: give 03:12, 2h, 90min, yesterday 14:00 or 2026-11-22T03:12 (UTC)"
         ) from None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def coming(text: str, now: datetime, option: str) -> datetime:
+    """The time that `text` means after `now`: `14:30` is the next one, `2h` is in two hours. Raises UserError, naming
+    the option."""
+    given = text.strip()
+    at = moment(text, now, option)
+    if given.endswith("ago") or given.startswith("yesterday"):
+        raise UserError(f"{option}: {text!r} is over: give 14:30, 2h, 90min or 2026-11-22T14:30 (UTC)")
+    if _CLOCK.fullmatch(given):
+        return at if at > now else at + timedelta(days=1)
+    return now + (now - at) if _SPAN.match(given) else at
+
+
+def between(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """The times that --since and --until mean; None where they are not given. Raises UserError where they are turned
+    round."""
+    first = moment(since, now, "--since") if since is not None else None
+    last = moment(until, now, "--until") if until is not None else None
+    if first is not None and last is not None and last <= first:
+        raise UserError(f"--until {until} is not after --since {since}")
+    return first, last

@@ -16,23 +16,25 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from alerts.config import AlertsConfig
+from alerts.config import AlertsConfig, Secret
+from monitor.config.cluster import (
+    NAME,
+    ClusterConfig,
+    FromEnvironment,
+    FromFile,
+    NamedClusterConfig,
+    Section,
+    alike,
+    reveal,
+)
 from monitor.config.overrides import Override, fields_of, overrides
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
@@ -40,83 +42,46 @@ from streaming_jobs.config import JobConfig
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
+LEAST_TOKEN: Final = 16
+"""Characters of the status page's token: too many to try."""
 
 
-class Section(BaseModel):
-    """A table of the configuration file."""
+class StatusConfig(Section):
+    """The status page, served beside the metrics, at alerts.metrics_host and alerts.metrics_port."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FromEnvironment(Section):
-    """A secret that an environment variable holds."""
-
-    env: str = Field(min_length=1)
-
-
-class FromFile(Section):
-    """A secret that a file holds; one line feed at its end does not belong to it."""
-
-    file: Path
-
-
-class ClusterConfig(Section):
-    """The cluster under test."""
-
-    bootstrap: str = Field(
-        "localhost:9092", min_length=1, description="Addresses of some of its brokers, host:port, comma-separated."
+    page: bool = Field(True, description="Serve it; without it there are /metrics, /live and /ready alone.")
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Names under which it may be asked, without ports. None of them: this machine's own where it "
+        "listens on 127.0.0.1, else any.",
     )
-    reachable_within: float = Field(15.0, gt=0, description="How long the first answer may take, seconds.")
-    security: dict[str, FromEnvironment | FromFile | SecretStr] = Field(
-        {},
-        description="librdkafka's security and network settings by their own names; a secret as "
-        '{ env = "NAME" } or { file = "path" }.',
-        examples=[
-            'security.protocol = "SASL_SSL"',
-            'sasl.mechanism = "SCRAM-SHA-512"',
-            'sasl.username = "offsetwatch"',
-            'sasl.password = { env = "KAFKA_PASSWORD" }',
-            'ssl.ca.location = "/etc/ssl/certs/kafka.pem"',
-        ],
+    token: Secret | None = Field(
+        None,
+        description='Who looks at anything but /live and /ready needs it, as { env = "NAME" } or { file = "path" }; '
+        "programs send it as a bearer token.",
     )
+    certificate: Path | None = Field(None, description="Serve with TLS: the certificate with its chain, PEM.")
+    key: Path | None = Field(None, description="Its key, PEM.")
 
-    @field_validator("security", mode="before")
-    @classmethod
-    def _dotted(cls, given: Any) -> Any:
-        """TOML reads `sasl.password = ...` without quotes as a table in a table."""
-        return dict(_flat("", given)) if isinstance(given, dict) else given
+    def read_token(self, environment: Mapping[str, str] | None = None) -> str | None:
+        """The token, None where none is configured. Raises ConfigError, which names the key and never the value."""
+        if self.token is None:
+            return None
+        where = FromEnvironment(env=self.token.env) if self.token.env is not None else None
+        given = reveal(
+            "status.token",
+            where or FromFile(file=self.token.file or Path()),
+            os.environ if environment is None else environment,
+        ).strip()
+        if len(given) < LEAST_TOKEN:
+            raise ConfigError(f"status.token: it has {len(given)} characters, and needs {LEAST_TOKEN} at least")
+        return given
 
-    def secrets(self, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The security settings with their secrets read. Raises ConfigError naming the key, never a value."""
-        environment = os.environ if environment is None else environment
-        return {key: _reveal(f"cluster.security.{key}", value, environment) for key, value in self.security.items()}
-
-
-def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        inner = isinstance(value, dict) and not (value.keys() <= {"env", "file"} and _all_text(value.values()))
-        if inner:
-            yield from _flat(f"{prefix}{name}.", value)
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _all_text(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _reveal(key: str, value: FromEnvironment | FromFile | SecretStr, environment: Mapping[str, str]) -> str:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, FromEnvironment):
-        if value.env not in environment:
-            raise ConfigError(f"{key}: the environment variable {value.env} is not set")
-        return environment[value.env]
-    try:
-        return value.file.read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"{key}: {value.file} cannot be read: {reason}") from error
+    @model_validator(mode="after")
+    def _both(self) -> StatusConfig:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together: give both, or none")
+        return self
 
 
 class Config(Section):
@@ -124,17 +89,70 @@ class Config(Section):
 
     data: Path = Field(Path(".offsetwatch"), description="The folder for tables, checkpoints, journals and logs.")
     cluster: ClusterConfig = ClusterConfig()
+    clusters: dict[str, NamedClusterConfig] = Field(
+        {},
+        description="Several clusters, instead of [cluster]: a table for each, by the name that people know it by (40 "
+        "letters, digits, '.', '_' or '-'). It has the keys of [cluster]; its id, if it is to be made sure of; and in "
+        "its own table probes what its probes do otherwise than [probes] says.",
+        examples=[
+            "[clusters.orders-eu]",
+            'bootstrap = "orders-eu-1:9093,orders-eu-2:9093"',
+            'id = "EmAwCgU0SwerVkveuXrJTQ"',
+            "[clusters.orders-eu.security]",
+            'sasl.password = { file = "/run/secrets/orders-eu" }',
+            "[clusters.orders-eu.probes.writer]",
+            "rate = 20.0",
+        ],
+    )
     probes: ProbesConfig = ProbesConfig()
     job: JobConfig = JobConfig()
     alerts: AlertsConfig = AlertsConfig()
+    status: StatusConfig = StatusConfig()
 
     _file: Path | None = PrivateAttr(None)
     _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+    _name: str = PrivateAttr("")
+
+    @field_validator("clusters")
+    @classmethod
+    def _told_apart(cls, clusters: dict[str, NamedClusterConfig]) -> dict[str, NamedClusterConfig]:
+        """Names can be written, and each cluster has one."""
+        before: dict[str, str] = {}
+        for name, cluster in clusters.items():
+            if not NAME.fullmatch(name):
+                raise ValueError(
+                    f"a cluster cannot be called {name!r}: a name has up to 40 letters, digits, '.', '_' or '-', and "
+                    "begins with a letter or a digit"
+                )
+            if (other := before.setdefault(alike(name), name)) != name:
+                raise ValueError(f"{other} and {name} are too much alike")
+            if cluster.id is not None and (other := before.setdefault(f"id {cluster.id}", name)) != name:
+                raise ValueError(f"{other} and {name} are the same cluster, {cluster.id}")
+        return clusters
+
+    @property
+    def name(self) -> str:
+        """How people call the cluster; "" where it is the only one and needs no name."""
+        return self._name
 
     @property
     def journals(self) -> Path:
-        """The folder of the probes' journals."""
-        return self.data / "journals"
+        """The folder of the probes' journals: of each of several clusters its own."""
+        return self.data / "journals" / "clusters" / self._name if self._name else self.data / "journals"
+
+    def each(self) -> list[Config]:
+        """The configuration of each cluster, as of a single one; this one where there is but one without a name."""
+        return [self.of(name) for name in self.clusters] or [self]
+
+    def of(self, name: str) -> Config:
+        """The configuration of one of the clusters. Raises ConfigError where none is called so."""
+        if name not in self.clusters:
+            known = ", ".join(self.clusters) or "none: the configuration has one cluster, and that has no name"
+            raise ConfigError(f"--cluster: there is no cluster {name}; there are {known}")
+        cluster = self.clusters[name]
+        made = self.model_copy(update={"cluster": cluster, "probes": cluster.probes})
+        made._name = name
+        return made
 
     def named(self, key: str) -> str:
         """A key and where its value comes from, for messages."""
@@ -143,7 +161,10 @@ class Config(Section):
         for name in path[:-1]:
             table = getattr(table, name)
         given = path[-1] in table.model_fields_set
-        return f"{self._variables.get(path) or (self._file if given and self._file else 'by default')}: {key}"
+        if self._name and path[0] == "cluster":
+            path = ("clusters", self._name, *path[1:])
+        source = self._variables.get(path) or (self._file if given and self._file else "by default")
+        return f"{source}: {'.'.join(path)}"
 
 
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
@@ -163,9 +184,11 @@ def from_environment(environment: Mapping[str, str]) -> Config:
 
 def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
     values = _read(path) if path is not None else {}
-    changed, complaints = overrides(Config, environment)
+    changed, complaints = overrides(Config, environment, values)
     for override in changed:
         _put(values, override)
+    complaints += _one_or_several(values, path, changed)
+    own = _given_each_the_probes(values)
     job = values.setdefault("job", {})
     if isinstance(job, dict) and isinstance(values.get("data", ""), str):
         # The job's folder is the data folder, unless it is given one of its own.
@@ -175,13 +198,55 @@ def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
         config = Config.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
+        told = [one for one in told if not _said_of_all(one["loc"], own, {other["loc"] for other in told})]
         # One of several readings of a value may be refused more than once.
-        named = {tuple(one["loc"][:3]) if _secret(one) else one["loc"]: one for one in reversed(told)}
+        named = {
+            one["loc"][: _of_security(one) + 1] if _of_security(one) else one["loc"]: one for one in reversed(told)
+        }
         complaints += [_explain(one, path, changed) for one in reversed(named.values())]
     if complaints:
         raise ConfigError(*dict.fromkeys(complaints))
     config._file, config._variables = path, {o.path: o.variable for o in changed}
+    for name, cluster in config.clusters.items():
+        cluster.known_as(name)
     return config
+
+
+def _one_or_several(values: Mapping[str, Any], path: Path | None, changed: list[Override]) -> list[str]:
+    """A complaint where there is both one cluster and several."""
+    if not values.get("clusters") or "cluster" not in values:
+        return []
+    source = next((o.variable for o in changed if o.path[0] == "cluster"), None) or path
+    return [f"{source}: cluster and clusters: give [cluster] where there is one, [clusters.NAME] for each of several"]
+
+
+def _given_each_the_probes(values: dict[str, Any]) -> dict[str, Any]:
+    """Each of several clusters has the probes of all, changed by what it says itself; returns what that is, by name."""
+    clusters, common = values.get("clusters"), values.get("probes", {})
+    own: dict[str, Any] = {}
+    for name, cluster in clusters.items() if isinstance(clusters, dict) else ():
+        if isinstance(cluster, dict):
+            own[name] = cluster.get("probes", {})
+            cluster["probes"] = _changed(common, own[name])
+    return own
+
+
+def _changed(common: Any, own: Any) -> Any:
+    if not isinstance(common, dict) or not isinstance(own, dict):
+        return own
+    return common | {name: _changed(common[name], value) if name in common else value for name, value in own.items()}
+
+
+def _said_of_all(place: tuple[int | str, ...], own: Mapping[str, Any], places: set[tuple[int | str, ...]]) -> bool:
+    """Is this complaint about one cluster's probes the one about [probes] again?"""
+    if place[:1] != ("clusters",) or place[2:3] != ("probes",) or place[2:] not in places:
+        return False
+    table = own[str(place[1])]
+    for name in place[3:]:
+        if not isinstance(table, dict) or name not in table:
+            return True
+        table = table[name]
+    return not table
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -205,15 +270,19 @@ def _put(values: dict[str, Any], override: Override) -> None:
     table[override.path[-1]] = override.value
 
 
-def _secret(complaint: ErrorDetails) -> bool:
-    return complaint["loc"][:2] == ("cluster", "security")
+def _of_security(complaint: ErrorDetails) -> int:
+    """How many parts of its place lead to a table of settings that may hold secrets, that included; 0 for others."""
+    place = complaint["loc"]
+    if place[:2] == ("cluster", "security"):
+        return 2
+    return 3 if place[:1] == ("clusters",) and place[2:3] == ("security",) else 0
 
 
 def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) -> str:
     """One complaint as one line. Never shows a value of `cluster.security`."""
     where = tuple(str(part) for part in first["loc"])
-    secret = _secret(first)
-    key = ".".join(where[:3] if secret else where) or "the file"
+    secret = _of_security(first)
+    key = ".".join(where[: secret + 1] if secret else where) or "the file"
     source = next((o.variable for o in changed if o.path == where[: len(o.path)]), None)
     named = f"{source or path or 'defaults'}: {key}"
     if first["type"] == "extra_forbidden" and not secret:
@@ -222,7 +291,7 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
         return f"{named}: unknown key" + (
             f"; did you mean {close[0]}?" if close else f"; known here: {_some(siblings)}"
         )
-    if secret and len(where) == 2:
+    if secret and len(where) == secret:
         return f"{named}: must be a table of settings"
     if secret:
         return f'{named}: must be a string, {{ env = "NAME" }} or {{ file = "path" }}'

@@ -2,7 +2,8 @@
 
 A value is read as TOML where the key wants that (`500`, `true`, `[60.0, 10.0]`), and as it stands otherwise. In tables
 with free keys, `cluster.security`, underscores stand for the dots of the setting's name, as in
-`OFFSETWATCH_CLUSTER__SECURITY__SASL_PASSWORD`.
+`OFFSETWATCH_CLUSTER__SECURITY__SASL_PASSWORD`. In a table of named tables, `clusters`, the names are those of the file,
+with underscores for dots and hyphens: `OFFSETWATCH_CLUSTERS__ORDERS_EU__BOOTSTRAP` changes `clusters.orders-eu`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from monitor.config.cluster import alike
 from monitor.errors import ConfigError
 
 PREFIX: Final = "OFFSETWATCH_"
@@ -29,15 +31,18 @@ class Override(NamedTuple):
     value: Any
 
 
-def overrides(root: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Override], list[str]]:
-    """What the environment changes, by variable name; and a complaint about each variable that names no key."""
+def overrides(
+    root: type[BaseModel], environment: Mapping[str, str], file: Mapping[str, Any]
+) -> tuple[list[Override], list[str]]:
+    """What the environment changes of what the `file` says, by variable name; and a complaint about each variable that
+    names no key."""
     found: list[Override] = []
     complaints: list[str] = []
     for variable in sorted(environment):
         if variable.startswith(PREFIX) and variable not in NOT_CONFIGURATION:
             path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
             try:
-                found.append(_override(root, variable, path, environment[variable]))
+                found.append(_override(root, variable, path, environment[variable], file))
             except ConfigError as error:
                 complaints += error.complaints
     return found, complaints
@@ -46,9 +51,13 @@ def overrides(root: type[BaseModel], environment: Mapping[str, str]) -> tuple[li
 def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:
     """The keys known in the table at `path`; none where that is no table."""
     table: Any = root
+    named: Any = None
     for name in path:
+        if named is not None:
+            table, named = named, None
+            continue
         field = table.model_fields.get(name) if _is_model(table) else None
-        table = section(field) if field is not None else None
+        table, named = (section(field), entries(field)) if field is not None else (None, None)
     return list(table.model_fields) if _is_model(table) else []
 
 
@@ -58,27 +67,49 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
     return annotation if _is_model(annotation) else None
 
 
+def entries(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of the tables in a table of named tables, else None."""
+    annotation: Any = field.annotation
+    of = get_args(annotation)[1] if get_origin(annotation) is dict else None
+    return of if _is_model(of) else None
+
+
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _override(root: type[BaseModel], variable: str, path: tuple[str, ...], raw: str) -> Override:
-    table = root
-    for depth, name in enumerate(path):
-        field = table.model_fields.get(name)
+def _override(
+    root: type[BaseModel], variable: str, path: tuple[str, ...], raw: str, file: Mapping[str, Any]
+) -> Override:
+    table, at = root, 0
+    while at < len(path):
+        field = table.model_fields.get(path[at])
         if field is None:
             known = ", ".join(table.model_fields)
-            raise ConfigError(f"{variable}: there is no key {'.'.join(path[: depth + 1])}; known here: {known}")
-        rest = path[depth + 1 :]
+            raise ConfigError(f"{variable}: there is no key {'.'.join(path[: at + 1])}; known here: {known}")
+        rest = path[at + 1 :]
         inner = section(field)
+        if (named := entries(field)) is not None and rest:
+            path = (*path[: at + 1], _named(variable, path[at], rest[0], file.get(path[at])), *rest[1:])
+            inner, at = named, at + 1
         if inner is None:
             if rest and get_origin(field.annotation) is dict:
-                return Override(variable, (*path[: depth + 1], ".".join(rest).replace("_", ".")), raw)
+                return Override(variable, (*path[: at + 1], ".".join(rest).replace("_", ".")), raw)
             if rest:
-                raise ConfigError(f"{variable}: {'.'.join(path[: depth + 1])} is a value, it has no {rest[0]}")
+                raise ConfigError(f"{variable}: {'.'.join(path[: at + 1])} is a value, it has no {rest[0]}")
             return Override(variable, path, _value(field, raw))
-        table = inner
+        table, at = inner, at + 1
     raise ConfigError(f"{variable}: {'.'.join(path)} is a table, name a key in it: {', '.join(table.model_fields)}")
+
+
+def _named(variable: str, table: str, wanted: str, given: Any) -> str:
+    """The name in the file's table that a part of a variable stands for."""
+    names = list(given) if isinstance(given, dict) else []
+    for name in names:
+        if alike(name) == wanted:
+            return str(name)
+    known = ", ".join(names) or "none"
+    raise ConfigError(f"{variable}: the file names no {wanted} in {table}; named there: {known}")
 
 
 def _value(field: FieldInfo, raw: str) -> Any:

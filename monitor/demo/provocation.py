@@ -37,7 +37,7 @@ _ACK_POLLS: Final = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provoked:
+class SentTwice:
     """What was done: `records` values of `writer`, seq 0 and up, at `first` and again at `second` (offsets of the first
     record of each copy; the copies may be interrupted by other writers' records). `at`: when the second copy was
     acknowledged, by the wall clock."""
@@ -60,7 +60,7 @@ class Provoked:
 
 def send_twice(
     connection: Connection, journals: Path, *, run: str, layout: Layout, where: Partition, records: int, clock: Clock
-) -> Provoked:
+) -> SentTwice:
     """Send `records` tagged records to `where` twice, logged like any probe's operations.
 
     Raises UserError where the cluster did not acknowledge both copies, and the probes' and the log's own errors."""
@@ -88,7 +88,7 @@ def send_twice(
         log.end("ok" if error is None else "info", error)
     first, second = (copy[0].offset for copy in copies)
     assert first is not None and second is not None
-    return Provoked(
+    return SentTwice(
         topic=where[0], partition=where[1], writer=writer, process=process, records=records, first=first,
         second=second, at=at,
     )  # fmt: skip

@@ -5,21 +5,25 @@ The demonstration makes a `Snapshot` twice a second; what is shown follows from 
 
 from __future__ import annotations
 
+import io
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from alerts.event import FindingEvent
 from alerts.evidence import words
-from alerts.metrics import readers_lag
+from alerts.incidents.grouping import kind_of
+from alerts.partition_metrics import readers_lag
 from monitor.commands.findings import STYLE
 
+LINE: Final = 80
 EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 12
 """Of each topic: with more, the screen would overflow; all are in the metrics and tables."""
@@ -28,6 +32,20 @@ WIDE: Final = {"log_end": "log end", "last_stable": "stable", "frontier": "settl
 NARROW: Final = {"last_stable": "stable", "frontier": "settled"}
 WIDE_FROM: Final = 100
 """Columns of the terminal from which two topics' tables with all of their columns stand side by side."""
+_HEAD_LINES: Final = 7
+MESSAGE_LINES: Final = 3
+"""Of a finding's message: all of it is in the status page and the report."""
+_LEAST_FINDINGS: Final = 4 + MESSAGE_LINES + 2
+"""Lines that the newest finding needs: a blank one, the heading, itself, how many came before, and how many of less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line of the story, `elapsed` seconds after the start. `found`: it is what the story is about."""
+
+    elapsed: float
+    line: str
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +61,7 @@ class Snapshot:
     limit: float | None = None
     cluster: str = ""
     url: str | None = None
+    told: Sequence[Told] = field(default=())
     sent: int = 0
     acknowledged: int = 0
     polled: int = 0
@@ -77,23 +96,46 @@ def _count(value: int | None) -> str:
 
 
 def screen(now: Snapshot, *, width: int, height: int) -> RenderableType:
-    """The whole live screen, not larger than the terminal from 80 x 24 on, with the usual number of partitions."""
+    """The whole live screen, not larger than the terminal from 80 x 24 on. What happened and what was found come
+    first; partitions are shown as far as there is room."""
     limit = "" if now.limit is None else f" of {now.limit:.0f} s"
     head = Text.assemble(
         ("Offsetwatch demo", "bold"), f"  {now.cluster}" if now.cluster else "", f"  {now.elapsed:.0f} s{limit}  ",
         ("Ctrl-C stops it", "dim"),
     )  # fmt: skip
-    served = Text.assemble("metrics  ", (now.url or "-", "underline" if now.url else "dim"))
+    served = Text.assemble("page     ", (now.url or "-", "underline" if now.url else "dim"))
     step = Text.assemble("now      ", (now.step, "bold cyan"), overflow="ellipsis", no_wrap=True)
     parts: list[RenderableType] = [head, served, step, Text(), _figures(now)]
-    tables = list(_partitions(now.states, WIDE if width >= WIDE_FROM else NARROW))
-    used = len(parts) + 3 + _lines(tables)
-    if tables:
-        parts += [Text(), Columns(tables, padding=(0, 4))]
+    room = height - _HEAD_LINES - _LEAST_FINDINGS
+    told = now.told[-max(0, room - 1) :]
+    if told:
+        parts += [Text(), *(_told(one) for one in told)]
+        room -= len(told) + 1
+    if tables := _fitting(list(_partitions(now.states, WIDE if width >= WIDE_FROM else NARROW)), width, room - 1):
+        parts += [Text(), tables]
+        room -= _height(tables, width) + 1
     parts += [Text(), Rule("findings", style="dim", align="left")]
-    room = max(1, (height - used - 5) // 3)
-    parts += list(_findings(now.events, now.allowed, min(EVENTS_SHOWN, room)))
+    parts += list(_findings(now, width, _LEAST_FINDINGS - 4 + max(0, room)))
     return Group(*parts)
+
+
+def _told(told: Told) -> Text:
+    style = "bold red" if told.found else ""
+    return Text.assemble((f"{told.elapsed:4.0f} s  ", "dim"), (told.line, style), overflow="ellipsis", no_wrap=True)
+
+
+def _fitting(tables: list[Table], width: int, room: int) -> RenderableType | None:
+    """As many of the tables, side by side, as have room; None where not even one has."""
+    for count in range(len(tables), 0, -1):
+        shown = Columns(tables[:count], padding=(0, 4))
+        if _height(shown, width) <= room:
+            return shown
+    return None
+
+
+def _height(shown: RenderableType, width: int) -> int:
+    console = Console(width=width, file=io.StringIO())
+    return len(console.render_lines(shown, console.options.update(height=None), pad=False))
 
 
 def _figures(now: Snapshot) -> Table:
@@ -148,44 +190,85 @@ def _partitions(states: Sequence[Mapping[str, Any]], columns: Mapping[str, str])
         yield shown
 
 
-def _lines(tables: Sequence[Table]) -> int:
-    return max((table.row_count + 3 for table in tables), default=0)
-
-
-def _findings(events: Sequence[FindingEvent], allowed: int, shown: int) -> Iterator[RenderableType]:
-    if not events:
+def _findings(now: Snapshot, width: int, room: int) -> Iterator[RenderableType]:
+    """The newest findings, as many as `room` lines hold, and one at least."""
+    if not now.events:
         yield Text("none", style="dim")
-    for event in reversed(events[-shown:]):
-        yield Text.assemble(
-            f"{event.counted:%H:%M:%S} ", (f"{event.severity} ", STYLE.get(event.severity, "")),
-            (event.anomaly, "bold"), f" {event.event} in {_place(event)}  ",
-            (f"found {event.latency:.1f} s after it could be decided" if event.event != "closed" else "", "dim"),
-        )  # fmt: skip
-        yield Text(f"         {event.message}")
-        yield Text(f"         {words(event.anomaly, event.evidence)}", style="dim", overflow="ellipsis", no_wrap=True)
-    if len(events) > shown:
-        yield Text(f"         and {len(events) - shown} earlier", style="dim")
-    if allowed:
-        yield Text(
-            f"{allowed:,} more are observations or allowed by the policy: recorded, counted, no alert", style="dim"
-        )
+    left, shown = room, 0
+    # What is broken before what is only slow or away.
+    newest = now.events[::-1]
+    ranked = sorted(newest, key=lambda event: kind_of(event.anomaly) == "condition")
+    for event in ranked[:EVENTS_SHOWN]:
+        lines = list(_finding(event, width))
+        left -= len(lines)
+        if shown and left < 0:
+            break
+        shown += 1
+        yield from lines
+    if len(now.events) > shown:
+        yield Text(f"         and {len(now.events) - shown} more", style="dim")
+    if now.allowed:
+        yield Text(f"{now.allowed:,} more are observations, or allowed by the policy: no alert", style="dim")
+
+
+def _finding(event: FindingEvent, width: int) -> Iterator[Text]:
+    found = f"found {event.latency:.1f} s after it could be decided" if event.event != "closed" else ""
+    yield Text.assemble(
+        f"{event.counted:%H:%M:%S} ", (f"{event.severity} ", STYLE.get(event.severity, "")),
+        (event.anomaly, "bold"), f" {event.event} in {_place(event)}  ", (found, "dim"),
+        overflow="ellipsis", no_wrap=True,
+    )  # fmt: skip
+    for said in textwrap.wrap(event.message, width - 9, max_lines=MESSAGE_LINES, placeholder=" …"):
+        yield Text(f"         {said}")
+    yield Text(f"         {words(event.anomaly, event.evidence)}", style="dim", overflow="ellipsis", no_wrap=True)
 
 
 def line(now: Snapshot) -> str:
-    """The figures on one line."""
-    return (
-        f"{now.elapsed:4.0f} s  sent {now.sent:,} ({now.sent_rate:.0f}/s)  acked {now.acknowledged:,} "
-        f"({now.acknowledged_rate:.0f}/s)  polled {now.polled:,} ({now.polled_rate:.0f}/s)  "
-        f"readers' lag {_count(now.readers_lag)}  checks {_seconds(now.checked_until)} behind  "
-        f"batch {_seconds(now.batch_seconds)}  findings {len(now.events)}, noted {now.allowed}"
+    """The figures, on one line unless they are too wide for 80 columns."""
+    figures = (
+        f"acked {now.acknowledged:,} ({now.acknowledged_rate:.0f}/s), polled {now.polled:,}"
+        f" ({now.polled_rate:.0f}/s), checks {_seconds(now.checked_until)} behind"
     )
+    return wrapped_at(now.elapsed, figures)
 
 
 def _place(event: FindingEvent) -> str:
     return f"{event.topic}/{event.partition}" if event.topic else event.cluster or "all clusters"
 
 
+def worth_telling(events: Sequence[FindingEvent]) -> list[FindingEvent]:
+    """Those of these events that are told line by line: of a condition, which many partitions may share, the first that
+    opens, as all of them are counted at the end."""
+    told: list[FindingEvent] = []
+    seen: set[str] = set()
+    for event in events:
+        if kind_of(event.anomaly) != "condition":
+            told.append(event)
+        elif event.event == "opened" and event.anomaly not in seen:
+            seen.add(event.anomaly)
+            told.append(event)
+    return told
+
+
 def event_lines(event: FindingEvent) -> Iterator[str]:
-    """One event of a finding, with its evidence."""
-    yield f"finding {event.event}: {event.severity} {event.anomaly} in {_place(event)}: {event.message}"
-    yield f"  evidence: {words(event.anomaly, event.evidence)}"
+    """One event of a finding, with its evidence, 80 columns wide."""
+    yield from _wrapped(f"{event.severity} {event.anomaly} {event.event} in {_place(event)}", "        ")
+    yield from _wrapped(event.message, "          ")
+    if kind_of(event.anomaly) != "condition":
+        yield from _wrapped(f"evidence: {words(event.anomaly, event.evidence)}", "          ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, LINE, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def at(elapsed: float, line: str) -> str:
+    """A line with the seconds since the start."""
+    return f"{elapsed:4.0f} s  {line}"
+
+
+def wrapped_at(elapsed: float, line: str) -> str:
+    """As `at`, over several lines where it is wider than 80 columns."""
+    return textwrap.fill(at(elapsed, line), LINE, subsequent_indent=" " * 8, break_long_words=False)

@@ -9,7 +9,9 @@ import typer
 
 from monitor.errors import UserError
 
-app = typer.Typer(help="Drills: published bugs, made on purpose, and what must be found.", no_args_is_help=True)
+app = typer.Typer(
+    help="Published bugs of Kafka and its clients, made on purpose: is each of them found?", no_args_is_help=True
+)
 
 Against = Annotated[
     Path | None,
@@ -68,7 +70,8 @@ def endure(
         Path | None, typer.Option("--data", help="Folder for the history and the cluster.", show_default=False)
     ] = None,
     excuse: Annotated[
-        list[str] | None, typer.Option("--excuse", help="A published defect that was traced (repeatable).")
+        list[str] | None,
+        typer.Option("--excuse", help="A published defect of Kafka that may be found, as it was traced (repeatable)."),
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -94,7 +94,7 @@ def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
         from monitor.drill.proxy import ProxyFailed, upstream
 
         try:
-            upstream(reached.security)
+            upstream(reached.security, reached.token)
         except ProxyFailed as error:
             raise UserError(f"{config.named('cluster.security')}: {error}") from None
     return Staging(reached, len(reach(config).brokers))

@@ -24,7 +24,7 @@ from monitor.config.config import Config
 from monitor.errors import known_errors
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
-from streaming_jobs.errors import HistoryMissing, JobFailed, said, translated
+from streaming_jobs.errors import HistoryMissing, JobFailed, WorkerLate, said, translated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 2.0
 FIRST_ATTEMPTS: Final = 3
-"""How often a query may fail that has not checked a batch yet: a Python worker has ten seconds to connect back, which
-on a machine under load it does not always do. What the tables or the configuration stand in the way of fails once."""
+"""How often a query may fail that has not checked a batch yet. What the tables or the configuration stand in the way of
+fails once; that a worker was late (`WorkerLate`) does not count, up to `LATE_WORKERS` times."""
+LATE_WORKERS: Final = 10
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts to go on."""
 
@@ -67,6 +68,7 @@ class Checks:
         self._cycles: CycleJob | None = None
         self._served = False
         self._failures = 0
+        self._late_workers = 0
         self._lock = threading.Lock()
         self._since: datetime | None = None
         self._opened: Finding | None = None
@@ -75,7 +77,8 @@ class Checks:
     def start(self) -> None:
         """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
         try:
-            self._session = self._open_session()
+            if self._session is None:
+                self._session = self._open_session()
             if not self._stopping.is_set():
                 self._start_job(self._session)
         except Exception as error:
@@ -86,7 +89,7 @@ class Checks:
     def wait(self, seconds: float) -> bool:
         """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did, if they
         never checked a batch in some attempts; else they begin again."""
-        if self._job is None and self._opened is None:
+        if self._job is None and self._opened is None and not self._late_workers:
             return self._stopping.wait(seconds)
         try:
             if self._job is None:
@@ -102,6 +105,9 @@ class Checks:
                 "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
             )
         except Exception as error:  # whatever it is: a JVM that goes leaves errors of Spark's, py4j's and Python's own
+            if not self._served and isinstance(error, WorkerLate) and self._late_workers < LATE_WORKERS:
+                self._try_again(error)
+                return False
             self._failures += 1
             if not self._served and (type(error) is not JobFailed or self._failures >= FIRST_ATTEMPTS):
                 raise
@@ -139,6 +145,18 @@ class Checks:
         foreign = type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
         return translated(error, checkpoint=str(self._config.job.checkpoint_path)) if foreign else error
 
+    def _try_again(self, late: WorkerLate) -> None:
+        """The next `wait` starts another query in the same session. Nothing had been checked: nothing has stopped."""
+        self._late_workers += 1
+        log.info("%s", late)
+        self._told.say("Spark's workers are slow to start; trying again")
+        job, self._job = self._job, None
+        if job is not None:
+            job.abandon()
+        if self._cycles is not None:
+            self._cycles.stop()
+            self._cycles = None
+
     def _begin_again(self, error: Exception) -> None:
         """Leave what failed behind; the next `wait` starts anew."""
         if not isinstance(error, known_errors()):
@@ -175,8 +193,12 @@ class Checks:
 
     # Starting
 
+    @property
+    def _first_time(self) -> bool:
+        return self._opened is None and not self._late_workers
+
     def _open_session(self) -> SparkSession:
-        if self._opened is None:
+        if self._first_time:
             self._told.say("starting Spark")
         # Imported here: a stop, a help text and a check of a file must not wait for them.
         from deploy.jars import graphframes_jars, spark_jars
@@ -202,7 +224,7 @@ class Checks:
         self._job = IntegrityJob(job, session, listeners)
         if self._stopping.is_set():
             return
-        if self._opened is None:
+        if self._first_time:
             self._told.say(f"checking the probe log in {job.history_path}")
         try:
             self._job.start()

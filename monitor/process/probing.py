@@ -1,87 +1,158 @@
-"""The probes of this host, wired to their configuration: connection, journals, probe log."""
+"""The probes of this host, wired to their configuration. Beside a monitor they have a process of their own for each
+cluster; `probe run` is that process itself, unless it runs those of several clusters."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Info
 
-from alerts.exposition import Exposition, PortTaken
+from alerts.cluster_info import ClusterInfo
+from alerts.exposition import Exposition, OfCluster
+from alerts.level_metrics import LevelMetrics
+from alerts.merged import Merged
 from alerts.probe_metrics import ProbeMetrics
 from alerts.process_metrics import ProcessMetrics
+from alerts.serving.server import PortTaken
 from monitor.config.config import Config
-from monitor.errors import VIOLATION
+from monitor.config.names import ClusterNames, only, record
+from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, known_errors
+from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
+from monitor.process.fleet_process import Errand
 from monitor.process.program_log import say as to_stderr
-from monitor.process.reach import connection, reach
+from monitor.process.reach import connection, open_fleet, reach
+from monitor.process.versions import versions
+from monitor.process.watchdog import watched
 from probes.clock import SystemClock
+from probes.levels import Levels
 from probes.running.fleet import Fleet, FleetStatus
 
 
-def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
-    """The fleet, not started, for a cluster that answers. Raises ConfigError where it does not."""
-    reached = reach(config)
-    brokers = len(reached.brokers)
-    say(f"cluster {reached.cluster} at {config.cluster.bootstrap}: {brokers} broker{'s' * (brokers != 1)}")
-    to = connection(config)
-    return Fleet(
-        config.probes,
-        to.bootstrap,
-        to.security,
-        config.journals,
-        SystemClock(),
-        history=config.job.history_path,
-        say=say,
-    )
+class Running(Protocol):
+    """The probes of one cluster, wherever they run."""
+
+    def status(self) -> FleetStatus:
+        """Counters of every probe; of the last moment, where they have ended."""
+        ...
 
 
-def run(config: Config, stop: threading.Event, say: Callable[[str], None] = to_stderr) -> None:
+class ProbesOfOne(Running, Protocol):
+    """The same, to be started and stopped: as a `Fleet` is, in this process or in one of their own."""
+
+    def start(self) -> None:
+        """Begin. Raises errors with a sentence for the user."""
+
+    def stop(self) -> None:
+        """End in order, with everything they did in the probe log."""
+
+
+Probes = ProbesOfOne | ClusterFleets
+"""The probes of one cluster, or those of several."""
+
+
+def open_probes(
+    config: Config, say: Callable[[str], None], cluster: str | None = None, *, debug: bool, apart: bool = False
+) -> Probes:
+    """The probes, not started: of `cluster`, else of all clusters; those of a single one are in this process unless
+    they are to be `apart`. Raises ConfigError: a single one has to answer."""
+    threading.Thread(target=left_behind, args=(config, say), name="left-behind", daemon=True).start()
+    if cluster is not None:
+        return open_fleet(only(config, cluster), say)
+    as_json = config.alerts.log_format == "json"
+    if config.clusters:
+        return ClusterFleets(config, say, debug=debug, as_json=as_json)
+    if apart:
+        reach(config)
+        return KeptFleet(Errand(config, config.data / "logs" / "probes.log", debug, as_json), say)
+    return open_fleet(config, say)
+
+
+def fleets_of(probes: Probes) -> Sequence[Running]:
+    """One for each cluster."""
+    return probes.fleets if isinstance(probes, ClusterFleets) else [probes]
+
+
+def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[str], None] = to_stderr) -> None:
     """Run the probes until `stop` is set; then writers, readers, observer and committer end in that order.
 
-    Raises ConfigError where the cluster cannot be reached, and the probes' and the probe log's own errors."""
-    fleet = open_fleet(config, say)
+    Raises the probes' and the probe log's own errors."""
     served = ExitStack()
     try:
-        serve(config, fleet, say, served)
-        fleet.start()
-        status = fleet.status()
-        say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {config.job.history_path}")
-        stop.wait()
+        serve(config, probes, say, served)
+        probes.start()
+        if isinstance(probes, Fleet):
+            status = probes.status()
+            say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {config.job.history_path}")
+        with watched():
+            stop.wait()
         say("stopping: writers, readers, observer, then the last append to the probe log")
     finally:
-        fleet.stop()
+        probes.stop()
         served.close()
-    say(f"stopped: {summary(fleet.status())}")
+    for fleet in fleets_of(probes):
+        of = f"{fleet.name}: " if isinstance(fleet, KeptFleet) else ""
+        say(f"{of}stopped: {summary(fleet.status())}")
 
 
-def probe_metrics(fleet: Fleet) -> ProbeMetrics:
-    """The fleet's counters, as they are at each scrape."""
-
-    def cluster() -> str:
-        layout = fleet.status().layout
-        return layout.cluster if layout is not None else ""
-
-    return ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer, cluster)
+def register_probes(registry: CollectorRegistry, probes: Probes, brokers: int) -> None:
+    """Add the probes' counters and what they have measured, as they are at each scrape. `brokers`: how many of each
+    cluster have series of their own."""
+    fleets = fleets_of(probes)
+    registry.register(Merged([_counted(fleet) for fleet in fleets]))
+    registry.register(Merged([_measured(fleet, brokers) for fleet in fleets]))
 
 
-def serve(config: Config, fleet: Fleet, say: Callable[[str], None], ending: ExitStack) -> None:
+def _counted(fleet: Running) -> ProbeMetrics:
+    return ProbeMetrics(lambda: fleet.status().probes, lambda: fleet.status().committer, lambda: _id(fleet))
+
+
+def _measured(fleet: Running, brokers: int) -> LevelMetrics:
+    return LevelMetrics(lambda: measured(fleet), lambda: _id(fleet), brokers=brokers)
+
+
+def _id(fleet: Running) -> str:
+    layout = fleet.status().layout
+    return layout.cluster if layout is not None else ""
+
+
+def cluster_of(probes: Probes) -> str:
+    """The id of the cluster that the probes work in; "" before they have begun, and where there are several."""
+    fleets = fleets_of(probes)
+    return _id(fleets[0]) if len(fleets) == 1 else ""
+
+
+def measured(fleet: Running) -> Levels:
+    """What all its probes have measured together."""
+    levels = Levels.empty()
+    for probe in fleet.status().probes:
+        levels.add(probe.levels)
+    return levels
+
+
+def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: ExitStack) -> None:
     """Serve the metrics of probes that have a process of their own, until `ending` ends. Where the port is taken they
     run without: what they log is worth more than what they count."""
     alerts = config.alerts
     if not alerts.metrics:
         return
     registry = CollectorRegistry()
-    registry.register(probe_metrics(fleet))
-    registry.register(ProcessMetrics())
+    Info("offsetwatch_build", "Versions of the program and of what it runs on.", registry=registry).info(versions())
+    fleets = fleets_of(probes)
+    register_probes(registry, probes, alerts.broker_series)
+    registry.register(ProcessMetrics(config.data))
+    registry.register(ClusterInfo(lambda: {_id(fleet) for fleet in fleets}, ClusterNames(config)))
 
     def not_ready() -> str | None:
-        return None if fleet.status().committer is not None else "the probes have not begun"
+        begun = any(fleet.status().committer is not None for fleet in fleets)
+        return None if begun else "the probes have not begun"
 
     try:
-        exposition = Exposition(registry, host=alerts.metrics_host, port=alerts.probes_port, ready=not_ready)
+        served = OfCluster(registry, lambda: cluster_of(probes))
+        exposition = Exposition(served, host=alerts.metrics_host, port=alerts.probes_port, ready=not_ready)
     except PortTaken as error:
         say(f"{error}; the probes run without (alerts.probes_port)")
         return
@@ -98,6 +169,27 @@ def gone(config: Config, committer: int, since: datetime | None, say: Callable[[
     say(f"the log of {processes} processes of committer {committer} ends here: nothing more of them is waited for")
 
 
+def drain_each(config: Config, cluster: str | None, *, limit: float) -> int:
+    """Drain `cluster`, else one cluster after the other, each said by its name. Exit code 1 where one has lost records,
+    else 2 where one could not be read; raises like `drain` where there is but one."""
+    if cluster is not None:
+        return drain(only(config, cluster), limit=limit)
+    if not config.clusters:
+        return drain(config, limit=limit)
+    codes = []
+    for one in config.each():
+
+        def say(line: str, name: str = one.name) -> None:
+            to_stderr(f"{name}: {line}")
+
+        try:
+            codes.append(drain(one, limit=limit, say=say))
+        except known_errors() as error:
+            say(" ".join(str(error).split()))
+            codes.append(USAGE_OR_ENVIRONMENT)
+    return VIOLATION if VIOLATION in codes else max(codes)
+
+
 def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stderr) -> int:
     """Read everything back with clients opened anew, and say what acknowledged records are missing: exit code 1 if any.
 
@@ -105,10 +197,9 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
     the probes' and the probe log's own errors, as where probes are at work on the same journals."""
     from probes.running.drain import drain as drain_all
 
-    reach(config)
-    to = connection(config)
+    record(config, reach(config).cluster)
     done = drain_all(
-        config.probes, to.bootstrap, to.security, config.journals, SystemClock(),
+        config.probes, connection(config), config.journals, SystemClock(),
         history=config.job.history_path, limit=limit, say=say,
     )  # fmt: skip
     for word, runs in (("lost", done.missing), ("expired", done.expired)):

@@ -1,4 +1,4 @@
-"""What the program says about itself, apart from findings: one line on stderr each, or a file.
+"""What the program says about itself, apart from findings: one line on stderr each, for people or as JSON, or a file.
 
 The Kafka clients' own chatter (a broker is away, it is back) goes to a file if there is one, and to stderr only when
 debugging: it repeats by the second, and what matters of it is logged by the probes as the outcome of operations.
@@ -6,9 +6,12 @@ debugging: it repeats by the second, and what matters of it is logged by the pro
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -26,15 +29,24 @@ _of_the_root: Final[list[logging.Handler]] = []
 
 def say(line: str) -> None:
     """One line for the person who started the program."""
-    print(f"offsetwatch: {line}", file=sys.stderr, flush=True)
+    line = f"{_Lines.of}{line}"
+    said = _json(time.time(), "info", "offsetwatch", line) if _Lines.as_json else f"offsetwatch: {line}"
+    print(said, file=sys.stderr, flush=True)
 
 
-def configure(*, debug: bool = False, file: Path | None = None, quiet: bool = False) -> None:
+def configure(
+    *, debug: bool = False, file: Path | None = None, quiet: bool = False, as_json: bool = False, cluster: str = ""
+) -> None:
     """Send our loggers' warnings to stderr (everything when debugging, nothing when `quiet`), all of it to `file`.
+    `as_json`: each line on stderr is an object with time, level, logger and message. `cluster`: the name of the
+    one that all of it is about, where other processes write of others.
 
     Raises ConfigError where the file cannot be written. May be called again: the last call counts."""
+    _Lines.as_json, _Lines.of = as_json, f"{cluster}: " if cluster else ""
     stderr = logging.StreamHandler(sys.stderr)
-    stderr.setFormatter(logging.Formatter(_FORM))
+    stderr.setFormatter(
+        _JsonFormatter() if as_json else logging.Formatter(_FORM.replace("%(message)s", f"{_Lines.of}%(message)s"))
+    )
     stderr.setLevel(logging.DEBUG if debug else logging.CRITICAL + 1 if quiet else logging.WARNING)
     if not debug:
         stderr.addFilter(lambda record: record.name != CHATTER)
@@ -60,6 +72,26 @@ def configure(*, debug: bool = False, file: Path | None = None, quiet: bool = Fa
             logger.addHandler(handler)
         logger.setLevel(logging.DEBUG if debug else logging.INFO)
         logger.propagate = False
+
+
+class _Lines:
+    """How what is said is written, as `configure` was told."""
+
+    as_json = False
+    of = ""
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        said = f"{_Lines.of}{record.getMessage()}"
+        if record.exc_info:
+            said = f"{said}\n{self.formatException(record.exc_info)}"
+        return _json(record.created, record.levelname.lower(), record.name, said)
+
+
+def _json(at: float, level: str, logger: str, message: str) -> str:
+    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": when, "level": level, "logger": logger, "message": message}, ensure_ascii=False)
 
 
 class _Once(logging.Filter):

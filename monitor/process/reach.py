@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.config.config import Config
+from monitor.config.names import record
 from monitor.errors import ConfigError
+from probes.clock import SystemClock
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.running.fleet import Fleet
 from probes.topics.probe_topics import NO_CONTROLLER, answers
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ class Reached:
 def connection(config: Config) -> Connection:
     """How to reach the cluster. Raises ConfigError for settings that are none, and for secrets that are not there."""
     try:
-        return Connection(config.cluster.bootstrap, config.cluster.secrets())
+        return Connection(config.cluster.bootstrap, config.cluster.secrets, config.cluster.token)
     except ProbeError as error:
         raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
 
@@ -63,6 +66,23 @@ def reach(config: Config) -> Reached:
             f"within {limit:g} s: {_reason(complaints, translate(error))}"
         ) from error
     return Reached(found.cluster_id, {node.id: f"{node.host}:{node.port}" for node in found.nodes}, admin)
+
+
+def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
+    """The fleet of one cluster, not started. Raises ConfigError where it does not answer, or is not the one that is
+    meant."""
+    reached = reach(config)
+    record(config, reached.cluster)
+    brokers = len(reached.brokers)
+    say(f"cluster {reached.cluster} at {config.cluster.bootstrap}: {brokers} broker{'s' * (brokers != 1)}")
+    return Fleet(
+        config.probes,
+        connection(config),
+        config.journals,
+        SystemClock(),
+        history=config.job.history_path,
+        say=say,
+    )
 
 
 class Refused(Exception):

@@ -25,16 +25,21 @@ import pyarrow.compute as pc
 from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
 from alerts.event import recorded as recorded_events
-from alerts.exposition import Exposition
+from alerts.exposition import OfCluster
 from alerts.incidents.grouping import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.paging import Paging
+from alerts.receivers.terminal import Terminal, for_people
+from alerts.silence_metrics import SilenceMetrics
 from monitor.config.config import Config
+from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
-from monitor.process.probing import probe_metrics
+from monitor.process.page import serve
+from monitor.process.probing import Probes, cluster_of, register_probes
 from monitor.process.versions import versions
+from monitor.status.board import Board
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.policy import severity
@@ -43,7 +48,6 @@ from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
 
 if TYPE_CHECKING:
-    from probes.running.fleet import Fleet
     from streaming_jobs.cycles.search import Searched
     from streaming_jobs.integrity_job import Batch, Progress
 
@@ -61,7 +65,7 @@ class Watch:
         config: Config,
         *,
         say: Say,
-        fleet: Fleet | None = None,
+        fleet: Probes | None = None,
         channels: Sequence[Channel] = (),
         listeners: Sequence[Callable[[list[FindingEvent], Batch], None]] = (),
         on_progress: Sequence[Callable[[Progress], None]] = (),
@@ -80,28 +84,43 @@ class Watch:
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
         self._checked = False
-        self.metrics = Metrics(build=versions())
+        self._board: Board | None = None
+        self._names = ClusterNames(config)
+        self.metrics = Metrics(
+            build=versions(), partition_series=config.alerts.partition_series, data=config.data, names=self._names
+        )
         self.url: str | None = None
-        """Where the metrics are served, once they are."""
+        """Where the status page is served, once it is; the metrics are below it."""
 
     def start(self) -> None:
         """Everything up to the first batch. May be called in a thread of its own, and `stop` from another."""
         alerts = self._config.alerts
         self._ending.enter_context(claimed(self._config.job.checkpoint_path))
+        log = self._log(alerts.log)
+        people = for_people(alerts.log_format, log)
+        paging = Paging(
+            alerts, self._config.data / "alerts", self.metrics.channel_failed, also=[Terminal(log)] if people else [],
+            names=self._names,
+        )  # fmt: skip
+        board = Board(paging.standing, paging.places, self._not_ready, silences=paging.silences, names=self._names)
+        self.metrics.registry.register(SilenceMetrics(paging.silences))
         if alerts.metrics:
-            exposition = Exposition(
-                self.metrics.registry, host=alerts.metrics_host, port=alerts.metrics_port, ready=self._not_ready
-            )
-            self._ending.callback(exposition.close)
-            self.url = exposition.url
-            self._say(f"metrics are served at {exposition.url}")
+            served = OfCluster(self.metrics.registry, self._cluster)
+            self.url = serve(self._config, board, served, self._say, self._ending)
         recorded = read_table(self._config.job.tables_path, "findings")
-        begin(self.metrics, recorded, read_table(self._config.job.tables_path, "partition_state"))
-        paging = Paging(alerts, self._config.data / "alerts", self.metrics.channel_failed)
+        states = read_table(self._config.job.tables_path, "partition_state")
+        begin(self.metrics, recorded, states)
         paging.begin(recorded_events(of_incidents(recorded, datetime.now(UTC)).to_pylist()))
+        board.begin(recorded, states)
+        self._board = board
         paging.start()
         self._ending.callback(paging.stop)
-        channels: list[Channel] = [self.metrics, LogChannel(self._log(alerts.log)), paging, *self._extra]
+        written = [] if people else [LogChannel(log, counted=alerts.log_counted, names=self._names)]
+        channels: list[Channel] = [self.metrics, *written, paging, board, *self._extra]
+        for channel in channels:
+            self.metrics.know_channel(channel.name)
+        for name, failures in paging.receivers.items():
+            self.metrics.know_receiver(name, failures)
         self._dispatcher = Dispatcher(channels, self.metrics.channel_failed, recorded_identities(recorded))
         if self._fleet is not None:
             self._start_probes(self._fleet)
@@ -134,12 +153,18 @@ class Watch:
                 self._fleet_stopped = True
                 self._fleet.stop()
 
-    def _start_probes(self, fleet: Fleet) -> None:
+    def _start_probes(self, fleet: Probes) -> None:
         with self._fleet_lock:
             if self._fleet_stopped:
                 return
             fleet.start()
-        self.metrics.registry.register(probe_metrics(fleet))
+        register_probes(self.metrics.registry, fleet, self._config.alerts.broker_series)
+
+    def _cluster(self) -> str:
+        """The id of the cluster that is watched, as soon as anybody in this process knows it; "" of several."""
+        if len(self._config.clusters) > 1:
+            return ""
+        return self.metrics.cluster or (cluster_of(self._fleet) if self._fleet is not None else "")
 
     def _not_ready(self) -> str | None:
         """Why nothing is being checked, None where something is."""
@@ -185,11 +210,15 @@ class Watch:
         newest = max((row["now"] for row in states if row["now"] is not None), default=None)
         records = batch.stats.sent + batch.stats.polled
         self.metrics.checked(slices=batch.stats.slices, records=records, newest=newest)
+        if self._board is not None:
+            self._board.checked(batch)
         for listener in self._listeners:
             listener(fresh, batch)
 
     def _on_batch_done(self, progress: Progress) -> None:
         self._checked = True
+        if self._board is not None:
+            self._board.done(progress)
         self.metrics.batch(
             seconds=progress.duration,
             input_rate=progress.input_rows_per_second,
@@ -213,7 +242,7 @@ def begin(metrics: Metrics, recorded: pa.Table, states: pa.Table) -> None:
     counted = recorded.filter(pc.not_equal(recorded["event"], "closed"))
     # An event that two processes wrote counts once.
     once = {(row["id"], row["event"], row["at"]): row for row in counted.to_pylist()}
-    counts = Counter((row["cluster"], row["anomaly"], row["severity"]) for row in once.values())
+    counts = Counter((row["cluster"], row["topic"], row["anomaly"], row["severity"]) for row in once.values())
     last: dict[tuple[str, str], float] = {}
     for row in once.values():
         key = row["cluster"], row["severity"]

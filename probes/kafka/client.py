@@ -11,14 +11,16 @@ so that no password, key or token can get there.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from probes.kafka.coordinators import Coordinator
 from probes.kafka.errors import ClientError, ProbeError, translate
 
 log = logging.getLogger("offsetwatch.client")
@@ -53,23 +55,48 @@ LOGGED: Final = frozenset(
 """The settings that start rows may show."""
 
 
+Security = Mapping[str, str] | Callable[[], Mapping[str, str]]
+"""librdkafka's security and network settings; a function is asked for each client that is opened, so that a secret that
+was changed is used by the next one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the cluster. `security`: librdkafka's security and network settings, never printed.
+    """How to reach the cluster. `given`: settings that are never printed. `token`: for the mechanism OAUTHBEARER, a
+    function by its name, "module:function"; it takes what `sasl.oauthbearer.config` says and returns a token and when
+    it expires, seconds since 1970.
 
-    Raises ProbeError where `security` holds anything else."""
+    Raises ProbeError where the settings hold anything but security and network, or there is no such function."""
 
     bootstrap: str
-    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    given: Security = field(default_factory=dict, repr=False)
+    token: str | None = None
 
     def __post_init__(self) -> None:
         for key in self.security:
             if not key.startswith(SECURITY_PREFIXES) and key not in NETWORK_SETTINGS:
                 raise ProbeError(f"{key} is not a security or network setting of the Kafka client")
+        if self.token is not None:
+            token_function(self.token)
+
+    @property
+    def security(self) -> Mapping[str, str]:
+        """The settings, secrets and all, as they are now. Raises what reading them raises."""
+        return self.given() if callable(self.given) else self.given
 
     def through(self, bootstrap: str) -> Connection:
         """The same cluster, reached through another address."""
-        return Connection(bootstrap, self.security)
+        return replace(self, bootstrap=bootstrap)
+
+
+def token_function(name: str) -> Callable[[str], tuple[str, float]]:
+    """The function of this name, "module:function". Raises ProbeError where there is none."""
+    module, _, function = name.partition(":")
+    try:
+        found: Callable[[str], tuple[str, float]] = getattr(importlib.import_module(module), function)
+    except Exception as error:  # whatever the module does when it is imported
+        raise ProbeError(f"the function {name} for tokens cannot be had: {error}") from error
+    return found
 
 
 def producer_settings(
@@ -102,9 +129,12 @@ def producer_settings(
 
 
 def consumer_settings(
-    connection: Connection, *, client: str, group: str, isolation: str = "read_committed"
+    connection: Connection, *, client: str, group: str, isolation: str = "read_committed", prompt: bool = False
 ) -> dict[str, str]:
-    """A consumer's settings. It belongs to `group` also where it assigns itself: it commits there."""
+    """A consumer's settings. It belongs to `group` also where it assigns itself: it commits there.
+
+    Brokers hold an answer until there is much to tell, at most `fetch.wait.max.ms`; `prompt`: until there is anything.
+    With a fleet of readers on one topic an answer for each record costs probes and brokers more than all the rest."""
     return _common(connection, client) | {
         "group.id": group,
         "enable.auto.commit": "false",
@@ -114,7 +144,8 @@ def consumer_settings(
         "session.timeout.ms": "10000",
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "range,roundrobin",
-        "fetch.wait.max.ms": "100",
+        "fetch.min.bytes": "1" if prompt else "65536",
+        "fetch.wait.max.ms": "200",
         "fetch.error.backoff.ms": "100",
         "queued.max.messages.kbytes": "16384",
     }
@@ -130,18 +161,23 @@ def loggable(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in sorted(settings.items()) if key in LOGGED}
 
 
-def open_producer(settings: Mapping[str, str], on_error: Callable[[ClientError], None]) -> Producer:
-    """A producer. Errors that belong to no record go to `on_error`. Raises ClientError where a setting is refused."""
-    return _open(Producer, dict(settings), on_error)
+def open_producer(
+    settings: Mapping[str, str], on_error: Callable[[ClientError], None], coordinator: Coordinator | None = None
+) -> Producer:
+    """A producer. Errors that belong to no record go to `on_error`; `coordinator` learns that of its transactional id.
+    Raises ClientError where a setting is refused."""
+    return _open(Producer, dict(settings) | (coordinator.settings if coordinator else {}), on_error)
 
 
 def open_consumer(
     settings: Mapping[str, str],
     on_error: Callable[[ClientError], None],
     on_commit: Callable[[KafkaError | None, list[Any]], None] | None = None,
+    coordinator: Coordinator | None = None,
 ) -> Consumer:
-    """A consumer. `on_commit` gets the outcome of asynchronous commits. Raises ClientError like `open_producer`."""
-    full: dict[str, Any] = dict(settings)
+    """A consumer. `on_commit` gets the outcome of asynchronous commits; `coordinator` learns that of its group. Raises
+    ClientError like `open_producer`."""
+    full: dict[str, Any] = dict(settings) | (coordinator.settings if coordinator else {})
     if on_commit is not None:
         full["on_commit"] = on_commit
     return _open(Consumer, full, on_error)
@@ -153,20 +189,31 @@ def open_admin(settings: Mapping[str, str], on_error: Callable[[ClientError], No
 
 
 def _common(connection: Connection, client: str) -> dict[str, str]:
-    return dict(connection.security) | {
-        "bootstrap.servers": connection.bootstrap,
-        "client.id": client,
-        "allow.auto.create.topics": "false",
-        "topic.metadata.refresh.interval.ms": "10000",
-        "reconnect.backoff.max.ms": "2000",
-        "log.connection.close": "false",
-    }
+    token = {_TOKEN: connection.token} if connection.token is not None else {}
+    return (
+        dict(connection.security)
+        | token
+        | {
+            "bootstrap.servers": connection.bootstrap,
+            "client.id": client,
+            "allow.auto.create.topics": "false",
+            "topic.metadata.refresh.interval.ms": "10000",
+            "reconnect.backoff.max.ms": "2000",
+            "log.connection.close": "false",
+        }
+    )
+
+
+_TOKEN: Final = "oauth_cb"
+"""Among the settings it is the function's name, which processes can be told; a client is given the function."""
 
 
 def _open(kind: Any, settings: dict[str, Any], on_error: Callable[[ClientError], None]) -> Any:
     def report(error: KafkaError) -> None:
         on_error(translate(error))
 
+    if _TOKEN in settings:
+        settings[_TOKEN] = token_function(settings[_TOKEN])
     try:
         return kind(settings | {"error_cb": report, "logger": log})
     except Exception as error:

@@ -239,6 +239,9 @@ CERTAIN_FAILURES: Final[Mapping[Context, frozenset[str]]] = {
 HARMLESS: Final[Mapping[Context, frozenset[str]]] = {"poll": frozenset({"_PARTITION_EOF"})}
 """Codes that report no failure at all, besides NO_ERROR."""
 
+NOT_THERE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+"""Codes of what was asked of a topic that is not there."""
+
 _NAMES: Final[dict[int, str]] = {
     value: name for name in dir(KafkaError) if isinstance(value := getattr(KafkaError, name), int) and name in CODES
 }

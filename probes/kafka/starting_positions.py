@@ -1,4 +1,5 @@
-"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start.
+"""Where a consumer begins: where its probe stood before, else what its group committed, else the log's start; and where
+a log ends.
 
 Inside a rebalance callback a consumer answers only the thread that the callback runs in (seen with librdkafka 2.16: a
 call from another thread waits until the callback is over). So there it is asked directly (`in_callback`), and its own
@@ -21,6 +22,10 @@ ASK_WITHIN = 5.0
 """Seconds that the cluster is given to answer where something begins."""
 NO_GROUP = "GROUP_ID_NOT_FOUND"
 """What some implementations answer to a question about a group that has committed nothing."""
+LEADERLESS = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_NO_OFFSET")
+LEADERLESS_TRIES = 10
+LEADERLESS_WAIT = 0.3
+"""Seconds between two questions where a partition has no leader yet."""
 COORDINATOR_WITHIN = 10.0
 """Seconds that a group's coordinator is given to become ready."""
 
@@ -70,6 +75,39 @@ def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: floa
         except Exception:
             continue
     return starts
+
+
+def log_ends_when_led(
+    open_admin: Callable[[], AdminClient],
+    partitions: Iterable[Partition],
+    beat: Callable[[], None],
+    pause: Callable[[float], None],
+) -> dict[Partition, int]:
+    """Where each partition ends now, asked again for a moment where a leader is just being chosen, as after the topic
+    was made. Raises ClientError and ClientStuck where a leader does not tell."""
+    wanted = list(partitions)
+    for _ in range(LEADERLESS_TRIES):
+        try:
+            return _log_ends(open_admin(), wanted, beat)
+        except ClientError as error:
+            if error.code not in LEADERLESS:
+                raise
+            pause(LEADERLESS_WAIT)
+    return _log_ends(open_admin(), wanted, beat)
+
+
+def _log_ends(admin: AdminClient, partitions: list[Partition], beat: Callable[[], None]) -> dict[Partition, int]:
+    asked = {TopicPartition(*where): OffsetSpec.latest() for where in partitions}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_WITHIN)
+    try:
+        return bounded(
+            lambda: {(tp.topic, tp.partition): listed(future) for tp, future in futures.items()},
+            ASK_WITHIN * 2, beat, "list offsets",
+        )  # fmt: skip
+    except ClientStuck:
+        raise
+    except Exception as error:
+        raise translate(error) from error
 
 
 def committed_at_last(

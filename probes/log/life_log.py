@@ -28,6 +28,8 @@ log = logging.getLogger("offsetwatch.probe")
 
 RESERVED_AT_ONCE: Final = 65_536
 """Sequence numbers are reserved in ranges of this many: each reservation waits for the disk."""
+PROMISE_INTERVAL: Final = 200_000_000
+"""Nanoseconds between two promises of a life."""
 
 
 class Abandoned(ProbeError):
@@ -56,6 +58,7 @@ class LifeLog:
         self._ops = 0
         self._open: dict[int, list[Slice]] = {}
         self._begun: datetime | None = None
+        self._promise_due = 0
         self._reserved: dict[Partition, int] = {}
         self._start: dict[str, Any] | None = None
         self._places = dict.fromkeys(layout.partitions())
@@ -180,9 +183,13 @@ class LifeLog:
             self._reserved[where] = limit
 
     def alive(self) -> None:
-        """Everything invoked until now, or until what was begun, is logged or open."""
+        """Everything invoked until now, or until what was begun, is logged or open. Written every fifth of a second at
+        most: probes say it wherever they come by."""
         with self._alive():
-            self._journal.alive(self._begun or self._clock.now())
+            now = self._clock.monotonic_ns()
+            if now >= self._promise_due:
+                self._journal.alive(self._begun or self._clock.now())
+                self._promise_due = now + PROMISE_INTERVAL
         self.beat()
 
     def end(self, type: Outcome, error: str | None = None, *, invoked: Instant | None = None) -> None:

@@ -33,10 +33,10 @@ FIELDS: Final = (
 AT: Final = {name: index for index, name in enumerate(FIELDS)}
 _PLAIN: Final = attrgetter(*FIELDS)
 _INVOKED, _COMPLETED, _BOOT, _SLICE = AT["invoked"], AT["completed"], AT["boot"], AT["slice"]
-_SENT, _POLLED, _IRREGULAR, _MARKS = AT["sent"], AT["polled"], AT["irregular"], AT["marks"]
-_TOUCHED, _SETTINGS = AT["txn_partitions"], AT["settings"]
-_SOURCES, _REGISTERS, _END_INVOKED = AT["sources"], AT["registers"], AT["end_invoked"]
-_ALTERED: Final = AT["altered"]
+_MARKS, _SETTINGS, _END_INVOKED = AT["marks"], AT["settings"], AT["end_invoked"]
+_TUPLES: Final = tuple(
+    AT[name] for name in ("sent", "polled", "sources", "registers", "irregular", "altered", "txn_partitions")
+)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -57,19 +57,15 @@ def pack(row: Slice, shared: Shared, number: int) -> Row:
     packed[_SLICE] = number
     packed[_INVOKED] = (row.invoked - EPOCH) // _MICROSECOND
     packed[_COMPLETED] = (row.completed - EPOCH) // _MICROSECOND
-    packed[_SENT] = [tuple(run) for run in row.sent] or None
-    packed[_POLLED] = [tuple(run) for run in row.polled] or None
-    packed[_SOURCES] = [tuple(run) for run in row.sources] or None
-    packed[_REGISTERS] = [tuple(one) for one in row.registers] or None
+    for at in _TUPLES:
+        # orjson does not take named tuples.
+        packed[at] = [tuple(one) for one in packed[at]] if packed[at] else None
     packed[_END_INVOKED] = (row.end_invoked - EPOCH) // _MICROSECOND if row.end_invoked else None
-    packed[_IRREGULAR] = [tuple(one) for one in row.irregular] or None
-    packed[_ALTERED] = [tuple(one) for one in row.altered] or None
     packed[_MARKS] = [
         (m.process, m.slices, (m.through - EPOCH) // _MICROSECOND,
          (m.ended - EPOCH) // _MICROSECOND if m.ended else None, m.lost)
         for m in row.marks
-    ] or None  # fmt: skip
-    packed[_TOUCHED] = [tuple(one) for one in row.txn_partitions] or None if row.txn_partitions else None
+    ] if row.marks else None  # fmt: skip
     packed[_SETTINGS] = dict(row.settings) if row.settings else None
     # An absent boot is rare and must not read as the life's.
     packed[_BOOT] = None if row.boot == shared.boot else row.boot or ""
@@ -131,11 +127,13 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """A column of lists of structs, whose items are positional (possibly short of absent values at their end)."""
+    if not any(values):
+        return pa.nulls(len(values), kind)
     fields = [kind.value_type.field(i) for i in range(kind.value_type.num_fields)]
-    items = list(chain.from_iterable(one for one in values if one))
+    items = list(chain.from_iterable(filter(None, values)))
     lengths = np.fromiter((len(one) if one else 0 for one in values), dtype=np.int32, count=len(values))
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int32)))
-    columns = list(zip(*items, strict=True)) if items else [()] * len(fields)
+    columns = zip(*items, strict=True)
     structs = pa.StructArray.from_arrays(
         [_array(column, f.type) for column, f in zip(columns, fields, strict=True)], fields=fields
     )

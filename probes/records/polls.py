@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 from probes.kafka.errors import ClientError, translate
 from probes.records.allowance import Allowance, chosen
 from probes.records.envelope import alterations
-from probes.records.tag import Decoded, Numbers, fold_regular, irregular
+from probes.records.ordinary import FEW, ordinary
+from probes.records.tag import Decoded, Numbers, fold_partitions, irregular
 from probes.topology import Partition
 from rules.vocabulary.slices import Altered, Irregular
 
@@ -50,28 +51,62 @@ def sort_out(
 ) -> tuple[dict[Partition, Polled], list[Problem]]:
     """The messages of one consume call. `runs` are the probe runs whose records are ours; `allowance` says how many
     irregular records are listed."""
-    by_partition: dict[Partition, list[Any]] = {}
+    places: dict[Partition, list[Any]] = {}
+    by_topic: dict[str, dict[int, list[Any]]] = {}
     problems: list[Problem] = []
     for message in messages:
+        topic, partition = message.topic(), message.partition()
         if message.error() is not None:
-            topic, partition = message.topic(), message.partition()
             where = (topic, partition) if topic is not None and partition is not None and partition >= 0 else None
             problems.append(Problem(where, translate(message.error()), topic))
             continue
-        by_partition.setdefault((message.topic(), message.partition()), []).append(message)
+        records = places.get((topic, partition))
+        if records is None:
+            records = places[topic, partition] = by_topic.setdefault(topic, {})[partition] = []
+        records.append(message)
     polled: dict[Partition, Polled] = {}
     known = frozenset(runs)
-    for (topic, partition), records in by_partition.items():
-        offsets = [record.offset() for record in records]
-        values = [record.value() for record in records]
-        folded, odd = fold_regular(values, offsets, topic=topic, partition=partition, runs=known)
-        listed = _listed(values, offsets, odd, known, allowance.share(len(by_partition))) if len(odd) else []
-        allowance.spend(len(listed))
-        altered = alterations(records, values, odd.tolist())
-        polled[topic, partition] = Polled(
-            Decoded(folded, listed), len(records), offsets[0], offsets[-1] + 1, altered, len(odd)
-        )
+    among = sum(map(len, by_topic.values()))
+    for topic, partitions in by_topic.items():
+        polled |= _of_topic(topic, partitions, known, allowance, among)
     return polled, problems
+
+
+def _of_topic(
+    topic: str, partitions: Mapping[int, list[Any]], known: frozenset[str], allowance: Allowance, among: int
+) -> dict[Partition, Polled]:
+    """What was polled of one topic's partitions, in a poll of so many. Whole columns of all of them are looked at: a
+    poll brings a few records of many partitions. Very few are looked at one by one."""
+    if sum(map(len, partitions.values())) <= FEW and (found := ordinary(topic, partitions, known)) is not None:
+        return {
+            (topic, partition): Polled(
+                Decoded(found[partition], []), len(records), records[0].offset(), records[-1].offset() + 1, []
+            )
+            for partition, records in partitions.items()
+        }
+    every = [record for records in partitions.values() for record in records]
+    offsets = [record.offset() for record in every]
+    values = [record.value() for record in every]
+    counts = {partition: len(records) for partition, records in partitions.items()}
+    parts = fold_partitions(values, offsets, counts, topic=topic, runs=known)
+    polled, begin = {}, 0
+    odd_places: list[int] = []
+    for (partition, records), (folded, odd) in zip(partitions.items(), parts, strict=True):
+        end = begin + len(records)
+        listed: list[Irregular] = []
+        if len(odd):
+            listed = _listed(values[begin:end], offsets[begin:end], odd, known, allowance.share(among))
+        allowance.spend(len(listed))
+        odd_places += (odd + begin).tolist()
+        polled[topic, partition] = Polled(
+            Decoded(folded, listed), len(records), offsets[begin], offsets[end - 1] + 1, [], len(odd)
+        )
+        begin = end
+    if alterations(every, values, odd_places):
+        for (partition, records), (_, odd) in zip(partitions.items(), parts, strict=True):
+            altered = alterations(records, [record.value() for record in records], odd.tolist())
+            polled[topic, partition] = replace(polled[topic, partition], altered=altered)
+    return polled
 
 
 def _listed(

@@ -32,8 +32,9 @@ Reading never raises: a value that is broken becomes an `Irregular` that says wh
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -75,6 +76,7 @@ _FLAGS_AT: Final = 4
 KEY: Final = slice(12, 28)
 """Where writer and seq stand."""
 CHECKSUM: Final = 4
+_LEAST: Final = HEAD_BYTES + CHECKSUM
 _LENGTH: Final = 2
 _MAGIC_AND_VERSION: Final = int.from_bytes(MAGIC + bytes([VERSION]), "little")
 _RESIDUE: Final = crc32c(crc32c(b"").to_bytes(CHECKSUM, "little"))
@@ -212,6 +214,34 @@ def read(value: bytes | None) -> Tag | None:
     return Tag(run, writer, seq, topic, partition, sent, own, source, version, payload)
 
 
+@lru_cache(64)
+def names(topic: str, runs: frozenset[str]) -> frozenset[bytes]:
+    """What the tags of these runs' values for this topic say of both."""
+    return frozenset(run.encode() + topic.encode() for run in runs)
+
+
+def stamp(
+    value: bytes | None, partition: int, topic_length: int, ours: frozenset[bytes]
+) -> tuple[int, int, int, int] | None:
+    """(flags, writer, seq, sent) of a value's tag; None where it would be part of no run if it was polled from this
+    partition of a topic whose name has so many bytes. `ours`: `names` of that topic."""
+    if value is None or len(value) < _LEAST or crc32c(value) != _RESIDUE:
+        return None
+    magic, version, flags, run_length, topic_bytes, _, meant, writer, seq, sent, _ = _HEAD.unpack_from(value)
+    if magic != MAGIC or version != VERSION or meant != partition or topic_bytes != topic_length:
+        return None
+    end = HEAD_BYTES + run_length + topic_bytes
+    if value[HEAD_BYTES:end] not in ours:
+        return None
+    limit = len(value) - CHECKSUM
+    if flags & (SOURCED | LADEN):
+        end += _SOURCE.size if flags & SOURCED else 0
+        if flags & LADEN and end + _LENGTH <= limit:
+            end += int.from_bytes(value[end : end + _LENGTH], "little")
+        end += _LENGTH if flags & LADEN else 0
+    return (flags, writer, seq, sent) if end <= limit else None
+
+
 def decode(
     values: Sequence[bytes | None], offsets: Sequence[int], *, topic: str, partition: int, runs: Iterable[str]
 ) -> Decoded:
@@ -222,21 +252,39 @@ def decode(
     format), relocated where it is ours and was meant for another topic or partition.
     """
     known = frozenset(runs)
-    folded, odd = fold_regular(values, offsets, topic=topic, partition=partition, runs=known)
+    ((folded, odd),) = fold_partitions(values, offsets, {partition: len(values)}, topic=topic, runs=known)
     return Decoded(folded, [irregular(i, offsets[i], values[i], known) for i in odd.tolist()])
 
 
-def fold_regular(
-    values: Sequence[bytes | None], offsets: Sequence[int], *, topic: str, partition: int, runs: Iterable[str]
-) -> tuple[list[Run], Numbers]:
-    """The runs that one poll returned, as `decode` has them, and the places in the poll of all irregular records."""
+def fold_partitions(
+    values: Sequence[bytes | None],
+    offsets: Sequence[int],
+    counts: Mapping[int, int],
+    *,
+    topic: str,
+    runs: Iterable[str],
+) -> list[tuple[list[Run], Numbers]]:
+    """Of each of a topic's partitions the runs that one poll returned, as `decode` has them, and the places of its
+    irregular records. `values` and `offsets` are those of one partition after the other, `counts` says how many each
+    has."""
     known = [run.encode() for run in sorted(set(runs))]
+    lengths = np.fromiter(counts.values(), np.int64, len(counts))
+    bounds = np.concatenate(([0], np.cumsum(lengths)))
+    number = np.repeat(np.arange(len(counts)), lengths)
+    partition = np.repeat(np.fromiter(counts, np.int64, len(counts)), lengths)
     regular, writers, seqs = _columns(values, topic.encode(), partition, known)
     at = np.asarray(offsets, dtype=np.int64)
+    # No place follows another one across two partitions: none of their runs is one.
+    places = np.arange(len(values)) + number
     if regular.all():
-        return _fold_cut(writers, seqs, at, np.arange(len(values))), np.zeros(0, np.int64)
-    places = np.flatnonzero(regular)
-    return _fold_cut(writers[places], seqs[places], at[places], places), np.flatnonzero(~regular)
+        first, folded = _fold_cut(writers, seqs, at, places)
+        odd = np.zeros(0, np.int64)
+    else:
+        ours = np.flatnonzero(regular)
+        first, folded = _fold_cut(writers[ours], seqs[ours], at[ours], places[ours])
+        first, odd = ours[first], np.flatnonzero(~regular)
+    cuts, odd_cuts = (np.searchsorted(found, bounds).tolist() for found in (first, odd))
+    return [(folded[cuts[i] : cuts[i + 1]], odd[odd_cuts[i] : odd_cuts[i + 1]] - bounds[i]) for i in range(len(counts))]
 
 
 def fold(writer: int, seqs: Numbers, offsets: Numbers | None) -> list[Run]:
@@ -245,7 +293,7 @@ def fold(writer: int, seqs: Numbers, offsets: Numbers | None) -> list[Run]:
     seqs = seqs[order]
     if offsets is not None:
         offsets = offsets[order]
-        return _fold_cut(np.full(len(seqs), writer, dtype=np.int64), seqs, offsets, np.arange(len(seqs)))
+        return _fold_cut(np.full(len(seqs), writer, dtype=np.int64), seqs, offsets, np.arange(len(seqs)))[1]
     cuts = np.flatnonzero(np.diff(seqs) != 1) + 1
     bounds = [0, *cuts.tolist(), len(seqs)]
     return [Run(writer, int(seqs[a]), None, b - a) for a, b in pairwise(bounds) if b > a]
@@ -256,6 +304,11 @@ def sequence_numbers(values: Sequence[bytes]) -> Numbers:
     size = len(values[0]) if values else _HEAD.size
     block = np.frombuffer(b"".join(values), dtype=np.uint8).reshape(len(values), size)
     return np.ascontiguousarray(block[:, _SEQ_AT : _SEQ_AT + 8]).view("<i8").reshape(-1).astype(np.int64, copy=False)
+
+
+def sequence_number(value: bytes) -> int:
+    """The seq of a value that this process encoded itself."""
+    return int.from_bytes(value[_SEQ_AT : _SEQ_AT + 8], "little", signed=True)
 
 
 def _unfolded(sources: Sequence[Run], count: int) -> Numbers:
@@ -294,9 +347,10 @@ def _roomy(block: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], end: int)
 
 
 def _columns(
-    values: Sequence[bytes | None], topic: bytes, partition: int, known: Sequence[bytes]
+    values: Sequence[bytes | None], topic: bytes, partition: Numbers, known: Sequence[bytes]
 ) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
-    """(regular, writer, seq) of each value; writer and seq mean nothing where it is not regular."""
+    """(regular, writer, seq) of each value, polled from `partition`; writer and seq mean nothing where it is not
+    regular."""
     count = len(values)
     lengths = np.fromiter((-1 if v is None else len(v) for v in values), dtype=np.int64, count=count)
     if count and (lengths == lengths[0]).all():
@@ -308,13 +362,13 @@ def _columns(
     tagged = np.fromiter((v is not None and v.startswith(begins) for v in values), dtype=bool, count=count)
     for size in np.unique(lengths[tagged]).tolist():
         places = np.flatnonzero(tagged & (lengths == size))
-        part = _columns_of_size([values[i] for i in places.tolist()], size, topic, partition, known)
+        part = _columns_of_size([values[i] for i in places.tolist()], size, topic, partition[places], known)
         regular[places], writers[places], seqs[places] = part
     return regular, writers, seqs
 
 
 def _columns_of_size(
-    values: Sequence[bytes | None], size: int, topic: bytes, partition: int, known: Sequence[bytes]
+    values: Sequence[bytes | None], size: int, topic: bytes, partition: Numbers, known: Sequence[bytes]
 ) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
     count = len(values)
     if size < _HEAD.size + CHECKSUM:
@@ -336,15 +390,16 @@ def _columns_of_size(
     return whole & ours, head["writer"].astype(np.int64), head["seq"].astype(np.int64)
 
 
-def _fold_cut(writers: Numbers, seqs: Numbers, offsets: Numbers, places: Numbers) -> list[Run]:
-    """Runs of neighbouring records; `places` are their positions in the poll: an irregular between two cuts a run."""
+def _fold_cut(writers: Numbers, seqs: Numbers, offsets: Numbers, places: Numbers) -> tuple[Numbers, list[Run]]:
+    """(where each begins, the runs) of neighbouring records; `places` are their positions in the poll: an irregular
+    between two cuts a run."""
     if not len(seqs):
-        return []
+        return np.zeros(0, np.int64), []
     cut = (np.diff(seqs) != 1) | (np.diff(offsets) != 1) | (np.diff(writers) != 0) | (np.diff(places) != 1)
     first = np.concatenate(([0], np.flatnonzero(cut) + 1))
     lengths = np.diff(np.concatenate((first, [len(seqs)])))
     columns = (writers[first].tolist(), seqs[first].tolist(), offsets[first].tolist(), lengths.tolist())
-    return [Run(w, s, o, n) for w, s, o, n in zip(*columns, strict=True)]
+    return first, [Run(w, s, o, n) for w, s, o, n in zip(*columns, strict=True)]
 
 
 def irregular(index: int, offset: int, value: bytes | None, known: Iterable[str]) -> Irregular:

@@ -125,8 +125,7 @@ class DrainReader(Reader):
 
 def drain(
     config: ProbesConfig,
-    bootstrap: str,
-    security: Mapping[str, str],
+    connection: Connection,
     journal_folder: Path,
     clock: Clock,
     *,
@@ -138,7 +137,6 @@ def drain(
 
     Raises Unreachable, ProbeError, ClientError, and the probe log's errors: FolderTaken where probes are running."""
     say = say or (lambda sentence: None)
-    connection = Connection(bootstrap, dict(security))
     admin = open_admin(admin_settings(connection, client="offsetwatch-drain"))
     topics = ProbeTopics(admin, config.topics, say, config.topic_names)
     layout = layout_of(topics.view(), topics.names)

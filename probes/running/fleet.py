@@ -1,6 +1,6 @@
 """The fleet: all probes of one host, the committer of their log, and the upkeep of the probe topics. Wired here.
 
-fleet = Fleet(config, "host:9092", security, journal_folder, clock, history="path or URL of the Delta table")
+fleet = Fleet(config, Connection("host:9092"), journal_folder, clock, history="path or URL of the Delta table")
 fleet.start()      # raises a ProbeError with a sentence for the user where it cannot
 fleet.status()     # for a person: counters of every probe, the committer's state
 fleet.stop()       # writers first, then readers, the observer last, then the committer: nothing is lost
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ProbeError
+from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, CommitterStatus, committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.recovery import recover
@@ -31,6 +32,7 @@ from probes.running.supervisor import Spec, Supervisor
 from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker, Layout
 from probes.workloads.audit import Audit
+from probes.workloads.end_to_end import EndToEnd
 from probes.workloads.observer import Observer
 from probes.workloads.probe import Counters, World
 from probes.workloads.reader import Reader
@@ -79,6 +81,7 @@ def specs(config: ProbesConfig, run: str, brokers: Sequence[Broker]) -> list[Spe
     for i in range(config.aborts.count):
         made.append(Spec(f"aborts-{i + 1}", Aborts, (("group", f"{base}-aborts-{i + 1}"),)))
     made += [Spec(f"registers-{i + 1}", Registers) for i in range(config.registers.count)]
+    made += [Spec(f"end-to-end-{i + 1}", EndToEnd) for i in range(config.end_to_end.count)]
     if config.reader.per_broker:
         made += [broker_spec(config, run, broker) for broker in brokers]
     groups = sorted({str(value) for spec in made for key, value in spec.options if key == "group"})
@@ -118,8 +121,7 @@ class Fleet:
     def __init__(
         self,
         config: ProbesConfig,
-        bootstrap: str,
-        security: Mapping[str, str],
+        connection: Connection,
         journal_folder: Path,
         clock: Clock,
         *,
@@ -127,9 +129,9 @@ class Fleet:
         say: Callable[[str], None] | None = None,
     ) -> None:
         """`history`: the Delta table that the committer appends to; without it nobody does, and the journals stay.
-        `say` gets sentences for the user, each once. Raises ProbeError for security settings that are none."""
+        `say` gets sentences for the user, each once."""
         self._config, self._clock, self._folder = config, clock, journal_folder
-        self._connection = Connection(bootstrap, dict(security))
+        self._connection = connection
         self._history, self._say = history, say or log.warning
         self._layout: Layout | None = None
         self._run = ""
@@ -226,6 +228,9 @@ class Fleet:
         self._committer.__enter__()
         self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
         self._committer_thread.start()
+        threading.Thread(
+            target=compaction.keep_compact, args=(history, self._stopping), name="compaction", daemon=True
+        ).start()
 
     def _commit(self) -> None:
         assert self._committer is not None

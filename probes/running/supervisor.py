@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ RANKS: Final = {
     "transform": 0,
     "aborts": 0,
     "registers": 0,
+    "end-to-end": 0,
     "reader": 1,
     "audit": 1,
     "observer": 2,
@@ -306,7 +307,7 @@ class Supervisor:
 
     def status(self) -> list[Counters]:
         """A copy of every probe's counters."""
-        return [replace(keeper.counters) for keeper in self.keepers]
+        return [keeper.counters.copy() for keeper in self.keepers]
 
     def _keeper(self, spec: Spec) -> Keeper:
         return Keeper(spec, self._world, self._journals, self._stops[RANKS.get(spec.kind, 1)])

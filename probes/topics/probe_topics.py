@@ -301,7 +301,14 @@ def layout_of(view: ClusterView, names: Sequence[str]) -> Layout:
     topics = tuple(
         Topic(name, view.topics[name].id, len(view.topics[name].replicas)) for name in names if name in view.topics
     )
-    return Layout(view.cluster, topics, view.brokers)
+    leaders = {
+        (name, partition): leader
+        for name in names
+        if name in view.topics
+        for partition, leader in enumerate(view.topics[name].leaders)
+        if leader is not None
+    }
+    return Layout(view.cluster, topics, view.brokers, leaders)
 
 
 def _topic_view(description: Any) -> TopicView:

@@ -11,6 +11,11 @@ What the probes' groups have committed is read back in rows of its own, absent w
 are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
 never joins it, does the asking: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
 
+The rows of what a group has committed also tell who coordinates it (`group_coordinator`), as that consumer knows it.
+
+Who leads a partition (`led_by`), in which leader epoch (`leader_epoch`), and which replicas are in sync (`in_sync`) is
+told by its row's `settings` at first, then whenever it changed, and once a minute.
+
 It also watches the topics' ids: a topic that was deleted and created again is another log. And what the cluster says of
 the topics' settings (`probes.topics.settings`): a partition's row carries them at first, then whenever they change, and
 once a minute.
@@ -30,12 +35,15 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from probes.kafka.calls import listed
 from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.coordinators import Coordinator
 from probes.kafka.errors import translate
 from probes.kafka.starting_positions import NO_GROUP
 from probes.log.life_log import Instant
+from probes.topics.probe_topics import UNKNOWN
 from probes.topics.settings import TopicSettings
 from probes.topology import Partition
 from probes.workloads.probe import Probe
+from probes.workloads.telling import Telling
 from rules.vocabulary.slices import Slice
 
 log = logging.getLogger("offsetwatch.probe")
@@ -63,11 +71,12 @@ class Question:
     partitions: Sequence[Partition]
     group: str | None = None
     futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
+    done: list[Future[Any]] = field(default_factory=list)
     opened: bool = False
 
     @property
     def answered(self) -> bool:
-        return all(future.done() for future in self.futures.values())
+        return len(self.done) >= len(self.futures)
 
 
 class Observer(Probe):
@@ -87,6 +96,10 @@ class Observer(Probe):
         self._led_by: dict[Partition, int] = {}
         """The same, and the last leader where there is none."""
         self._replicas: dict[Partition, list[int]] = {}
+        self._in_sync: dict[Partition, list[int]] = {}
+        self._epochs: dict[Partition, int] = {}
+        self._leadership = Telling()
+        self._coordinators = {group: (Coordinator("group_coordinator"), Telling()) for group in self._groups}
         self._unanswered: set[Partition] = set()
         self._descriptions: dict[str, Future[Any]] = {}
         self._pending: dict[int | str | None, Question] = {}
@@ -109,7 +122,8 @@ class Observer(Probe):
         self._admin = open_admin(self.settings(), self.on_error)
         for group in self._groups:
             settings = consumer_settings(self.world.connection, client=self.client, group=group)
-            self._consumers[group] = open_consumer(settings, self.on_error)
+            coordinator, _ = self._coordinators[group]
+            self._consumers[group] = open_consumer(settings, self.on_error, coordinator=coordinator)
         if self._groups:
             self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
         self._describe()
@@ -144,6 +158,8 @@ class Observer(Probe):
 
     def observe(self) -> None:
         """Ask everybody who is not still to answer, and log the answers that come at once."""
+        for consumer in self._consumers.values():
+            consumer.poll(0)  # it reads nothing, and learns who coordinates its group
         self._look_at_descriptions()
         self._describe()
         self._settings.hear()
@@ -185,7 +201,8 @@ class Observer(Probe):
                 request_timeout=self._config.request_timeout,
             )
             for tp, future in futures.items():
-                question.futures[(tp.topic, tp.partition), name] = self._watched(future)
+                question.futures[(tp.topic, tp.partition), name] = future
+        self._watch(question)
         return question
 
     def _ask_group(self, group: str, invoked: Instant) -> Question:
@@ -193,14 +210,26 @@ class Observer(Probe):
         question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, group)
         asked = [TopicPartition(topic, p) for topic, p in self._all]
         future = self._pool.submit(self._consumers[group].committed, asked, self._config.request_timeout)
-        question.futures[None] = self._watched(future)
+        question.futures[None] = future
+        self._watch(question)
         return question
 
     def _describe(self) -> None:
         if not self._descriptions:
             names = [topic.name for topic in self.layout.topics]
+            asked = self.log.now()
             found = self.admin.describe_topics(TopicCollection(names), request_timeout=self._config.request_timeout)
             self._descriptions = {name: self._watched(future) for name, future in found.items()}
+            # One request asks for all of them.
+            next(iter(found.values())).add_done_callback(lambda future: self._measure_answer(future, asked))
+
+    def _measure_answer(self, future: Future[Any], asked: Instant) -> None:
+        """Called by the client's thread, when the answer is there: a topic that is not is an answer."""
+        error = future.exception()
+        if error is None or translate(error).code in UNKNOWN:
+            self.measure.took("metadata", asked, self.log.now())
+        else:
+            self.measure.failed("metadata")
 
     def _ask_settings(self) -> None:
         broker = min((leader for leader in self._leaders.values() if leader is not None), default=None)
@@ -211,6 +240,17 @@ class Observer(Probe):
         if sentence not in self._complaints:
             self._complaints.add(sentence)
             log.warning("%s", sentence)
+
+    def _watch(self, question: Question) -> None:
+        """Wake up once all is answered: each partition has answers of its own, and all come at once."""
+
+        def note(future: Future[Any]) -> None:
+            question.done.append(future)
+            if question.answered:
+                self._news.set()
+
+        for future in question.futures.values():
+            future.add_done_callback(note)
 
     def _watched(self, future: Future[Any]) -> Future[Any]:
         future.add_done_callback(lambda _: self._news.set())
@@ -254,11 +294,23 @@ class Observer(Probe):
         for row in rows:
             where = (row.topic, row.partition)
             told = self._settings.to_tell(where, now)
+            if leadership := self._leadership_to_tell(where, now):
+                told = {**(told or {}), **leadership}
             if silent:
                 told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
             if where in self._unanswered and where in self._led_by:
                 told = (told or {}) | {"leader": str(self._led_by[where])}
             row.settings = told
+
+    def _leadership_to_tell(self, where: Partition, now: int) -> Mapping[str, str]:
+        """Who leads the partition now, nothing where its rows said so before."""
+        if where not in self._leaders:
+            return {}
+        leader = self._leaders[where]
+        present = {"led_by": "nobody" if leader is None else str(leader), "in_sync": _listed(self._in_sync[where])}
+        if where in self._epochs:
+            present["leader_epoch"] = str(self._epochs[where])
+        return self._leadership.due(where, present, now)
 
     def _rows(self, question: Question, completed: Instant, *, whole: bool = False) -> list[Slice]:
         if question.group is None:
@@ -277,6 +329,7 @@ class Observer(Probe):
                     continue
                 try:
                     values[name] = listed(future)
+                    self._note_epoch(where, future.result().leader_epoch)
                 except Exception as error:
                     errors.append(translate(error).code)
             rows.append(
@@ -286,6 +339,11 @@ class Observer(Probe):
                 )
             )  # fmt: skip
         return rows
+
+    def _note_epoch(self, where: Partition, epoch: int | None) -> None:
+        """An answer tells the epoch of the record that it found: the newest is the leader's, as far as it wrote."""
+        if epoch is not None and epoch >= self._epochs.get(where, 0):
+            self._epochs[where] = epoch
 
     def _committed_rows(self, question: Question, group: str, completed: Instant, *, whole: bool) -> list[Slice]:
         answer = _result(question.futures[None])
@@ -302,13 +360,16 @@ class Observer(Probe):
         again = whole or question.invoked.mono - told_at >= TELL_AGAIN
         if question.answered:
             self._told[group] = (question.invoked.mono if again else told_at, found)
+        coordinator, telling = self._coordinators[group]
+        known = coordinator.told if question.answered else {}  # what is only journalled is not told yet
+        due = {where: telling.due(where, known, completed.mono) for where, _, _ in found if known}
         return [
             self.log.row(
                 where, "offsets", "info" if problem else "ok", question.op, question.invoked, completed, error=problem,
-                committed=at, group=group,
+                committed=at, group=group, settings=due.get(where) or None,
             )
             for where, at, problem in found
-            if again or (where, at, problem) not in told
+            if again or due.get(where) or (where, at, problem) not in told
         ]  # fmt: skip
 
     def _look_at_descriptions(self) -> None:
@@ -322,13 +383,14 @@ class Observer(Probe):
             if error is not None:
                 problem = translate(error)
                 self.on_error(problem)
-                if problem.code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                if problem.code in UNKNOWN:
                     self.world.places_changed()
                 continue
             topic = future.result()
             self._leaders |= {(name, p.id): p.leader.id if p.leader is not None else None for p in topic.partitions}
             self._led_by |= {(name, p.id): p.leader.id for p in topic.partitions if p.leader is not None}
             self._replicas |= {(name, p.id): [broker.id for broker in p.replicas] for p in topic.partitions}
+            self._in_sync |= {(name, p.id): [broker.id for broker in p.isr] for p in topic.partitions}
             self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
             if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
                 self.world.places_changed()

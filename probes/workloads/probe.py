@@ -16,7 +16,7 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from confluent_kafka.admin import AdminClient
@@ -25,11 +25,13 @@ from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, consumer_settings, loggable, open_admin
 from probes.kafka.errors import ClientError
+from probes.levels import Levels
 from probes.log.journals.journal import Life
 from probes.log.life_log import LifeLog, random_id
 from probes.records.allowance import Allowance
 from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
+from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
 from rules.vocabulary.slices import Isolation, Mode
 
@@ -59,6 +61,11 @@ class Counters:
     commits: int = 0
     errors: int = 0
     last_error: str = ""
+    levels: Levels = field(default_factory=Levels, compare=False)
+
+    def copy(self) -> Counters:
+        """As they are now; may be called from any thread."""
+        return replace(self, levels=self.levels.copy())
 
 
 @dataclass(slots=True)
@@ -98,11 +105,17 @@ class Probe(ABC):
         self.writer = random_id() if self.sends else None
         self.stopping = threading.Event()
         self.allowance = Allowance(world.clock.monotonic_ns)
+        self.measure = Measure(counters.levels, world.clock, world.layout)
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
         self.log: LifeLog
 
     @property
     def transactional_id(self) -> str | None:
+        return None
+
+    @property
+    def sends_to(self) -> str | None:
+        """The topic that it sends to, None where it sends nothing."""
         return None
 
     @property
@@ -131,6 +144,8 @@ class Probe(ABC):
         labels = {"name": self.name}
         if self.writer is not None:
             labels["writer"] = str(self.writer)
+        if self.sends_to is not None:
+            labels["sends_to"] = self.sends_to
         return labels
 
     def life(self) -> Life:
@@ -187,8 +202,8 @@ class Probe(ABC):
             for topic, partition in targets
         }
 
-    def consumer_settings(self, group: str) -> dict[str, str]:
-        return consumer_settings(self.world.connection, client=self.client, group=group)
+    def consumer_settings(self, group: str, *, prompt: bool = False) -> dict[str, str]:
+        return consumer_settings(self.world.connection, client=self.client, group=group, prompt=prompt)
 
     def open_admin(self) -> AdminClient:
         """A client for the questions of a moment."""

@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.kafka.errors import ClientError, Crash, classify, translate
+from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed
 from probes.log.life_log import Instant
 from probes.records.polls import Polled, Positions, Problem, sort_out
@@ -126,7 +127,11 @@ class Reader(Probe):
 
     def close(self) -> None:
         self._closing = True
-        if self._consumer is not None:
+        if self._consumer is None:
+            return
+        if self._mode == "subscribe":
+            close_member(self._consumer)
+        else:
             self._consumer.close()
 
     def poll(self) -> int:
@@ -233,6 +238,7 @@ class Reader(Probe):
     def _subscribe(self) -> None:
         invoked = self.log.begin()
         self.assigned, self.position = set(), {}
+        self.measure.joining(invoked)
         self.consumer.subscribe(
             [topic.name for topic in self.layout.topics],
             on_assign=self._on_assign,
@@ -250,13 +256,15 @@ class Reader(Probe):
     def _rebalance(self, f: Function, assigned: set[Partition]) -> None:
         if self._closing:
             return
+        now = self.log.now()
+        (self.measure.unassigned if f == "revoke" else self.measure.assigned)(now)
         changed = self.assigned ^ assigned
         self.assigned = assigned & self._topic_partitions
         for where in changed:
             self.position.pop(where, None)
             self._committed.pop(where, None)
         self._rebalanced |= changed
-        self._stashed += self._assignment_rows(f, self.log.now())
+        self._stashed += self._assignment_rows(f, now)
 
     # Commits and positions
 
@@ -305,6 +313,7 @@ class Reader(Probe):
         op, invoked, moved = self._committing
         self._committing = None
         completed = self.log.now()
+        self.measure.committed(invoked, completed, [one.code for one in (*each.values(), error) if one is not None])
         by_code: dict[str | None, dict[Partition, int]] = {}
         for where, at in moved.items():
             problem = each.get(where) or error

@@ -21,13 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, Producer, TopicPartition
 from crc32c import crc32c
 
-from probes.kafka.calls import bounded, listed
 from probes.kafka.client import open_consumer, open_producer, producer_settings
-from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
+from probes.kafka.errors import Crash, translate
+from probes.kafka.starting_positions import log_ends_when_led
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.records.polls import Polled, Positions, sort_out
@@ -44,12 +43,6 @@ OLD_IDS: Final = 0.1
 """The shares of reads and plain writes among the operations, and of cas that expect an old id."""
 ASK_WITHIN: Final = 5.0
 IDLE_POLL: Final = 0.1
-
-
-LEADERLESS: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_NO_OFFSET")
-LEADERLESS_TRIES: Final = 10
-LEADERLESS_WAIT: Final = 0.3
-"""Seconds between two questions where a partition has no leader yet."""
 
 
 class Registers(Probe):
@@ -91,6 +84,10 @@ class Registers(Probe):
             linger_ms=0,
         )
 
+    @property
+    def sends_to(self) -> str:
+        return self.world.config.topics.registers
+
     def labels(self) -> dict[str, str]:
         return super().labels() | {"idempotent": "true", "in_flight": "1", "mode": "assign"}
 
@@ -98,9 +95,9 @@ class Registers(Probe):
         self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._producer = open_producer(self.settings(), self.on_error)
         group = f"{self.world.config.topics.prefix}-{self.world.run}-{self.name}"
-        self._consumer = open_consumer(self.consumer_settings(group), self.on_error)
+        self._consumer = open_consumer(self.consumer_settings(group, prompt=True), self.on_error)
         invoked = self.log.begin()
-        ends = self._ends_when_led()
+        ends = log_ends_when_led(self.open_admin, self._targets, self.log.alive, self.pause)
         self.consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in ends.items()])
         for where, at in ends.items():
             self.copy.begin(where, at)
@@ -124,33 +121,6 @@ class Registers(Probe):
             self._consumer.close()
         if self._producer is not None:
             self._producer.close()
-
-    def _ends_when_led(self) -> dict[Partition, int]:
-        """`_ends`, asked again for a moment where a leader is just being chosen, as after the topic was made."""
-        for _ in range(LEADERLESS_TRIES):
-            try:
-                return self._ends()
-            except ClientError as error:
-                if error.code not in LEADERLESS:
-                    raise
-                self.pause(LEADERLESS_WAIT)
-        return self._ends()
-
-    def _ends(self) -> dict[Partition, int]:
-        """Where each partition ends now. Raises ClientError and ClientStuck where a leader does not tell."""
-        admin = self.open_admin()
-        asked = {TopicPartition(*where): OffsetSpec.latest() for where in self._targets}
-        futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_WITHIN)
-        try:
-            told = bounded(
-                lambda: {(tp.topic, tp.partition): listed(future) for tp, future in futures.items()},
-                ASK_WITHIN * 2, self.log.alive, "list offsets",
-            )  # fmt: skip
-        except ClientStuck:
-            raise
-        except Exception as error:
-            raise translate(error) from error
-        return {(str(topic), int(partition)): int(at) for (topic, partition), at in told.items()}
 
     def _draw(self, where: Partition, register: int) -> Entry:
         held, roll = self.copy.holds(where, register), self.rng.random()
@@ -183,6 +153,7 @@ class Registers(Probe):
         row = self.log.row(where, "send", fate.type, send, invoked, self.log.now(), error=fate.error, sent=fate.runs)
         self.log.append([row])
         self._count(fate)
+        self.measure.produced(batch, {where: [fate]})
         type, observed, error = self._answer(where, entry, seq, fate)
         completed = self.log.now()
         self.log.append([self._row(where, type, error, op, invoked, completed, entry, observed)])

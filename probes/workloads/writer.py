@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import Producer
@@ -31,11 +33,12 @@ BUSIEST_OVER_IDLEST: Final = 32.0
 """How many times more records the busiest partition gets than the idlest."""
 
 
-def weights(count: int) -> list[float]:
+@lru_cache(8)
+def weights(count: int) -> tuple[float, ...]:
     """Exponentially falling weights of `count` partitions; they sum to 1."""
     decay = math.log(BUSIEST_OVER_IDLEST) / max(count - 1, 1)
     raw = [math.exp(-decay * i) for i in range(count)]
-    return [weight / sum(raw) for weight in raw]
+    return tuple(weight / sum(raw) for weight in raw)
 
 
 def draw(
@@ -44,9 +47,10 @@ def draw(
     """How many of `records` each of at most `most` partitions gets; at least one each. `turn` counts the batches: the
     partition whose turn it is is always among them."""
     odds = weights(len(partitions))
+    sums, every = list(accumulate(odds)), range(len(partitions))
     chosen = {turn % len(partitions)}
     while len(chosen) < min(most, records, len(partitions)):
-        chosen.add(rng.choices(range(len(partitions)), odds)[0])
+        chosen.add(rng.choices(every, cum_weights=sums)[0])
     share = sum(odds[i] for i in chosen)
     counts = {i: 1 + int((records - len(chosen)) * odds[i] / share) for i in sorted(chosen)}
     counts[min(counts)] += records - sum(counts.values())
@@ -81,6 +85,10 @@ class Writer(Probe):
             in_flight=self._in_flight,
             delivery_timeout=self._config.delivery_timeout,
         )
+
+    @property
+    def sends_to(self) -> str:
+        return self._topic
 
     def labels(self) -> dict[str, str]:
         return super().labels() | {"idempotent": "true", "in_flight": str(self._in_flight)}
@@ -132,6 +140,7 @@ class Writer(Probe):
                 rows.append(row)
         self.log.append(rows)
         self._count(result)
+        self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
 

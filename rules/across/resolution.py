@@ -288,9 +288,11 @@ def _guarded(fact: dict[str, Any], proof: dict[str, Any]) -> Finding:
 
 
 def _lost(fact: dict[str, Any], proof: dict[str, Any]) -> Iterator[Finding]:
-    """The absent values of an indefinite transaction that is visible elsewhere."""
+    """The absent values of an indefinite transaction that is visible elsewhere, where their partition does not tell."""
     at = max(fact["at"], proof["at"])
     about = orjson.loads(fact["about"] or "{}")
+    if about.get("told_here"):
+        return
     own = {name: told for name, told in about.items() if name in EVIDENCE}
     for seq in range(fact["seq"], fact["seq"] + fact["length"]):
         offset = fact["offset"] + seq - fact["seq"]

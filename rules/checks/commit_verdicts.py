@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rules.arrays import intervals
 from rules.arrays.intervals import Bools, Ints, distinct
 from rules.checks import invoked_commits
-from rules.checks.commit_rows import DONE, IN_TRANSACTION, NO_BOOT, Commits, Holds, Reads
+from rules.checks.commit_rows import DONE, IN_TRANSACTION, NEVER, NO_BOOT, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
-from rules.checks.kept_commits import Committed
+from rules.checks.kept_commits import Committed, let_go_unsaid
 from rules.kept.check import Passage
 from rules.kept.codec import concat, take
 from rules.kept.state import State
@@ -170,17 +171,23 @@ class Case:
         if not (holds.group == read.group).any():
             return read.group in self.own.subscribed
         mine = take(holds, (holds.group == read.group) | (holds.group == ANY))
+        mine = concat(mine, let_go_unsaid(mine, self.passage.state))
         when = self._by_the_read(mine)
-        rows = np.flatnonzero(when <= read.at)
-        rows = rows[np.lexsort((mine.holds[rows], when[rows]))]
-        holding: set[int] = set()
-        for process, at, held in zip(
-            mine.process[rows].tolist(), when[rows].tolist(), mine.holds[rows].tolist(), strict=True
-        ):
-            if at > since and not holding:
-                return True
-            holding = holding | {process} if held else holding - {process}
-        return not holding
+        order = np.lexsort((mine.holds, mine.at, mine.process))
+        holding: dict[int, int] = {}
+        held = []
+        for row in order.tolist():
+            process = int(mine.process[row])
+            if mine.holds[row]:
+                holding.setdefault(process, int(when[row]))
+            elif process in holding:
+                held.append((holding.pop(process), int(when[row])))
+        held += [(taken, NEVER) for taken in holding.values()]
+        spans = np.array([span for span in held if span[0] < span[1]], np.int64).reshape(-1, 2)
+        alone, _ = intervals.subtract(
+            np.array([since]), np.array([read.at + 1]), *intervals.merge(spans[:, 0], spans[:, 1])
+        )
+        return bool(len(alone))
 
     def _by_the_read(self, holds: Holds) -> Ints:
         """When by the clock of the read, at the latest, a member took hold, and at the earliest one let go."""

@@ -65,7 +65,7 @@ def _record(own: Outcomes, passage: Passage, rows: Written, i: int) -> dict[str,
     return {name: int(getattr(rows, name)[i]) for name in names} | {
         "transactional_id": name_of(own, rows, i),
         "fenced": None if fenced is None else [fenced.why, fenced.evidence],
-        "about": of_row(own, rows, i).evidence,
+        "about": of_row(passage.state, own, rows, i).evidence,
     }
 
 

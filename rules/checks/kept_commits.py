@@ -21,7 +21,7 @@ from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
-from rules.kept.state import State
+from rules.kept.state import Hole, State
 
 GROUPS: Final = 64
 COMMITS_KEPT: Final = 4
@@ -148,7 +148,7 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own)
     _forget_domains(own)
-    _forget_holds(own, until[1], set(state.processes))
+    _forget_holds(own, until[1], state)
     own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
@@ -227,9 +227,20 @@ def _forget_domains(own: Committed) -> None:
     own.floors = take(own.floors, np.isin(own.floors.domain, newest))
 
 
-def _forget_holds(own: Committed, end: int, living: set[int]) -> None:
+def let_go_unsaid(holds: Holds, state: State) -> Holds:
+    """When members let go, at the earliest, that are over and never said so: lost with their hosts, they hold nothing
+    from where their logs end."""
+    last = take(holds, _newest(holds, (holds.process,), holds.at, 1))
+    living = {number for number, process in state.processes.items() if not process.complete}
+    last = take(last, (last.holds == 1) & ~np.isin(last.process, list(living)))
+    ends = {hole.process: hole.start for hole in sorted(map(Hole._make, state.holes), key=lambda hole: hole.start)}
+    at = [max(at, ends.get(process, at)) for process, at in zip(last.process.tolist(), last.at.tolist(), strict=True)]
+    return Holds(last.group, last.process, np.array(at, np.int64), np.zeros(len(last), np.int64), last.domain)
+
+
+def _forget_holds(own: Committed, end: int, state: State) -> None:
     """Of each process the first of the entries that say what the last one says; who is gone held nothing of late."""
-    holds = own.holds
+    holds = concat(own.holds, let_go_unsaid(own.holds, state))
     if not len(holds):
         return
     holds = take(holds, np.lexsort((holds.holds, holds.at, holds.process)))
@@ -238,7 +249,7 @@ def _forget_holds(own: Committed, end: int, living: set[int]) -> None:
         rows = np.flatnonzero((holds.process == process) & (holds.at <= end))
         changed = np.flatnonzero(np.diff(holds.holds[rows], prepend=-1))
         keep[rows] = False
-        if len(rows) and (holds.holds[rows[-1]] or process in living):
+        if len(rows) and (holds.holds[rows[-1]] or process in state.processes):
             keep[rows[changed[-1]]] = True
     own.holds = take(take(holds, keep), slice(-HOLDS_KEPT, None))
 

@@ -275,6 +275,14 @@ def _report_run(lost: Outstanding, i: int, chunks: Chunks, state: State, report:
             report_lost(number, seq, offset, max(state.reached, offset + 1), report, at=at)
 
 
+def tells(own: Losses, chunks: Chunks, lost: Values) -> bool:
+    """Are any of these values outstanding here, or told as lost? Then nobody else need tell it."""
+    out = own.outstanding
+    told = chunks.having("lost", lost)
+    waits = intervals.touched_grouped(lost, out.writer, out.seq, out.seq + out.length)
+    return bool(len(told[0]) or waits.any())
+
+
 def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *, at: int) -> None:
     """Report one lost write; `read` is how far readers had read."""
     told = transaction_evidence.of_value(report.state, writer, seq)

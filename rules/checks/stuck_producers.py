@@ -6,11 +6,16 @@ or one of them has been open all the time. The latter is told by the marks: `thr
 operation. Only marks are believed whose slices are all here, so that a completion which is merely late in coming makes
 nobody stuck.
 
-It is reported where the writer sends, and everywhere for a writer that has been stuck since it was born (its producer
-id never came). Who is stuck is named by the probe's own name where its start row tells one: a life that ends with an
-error and is followed by another does not begin anew, the next life inherits since when.
+It is reported where the writer sends; a writer that has been stuck since it was born (its producer id never came) has
+sent nowhere, and is reported in the topic that its start row names (`sends_to`), everywhere where it names none. Who is
+stuck is named by the probe's own name where its start row tells one: a life that ends with an error and is followed by
+another does not begin anew, the next life inherits since when.
 
-It is judged in log time, by what is known of that writer alone.
+Where the partition is not there, nobody is stuck in it: somebody has deleted its topic, and what was under way comes
+back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
+again; where that took longer than `BUSY`, everybody begins anew.
+
+It is judged in log time, by what is known of that writer and of the partition alone.
 
 State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, and what happened after
 the last tick.
@@ -23,9 +28,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, INFO, OK, START, Columns, marks
-from rules.arrays.intervals import Ints, distinct
+from rules.arrays.columns import CLOSE, INFO, OFFSETS, OK, START, Columns, marks
+from rules.arrays.intervals import EMPTY, Ints, distinct
 from rules.kept.check import Check, News, Passage
+from rules.kept.codec import Table
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.vocabulary.objectives import SECOND
@@ -36,6 +42,10 @@ BUSY: Final = 5 * SECOND
 LINEAGE: Final = 64
 GONE: Final = ("process-died", "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
+NOT_THERE: Final = frozenset(
+    {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "topic-replaced"}
+)
+"""Errors of the observer's rows that say that there is no such partition: brokers', the client's, the committer's."""
 
 
 @dataclass(slots=True)
@@ -52,27 +62,41 @@ class Producer:
 
 
 @dataclass(slots=True)
+class Sightings(Table):
+    """When the observer was told of the partition's log, in any order."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from. `waiting`: what happened after the last tick, see `_BEGUN`."""
+    error, which the name's next life goes on from. `absent`: since when the partition is not there, -1 while it is;
+    `again`: when it was there again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the
+    partition was seen after it."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
+    absent: int = -1
+    again: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
+    seen: Sightings = field(default_factory=Sightings)
 
 
-_BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(6)
+_ABSENT, _PRESENT, _BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(8)
 """What happened: [time, one of these, process, its invocation, its name where it begun]. `_HELD`: a mark says that an
-operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without."""
+operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without.
+`_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
 
 
 def arrive(own: Producers, new: News) -> None:
     """Take in new rows: starts, closes, what completed, and marks."""
     columns, state = new.columns, new.state
+    _look(own, new)
     held = _held_marks(state, columns)
     own.waiting += [[time, _HELD, number, through, ""] for number, told in held.items() for time, through in told]
     rare = new.where(START, CLOSE)
-    own.waiting += [_life(columns, row) for row in rare.tolist()]
+    own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
     unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
@@ -91,40 +115,62 @@ def arrive(own: Producers, new: News) -> None:
 
 def fold(own: Producers, passage: Passage) -> None:
     """Go through what happened up to the last tick, in the order of time."""
-    if own.waiting:
-        ripe = sorted(event for event in own.waiting if event[0] <= passage.end)
+    ripe = [event for event in own.waiting if event[0] <= passage.end]
+    seen = own.seen.at[own.seen.at <= passage.end]
+    own.seen.at = own.seen.at[own.seen.at > passage.end]
+    if own.absent >= 0 or any(event[1] == _ABSENT for event in ripe):
+        ripe += [[time, _PRESENT, -1, -1, ""] for time in seen.tolist()]
+    if ripe:
         own.waiting = [event for event in own.waiting if event[0] > passage.end]
-        for event in ripe:
+        for event in sorted(ripe):
             _follow(own, event, passage.report)
     _forget(own, passage.state, passage.end, passage.report)
 
 
-def _life(columns: Columns, row: int) -> list[Any]:
-    """A start or a close row as an event; -1 for the invocation of a start that is no writer's."""
+def _life(columns: Columns, row: int, topic: str) -> list[Any]:
+    """A start or a close row as an event; -1 for the invocation of a start that is no writer's to this topic."""
     time, number, invoked = (int(column[row]) for column in (columns.completed, columns.process, columns.invoked))
     if columns.f[row] == START:
         told = dict(columns.table["settings"][row].as_py() or ())
-        return [time, _BEGUN, number, invoked if "writer" in told else -1, told.get("name") or str(number)]
+        writes = "writer" in told and told.get("sends_to", topic) == topic
+        return [time, _BEGUN, number, invoked if writes else -1, told.get("name") or str(number)]
     failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
     return [time, _FAILED if failed else _ENDED, number, invoked, ""]
 
 
+def _look(own: Producers, new: News) -> None:
+    """Note what the observer says of the partition: there is its log, or there is no such partition."""
+    columns = new.columns
+    rows = new.where(OFFSETS)
+    told = (columns.log_start[rows] >= 0) | (columns.log_end[rows] >= 0) | (columns.last_stable[rows] >= 0)
+    own.seen.at = np.concatenate((own.seen.at, columns.completed[rows[told]]))
+    for row in rows[~told & (columns.committed[rows] < 0)].tolist():
+        if columns.table["error"][row].as_py() in NOT_THERE and columns.table["group"][row].as_py() is None:
+            own.waiting.append([int(columns.completed[row]), _ABSENT, int(columns.process[row]), -1, ""])
+
+
 def _follow(own: Producers, event: list[Any], report: Report) -> None:
     time, kind, number, invoked, name = event
-    if kind == _BEGUN:
+    if kind == _ABSENT:
+        _miss(own, time, report)
+    elif kind == _PRESENT:
+        if own.absent >= 0 and time - own.absent > BUSY:
+            own.again = time
+        own.absent = -1
+    elif kind == _BEGUN:
         if invoked >= 0:
             _begin(own, number, time, name, report.objectives.liveness)
     elif kind in (_ANSWERED, _UNANSWERED):
         one = own.lives.setdefault(number, Producer(str(number), invoked))
         one.sends = 1
         if kind == _UNANSWERED:
-            _fail(number, one, time, invoked, report)
+            _fail(own, number, time, invoked, report)
         elif time >= one.answered:
             one.answered, one.failing = time, -1
             _tell(number, one, False, time, time, report)
     elif number in own.lives:
         if kind == _HELD:
-            _hold(number, own.lives[number], time, invoked, report)
+            _hold(own, number, time, invoked, report)
         else:
             _end(own, number, time, kind == _FAILED, report)
 
@@ -156,27 +202,38 @@ def _begin(own: Producers, number: int, born: int, name: str, liveness: int) -> 
     known = own.lives.setdefault(number, Producer(name, born))
     known.who, known.born = name, born
     for failed, failing, closed in own.failed:
-        if failed == name and 0 <= born - closed <= liveness and known.answered < 0:
-            known.failing = failing
+        if failed == name and 0 <= born - closed <= liveness and known.answered < 0 and own.absent < 0:
+            known.failing = max(failing, own.again)
 
 
-def _fail(number: int, one: Producer, time: int, invoked: int, report: Report) -> None:
+def _miss(own: Producers, time: int, report: Report) -> None:
+    """There is no such partition: who waited for it waits for nothing."""
+    if own.absent < 0:
+        own.absent = time
+    for number, one in own.lives.items():
+        one.failing = -1
+        _tell(number, one, False, time, time, report)
+
+
+def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) -> None:
     """An operation ended without an answer."""
-    if time < one.answered:
+    one = own.lives[number]
+    if time < one.answered or own.absent >= 0:
         return
-    since = max(invoked, one.answered)
+    since = max(invoked, one.answered, own.again)
     one.failing = since if one.failing < 0 else min(one.failing, since)
     if time - one.failing >= report.objectives.liveness:
         _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
 
 
-def _hold(number: int, one: Producer, time: int, through: int, report: Report) -> None:
+def _hold(own: Producers, number: int, time: int, through: int, report: Report) -> None:
     """A mark says that an operation invoked at `through` was still open at `time`."""
-    if time <= one.seen or through < one.answered - BUSY:
+    one = own.lives[number]
+    if time <= one.seen or through < one.answered - BUSY or own.absent >= 0:
         return
     one.seen = time
     stillborn = not one.sends and through - one.born <= SECOND
-    since = through if one.failing < 0 else min(one.failing, through)
+    since = max(through if one.failing < 0 else min(one.failing, through), own.again)
     if (one.sends or stillborn) and time - since >= report.objectives.liveness:
         _tell(number, one, True, since + report.objectives.liveness, time, report)
 

@@ -1,9 +1,9 @@
 """What is known of the transaction of a value, for the evidence of findings about it.
 
 A transaction's records are decided by the first marker of its producer behind them in the partition, whose transaction
-ever that marker ends. Where the next transaction of the same transactional id begins right behind the records, no
-marker of their own can stand there: the coordinator never wrote it, and the next transaction's marker decided over
-both. Where other offsets lie between, its own marker may be one of them.
+ever that marker ends. Where nothing but values of others stands between the records and the next transaction of the
+same transactional id, no marker of their own can stand there: the coordinator never wrote it, and the next
+transaction's marker decided over both. Where an offset between holds no value that is known, it may be that marker.
 
 Nothing is kept here: `rules.checks.transaction_outcomes` holds transactions until their records are decided, which is
 as long as it matters, and with each of them the one that came next.
@@ -31,7 +31,7 @@ class Told(NamedTuple):
     Evidence: `txn`, `transactional_id`, `told` (what the client was told became of it: committed, aborted or unknown),
     and of the next transaction of the same id in this partition, where there is one, `next_txn`, `next_process`,
     `next_op`, `next_told`, `next_offset` (of its first record) and `offsets_between` (from the one's last record to the
-    other's first: 0 where no marker stands between them)."""
+    other's first, those where a value is known to stand left out: 0 where no marker stands between them)."""
 
     evidence: dict[str, Any]
     words: str
@@ -48,11 +48,11 @@ def of_value(state: State, writer: int, seq: int) -> Told:
     written = outcomes.written
     mine = (written.writer == writer) & (written.seq <= seq) & (seq < written.seq + written.length) & (written.txn >= 0)
     for i in np.flatnonzero(mine)[:1].tolist():
-        return of_row(outcomes, written, i)
+        return of_row(state, outcomes, written, i)
     return NOTHING
 
 
-def of_row(outcomes: Outcomes, rows: Written, i: int) -> Told:
+def of_row(state: State, outcomes: Outcomes, rows: Written, i: int) -> Told:
     """What is known of the transaction of row `i` of `rows`."""
     txn, name, told = int(rows.txn[i]), int(rows.name[i]), _told(int(rows.type[i]))
     evidence: dict[str, Any] = {"txn": txn, "told": told}
@@ -62,7 +62,7 @@ def of_row(outcomes: Outcomes, rows: Written, i: int) -> Told:
     words = f"; its transaction {txn} of {evidence['transactional_id']} was told to be {told}"
     one = take(rows, slice(i, i + 1))
     note_next(one, outcomes.written)
-    return _with_next(one, outcomes.written, evidence, words)
+    return _with_next(state, one, outcomes.written, Told(evidence, words))
 
 
 def note_next(rows: Written, among: Written) -> None:
@@ -90,13 +90,14 @@ def note_next(rows: Written, among: Written) -> None:
         rows.next_offset[own] = among.offset[following]
 
 
-def _with_next(one: Written, written: Written, evidence: dict[str, Any], words: str) -> Told:
+def _with_next(state: State, one: Written, written: Written, told: Told) -> Told:
     """With the transaction that stands behind all of this one's records here."""
+    evidence, words = told
     if one.next_txn[0] < 0:
-        return Told(evidence, words)
+        return told
     own = (written.txn == one.txn[0]) & (written.offset >= 0) & (written.offset < one.next_offset[0])
     end = max(int((written.offset + written.length)[own].max(initial=0)), int(one.offset[0] + one.length[0]))
-    between = int(one.next_offset[0]) - end
+    between = _unknown(state, end, int(one.next_offset[0]))
     following = {
         "next_txn": int(one.next_txn[0]),
         "next_process": int(one.next_process[0]),
@@ -111,6 +112,14 @@ def _with_next(one: Written, written: Written, evidence: dict[str, Any], words: 
             f" {following['next_told']}, decided over them"
         )
     return Told(evidence | following, words)
+
+
+def _unknown(state: State, start: int, end: int) -> int:
+    """How many of the offsets [start, end) hold no value that is known."""
+    log, index = state.log, state.index
+    standing = intervals.merge(np.append(log.offset, index.start), np.append(log.offset + log.length, index.end))
+    low, high = (np.clip(edge, start, end) for edge in standing)
+    return end - start - int((high - low).sum())
 
 
 def _told(outcome: int) -> str:

@@ -32,7 +32,7 @@ import orjson
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, Runs
 from rules.arrays.intervals import Bools, Ints
-from rules.checks import absent_values, given_up, partial_reads, transaction_runs, zombie_writes
+from rules.checks import absent_values, given_up, losses, partial_reads, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
 from rules.checks.transaction_runs import ABSENT, JUDGED, SEEN, WAITING, Outcomes, Written, name_of
@@ -178,7 +178,7 @@ def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> Non
     passage.report.facts.add(
         "visible", one, txn=rows.txn[i : i + 1], outcome=rows.type[i : i + 1],
         runs=Runs(one, rows.writer[i : i + 1], np.array([seq]), np.array([offset]), np.array([1])),
-        about=[orjson.dumps(of_row(own, rows, i).evidence).decode()],
+        about=[orjson.dumps(of_row(passage.state, own, rows, i).evidence).decode()],
     )  # fmt: skip
 
 
@@ -197,14 +197,21 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
     runs = Runs(same, rows.writer[same], one.seq[few], one.seq[few] - shift, (one.end - one.seq)[few])
     about: dict[str, Any] = {}
     if kind != FAIL:
-        about = of_row(own, rows, i).evidence | {"invoked": int(rows.invoked[i]), "completed": int(rows.at[i])}
+        about = of_row(passage.state, own, rows, i).evidence | {
+            "invoked": int(rows.invoked[i]),
+            "completed": int(rows.at[i]),
+        }
+    lost = np.full(len(one.seq), rows.writer[i]), one.seq, one.end
+    told_here = kind == INFO and losses.tells(passage.state.checks["lost-write"], passage.chunks, lost)
+    if told_here:
+        about["told_here"] = True
     facts.add(
         "absent", np.full(n, one.at), txn=rows.txn[same], outcome=rows.type[same], runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
     )  # fmt: skip
     if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
         _tell_visible(own, passage, rows, i)
-    if kind == INFO:
+    if kind == INFO and not told_here:
         _guard(own, passage, rows, one)
 
 

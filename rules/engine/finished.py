@@ -107,7 +107,7 @@ def finish(
     losses.drop_delivered(losing, delivered)
     unseen.judge_finished(losing.outstanding, state, end, report)
     places, passage.shown = losses.promote(losing, state, chunks, visible)
-    passage.placed = place_shown(state, chunks, places, end)
+    passage.placed = place_shown(state, chunks, places, end, state.settled)
     losses.settle(losing, chunks, NO_VALUES)
     _locate_sends(passage, columns, fresh, visible)
     losses.drop_delivered(losing, delivered)

@@ -40,10 +40,11 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
         return
+    settled = state.settled
     passage = _pass(state, chunks, at, report)
     order.fold(passage)
     if passage.shown_places is not None:
-        passage.placed = place_shown(state, chunks, passage.shown_places, passage.end)
+        passage.placed = place_shown(state, chunks, passage.shown_places, passage.end, settled)
     order.fold_settled(passage)
     passes.remember(state, passage.proven)
     _judge_unverifiable(state, passage.gate, passage.end, report)
@@ -90,11 +91,12 @@ def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
     return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
 
 
-def place_shown(state: State, chunks: Chunks, shown: Places, at: int) -> window.Placed | None:
-    """Indefinite operations turned out visible: where what they wrote was acknowledged is part of the log."""
+def place_shown(state: State, chunks: Chunks, shown: Places, at: int, settled: int) -> window.Placed | None:
+    """Indefinite operations turned out visible: where what they wrote was acknowledged is part of the log. `settled`:
+    where the frontier was before the step, of which the log is not forgotten yet."""
     if not len(shown):
         return None
-    placed = window.place(state, chunks, shown, np.full(len(shown), at, np.int64))
+    placed = window.place(state, chunks, shown, np.full(len(shown), at, np.int64), settled)
     window.note_index(state, shown.offset, shown.offset + shown.length)
     return placed
 

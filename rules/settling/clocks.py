@@ -135,8 +135,9 @@ def ahead(state: State, reader: int, sender: int) -> int:
         return int(bound[own[0]])
     best, to_reader = UNKNOWN, known.reader == reader
     for i in np.flatnonzero(known.sender == sender).tolist():
-        through = bound[to_reader & (known.sender == known.reader[i])]
-        best = min(best, int(bound[i] + through.min(initial=UNKNOWN)))
+        through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
+        if through < UNKNOWN:  # a third clock that is behind would make less of it
+            best = min(best, int(bound[i]) + through)
     return best
 
 

@@ -80,15 +80,18 @@ def ticks(state: State, horizon: int) -> Ints:
 def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Advance:
     """Move `reached` and `settled` through the ticks `at`. `moves`: those up to the last tick, in canonical order."""
     before = state.settled
-    tracks = _positions(state, at, moves)
-    settled = np.empty(len(at), np.int64)
+    # What late ones went over before the first of these ticks was reached, too, though they may be over since.
+    times = np.concatenate((np.unique(-(-moves.at[moves.at <= at[0] - TICK] // TICK) * TICK), at))
+    lives = _lives(state, moves)
+    tracks = _positions(lives, times, moves)
+    settled = np.empty(len(times), np.int64)
     reached, queue, wait = state.reached, state.reached_at, objectives.grace + spread(state)
-    held = {number: process.position for number, process in state.processes.items()}
-    for t, time in enumerate(at.tolist()):
+    held = {number: process.position for number, process in lives.items()}
+    for t, time in enumerate(times.tolist()):
         lowest = FOREVER
         for number, track in tracks:
             position = track[t]
-            process = state.processes[number]
+            process = lives[number]
             if position != held[number]:
                 held[number] = position
                 process.moved = time
@@ -103,7 +106,7 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     state.reached = reached
     if len(at):
         state.tick = int(at[-1])
-    return Advance(at, settled, before)
+    return Advance(at, settled[len(times) - len(at) :], before)
 
 
 def spread(state: State, unknown: int = 0) -> int:
@@ -112,18 +115,25 @@ def spread(state: State, unknown: int = 0) -> int:
         return 0
     boots = {process.boot for process in state.processes.values() if process.boot >= 0 and process.over_by < 0}
     bounds = (ahead(state, one, other) for one in boots for other in boots)
-    spread = max((bound if bound < UNKNOWN else unknown for bound in bounds), default=0)
+    spread = max((abs(bound) if bound < UNKNOWN else unknown for bound in bounds), default=0)
     return 0 if spread < TICK else min(-(-spread // TICK) * TICK, SPREAD_MOST)
 
 
-def _positions(state: State, at: Ints, moves: Moves) -> list[tuple[int, list[int]]]:
+def _lives(state: State, moves: Moves) -> dict[int, Process]:
+    """The processes that may have moved; of those that are over and forgotten already, until when."""
+    gone = np.flatnonzero(~np.isin(moves.process, list(state.processes)))
+    over = {int(moves.process[i]): Process(closes_at=0, closed=int(moves.at[i])) for i in gone}  # in the order of times
+    return state.processes | over
+
+
+def _positions(lives: dict[int, Process], at: Ints, moves: Moves) -> list[tuple[int, list[int]]]:
     """For each reader its position at each tick: one past what it polled last, -1 while it has none."""
     tracks = []
     dropped = forgets(moves)
     polled = (moves.type == OK) & (moves.last >= 0)
     counts = dropped | polled
     after = np.where(dropped, -1, moves.last + 1)
-    for number, process in state.processes.items():
+    for number, process in lives.items():
         own = np.flatnonzero(counts & (moves.process == number))
         if not len(own) and process.position < 0:
             continue

@@ -163,7 +163,8 @@ class Gate:
         through = self.state.now
         for number, process in self.state.processes.items():
             if READERS.picks(number, process) and process.heard >= process.over_by:
-                through = min(through, max([process.known_through, *(one[3] for one in process.ahead)]))
+                ahead = (NEVER if _is_all(process, one[1]) else one[3] for one in process.ahead)
+                through = min(through, max([process.known_through, *ahead]))
         return through
 
     def told_through(self, who: Who = EVERYBODY) -> int:

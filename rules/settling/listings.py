@@ -18,7 +18,7 @@ from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, distinct
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
-from rules.settling.frontier import TICK
+from rules.settling.frontier import TICK, forgets
 
 UNPROVEN_KEPT: Final = 4096
 LISTED_KEPT: Final = 64
@@ -117,11 +117,18 @@ def _merged(went: Passed, at: Ints) -> Proven:
 
 def prove_held(state: State, end: int, listings: Listings) -> Proven:
     """The same for what readers went over in polls that are not followed yet, because a row before them is missing.
-    Each tells by itself from where to where it went."""
-    held = state.moves
-    polls = (held.at <= end) & (held.first >= 0) & (held.type == OK) & (held.subscribed == 0)
-    held = take(held, polls & np.isin(held.f, (POLL, TXN)))
+    They tell from where to where they went; each from where the one before it left off, if nothing is missing
+    between."""
+    held = take(state.moves, state.moves.at <= end)
+    polls = (held.first >= 0) & (held.type == OK) & np.isin(held.f, (POLL, TXN))
+    held = take(held, polls | forgets(held))
+    held = take(held, np.lexsort((held.slice, held.process)))
     start = np.where((held.before >= 0) & (held.before <= held.first), held.before, held.first)
+    stretch = _stretches(state, held)
+    before = np.flatnonzero((stretch[1:] == stretch[:-1]) & ~forgets(held)[:-1])
+    start[before + 1] = np.minimum(start[before + 1], np.maximum(held.last[before], 0))
+    assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held)
+    held, start = take(held, assigned), start[assigned]
     went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.process, held.boot)
     if not len(went):
         return Proven()
@@ -133,3 +140,14 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     went.start = np.maximum(went.start, listings.low[first])
     went = take(went, went.start < went.end)
     return _merged(went, _tick(went.at))
+
+
+def _stretches(state: State, held: Moves) -> Ints:
+    """Numbers that are the same for moves of one process between which none of its rows is missing."""
+    number, first = np.zeros(len(held), np.int64), 0
+    for process in distinct(held.process).tolist():
+        mine = held.process == process
+        begins = [one[0] for one in state.processes[process].ahead] if process in state.processes else []
+        number[mine] = first + np.searchsorted(np.array(begins, np.int64), held.slice[mine], side="right")
+        first += len(begins) + 1
+    return number

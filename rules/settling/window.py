@@ -62,11 +62,11 @@ def _covering(places: Places, writer: int, seq: int, offset: int) -> Bools:
     return mask & (places.offset <= offset) & (offset < places.offset + places.length)
 
 
-def place(state: State, chunks: Chunks, new: Places, at: Ints) -> Placed:
+def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | None = None) -> Placed:
     """Take in new placements, known at the log times `at`. What lies below the settled frontier is left to the audit
-    (`rules.audit.digests`)."""
+    (`rules.audit.digests`); `settled`: where it was, if this step has moved it on already."""
     before = state.log
-    above = _above(new, state.settled)
+    above = _above(new, state.settled if settled is None else settled)
     if not len(above):
         return Placed(new, at, before, before)
     above, torn = merged(above)

@@ -41,7 +41,12 @@ NEXT_TRANSACTION: Final = optional(
     Field("next_op", "int", "operation", "its operation"),
     Field("next_told", "str", "", "what its client was told: committed, aborted or unknown"),
     Field("next_offset", "int", "offset", "its first record"),
-    Field("offsets_between", "int", "offsets", "between the records of the two: 0 where no marker stands there"),
+    Field(
+        "offsets_between",
+        "int",
+        "offsets",
+        "between the records of the two, where no value is known to stand: 0 where no marker stands there",
+    ),
 )
 """What is known of the transaction that follows (`rules.checks.transaction_evidence`)."""
 

@@ -271,7 +271,8 @@ records that a transform's output records (`sent`, in the order of their seqs) r
 offset in the input partition of the same number; the row's `group` is the transform's. A `position` row with `txn`
 tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
 polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
-topic and which brokers do not answer: see `probes/topic_settings.py` and `probes/observer.py`."""
+topic, which brokers do not answer, and who leads or coordinates; so may a `txn` row, who coordinates its transactional
+id: see `probes/topics/settings.py`, `probes/workloads/observer.py` and `probes/kafka/coordinators.py`."""
 
 
 @dataclass(slots=True, kw_only=True)

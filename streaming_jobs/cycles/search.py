@@ -89,7 +89,7 @@ class CycleJob:
         self._progress = Table(config.tables_path, SPECS["cycle_search"])
         self._through: int | None = None
         self._known: set[str] = set()
-        self._opened = False
+        self._opened = self._caught_up = False
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -116,9 +116,10 @@ class CycleJob:
             done += self._open()
         while not self._ending.is_set():
             searched = self._next()
-            if searched is None:
-                return done
-            done.append(searched)
+            if searched is not None:
+                done.append(searched)
+            if searched is None or self._caught_up:  # what came meanwhile is not worth another whole window now
+                break
         return done
 
     def _keep_on(self) -> None:
@@ -167,6 +168,7 @@ class CycleJob:
             if newest - last <= GIVEN_UP:
                 return None
             end = last  # what has not come by now is not waited for: it can hide a cycle, and make none
+        self._caught_up = end < last
         end = min(end, last)
         if end == last and not within(rows, through + 1, last).num_rows:
             later = self._windows.span(last)  # nothing was logged in there: go on where it begins again

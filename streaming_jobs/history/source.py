@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -47,6 +47,17 @@ def first_version(path: Path) -> int | None:
     """The version to start a fresh stream at: 0 while the table's first commit is still there, so that rows come in
     the order of the commits; else None, which is the table as it stands, in whatever order compaction left it."""
     return 0 if (path / "_delta_log" / f"{0:020d}.json").is_file() else None
+
+
+def newest_append(path: Path) -> int | None:
+    """The version that added rows to the table last, of its last commits; None where none of them did."""
+    commits = DeltaTable(str(path)).history(_LOOKED_AT)
+    return next((one["version"] for one in commits if one.get("operation") in _APPENDS), None)
+
+
+_LOOKED_AT: Final = 20
+"""Commits. Compaction and ageing make one each in ten minutes, probes one a second."""
+_APPENDS: Final = ("WRITE", "STREAMING UPDATE")
 
 
 def plain(table: DeltaTable) -> bool:

@@ -6,7 +6,7 @@ rows came and what time it is, and says what opened or closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -45,9 +45,13 @@ class EvidenceWatch:
         self._open -= closing
         return [self._finding(cluster, "closed", now, now) for cluster in sorted(closing)]
 
-    def tick(self, now: datetime) -> list[Finding]:
-        """What has opened by now."""
+    def tick(self, now: datetime, unread: Callable[[], bool] = lambda: False) -> list[Finding]:
+        """What has opened by now. `unread` is asked where no cluster's rows came, and says whether there are rows that
+        the checks have not come to: then they are late and not the log, and it has the whole objective from now on."""
         late = {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
+        if late and len(late) == len(self._last.keys() - self._open) and unread():
+            self._last |= dict.fromkeys(late, now)
+            return []
         self._open |= late.keys()
         return [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
 

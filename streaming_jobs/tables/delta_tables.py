@@ -9,6 +9,7 @@ query id, and its batches are not taken for the old ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from streaming_jobs.tables.schemas import SPECS, TableSpec
 T = TypeVar("T")
 
 _ATTEMPTS = 5
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+"""deltalake's messages are made for a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ class Table:
     def _translated(self, verb: str, act: Callable[[], T]) -> T:
         try:
             return act()
-        except (DeltaError, OSError) as error:
-            reason = " ".join(str(error).split())[:300]
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
             raise TableError(f"The table {self.spec.name} in {self.path} could not be {verb}: {reason}.") from error
 
     def write(

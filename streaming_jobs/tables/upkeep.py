@@ -3,7 +3,8 @@
 Plan, then act: `plan` is pure and says what to do about what `survey` has seen; `Upkeep.run` does it. What is done:
 
 - small files are compacted, once there are many; the stream over `history` does not notice (`skipChangeCommits`);
-- `history` and `findings` are aged out, `history` by whole days;
+- `history` and `findings` are aged out, `history` by whole days; findings that are only counted much sooner, as
+  a healthy canary makes ten millions of them a year;
 - files that no version within the retention needs are deleted (vacuum), and the log is checkpointed and its expired
   commits dropped.
 
@@ -25,7 +26,7 @@ from deltalake.exceptions import DeltaError
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.tables.schemas import SPECS
 
-Action = Literal["compact", "age", "checkpoint", "vacuum"]
+Action = Literal["compact", "age", "thin", "checkpoint", "vacuum"]
 
 _REPLACED: Final = frozenset({"partition_state", "readers", "across", "cycle_search"})
 """Tables that the job itself replaces as a whole: they have nothing to compact and nothing to age."""
@@ -47,18 +48,19 @@ _VACUUM_EVERY: Final = timedelta(hours=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What a table looks like. `small_files` of the current version; `log_files` of its log; `oldest` day of its data;
-    `vacuumed`: when this process last did so."""
+    `vacuumed`, `thinned`: when this process last did so."""
 
     name: str
     small_files: int
     log_files: int
     oldest: date | None
     vacuumed: datetime | None
+    thinned: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing to do. `predicate` is what to delete, for `age`."""
+    """One thing to do. `predicate` is what to delete, for `age` and `thin`."""
 
     table: str
     action: Action
@@ -76,8 +78,12 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
             first = (now - timedelta(days=days)).date()
             if seen.oldest < first:
                 column = _AGED_BY.get(seen.name, "date")
-                value = f"'{first.isoformat()}'" if column == "date" else f"'{first.isoformat()}T00:00:00Z'"
+                value = f"'{first.isoformat()}'" if column == "date" else _midnight(first)
                 steps.append(Step(table=seen.name, action="age", predicate=f"{column} < {value}"))
+        if seen.name == "findings" and (seen.thinned is None or seen.thinned.date() < now.date()):
+            first = (now - timedelta(days=config.counted_days)).date()
+            if seen.oldest is not None and seen.oldest < first:
+                steps.append(Step(table=seen.name, action="thin", predicate=f"{_COUNTED} AND at < {_midnight(first)}"))
         if seen.name not in _REPLACED and seen.small_files >= config.small_files:
             steps.append(Step(table=seen.name, action="compact"))
         if seen.log_files >= _LOG_FILES:
@@ -89,7 +95,15 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
     return steps
 
 
-def survey(path: Path, name: str, vacuumed: datetime | None) -> Survey:
+def _midnight(day: date) -> str:
+    return f"'{day.isoformat()}T00:00:00Z'"
+
+
+_COUNTED: Final = "event = 'raised' AND severity IN ('info', 'allowed')"
+"""Findings that nobody is told of. A condition is no such thing: its end is told of by its beginning."""
+
+
+def survey(path: Path, name: str, vacuumed: datetime | None, thinned: datetime | None = None) -> Survey:
     """Look at a table. Raises Delta's errors."""
     table = DeltaTable(str(path))
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -100,6 +114,7 @@ def survey(path: Path, name: str, vacuumed: datetime | None) -> Survey:
         log_files=sum(1 for _ in (path / "_delta_log").glob("*.json")),
         oldest=_oldest(actions),
         vacuumed=vacuumed,
+        thinned=thinned,
     )
 
 
@@ -119,9 +134,10 @@ def act(path: Path, step: Step) -> str:
     if step.action == "compact":
         made = table.optimize.compact()
         return f"{step.table}: {made['numFilesRemoved']} files compacted into {made['numFilesAdded']}"
-    if step.action == "age":
+    if step.action in ("age", "thin"):
         gone = table.delete(step.predicate)
-        return f"{step.table}: {gone.get('num_removed_files', 0)} files aged out ({step.predicate})"
+        what = f"{gone.get('num_removed_files', 0)} files" if step.action == "age" else "what is only counted"
+        return f"{step.table}: {what} aged out ({step.predicate})"
     if step.action == "checkpoint":
         table.create_checkpoint()
         table.cleanup_metadata()
@@ -135,7 +151,7 @@ class Upkeep:
 
     def __init__(self, config: JobConfig) -> None:
         self._config = config
-        self._vacuumed: dict[str, datetime] = {}
+        self._done: dict[tuple[str, Action], datetime] = {}
 
     def _paths(self) -> dict[str, Path]:
         return {"history": self._config.history_path} | {name: self._config.tables_path / name for name in SPECS}
@@ -146,11 +162,10 @@ class Upkeep:
         paths = {name: path for name, path in self._paths().items() if DeltaTable.is_deltatable(str(path))}
         for name, path in paths.items():
             try:
-                seen = survey(path, name, self._vacuumed.get(name))
+                seen = survey(path, name, self._done.get((name, "vacuum")), self._done.get((name, "thin")))
                 for step in plan([seen], self._config.upkeep, now):
                     line = act(path, step)
-                    if step.action == "vacuum":
-                        self._vacuumed[name] = now
+                    self._done[name, step.action] = now
                     yield line
             except (DeltaError, OSError, ValueError) as error:
                 yield f"{name}: upkeep put off: {' '.join(str(error).split())[:200]}"

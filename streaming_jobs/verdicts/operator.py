@@ -39,22 +39,21 @@ from streaming_jobs.history import files
 from streaming_jobs.history.bundles import BUNDLE_DDL, bundle_files, bundle_rows, pack, records_in, slices_in, unpack
 from streaming_jobs.history.validation import KEYS
 
-OUTPUT_DDL: Final = (
-    "cluster string, topic_id string, partition int, findings binary, facts binary, rechecks string, summary string, "
-    "rejected binary, "
-    "slices bigint, sent bigint, polled bigint, state_bytes bigint, chunks_written bigint, "
-    "check_us bigint, state_us bigint"
-)
+_TEXT, _BYTES, _COUNT = pa.string(), pa.binary(), pa.int64()
+OUTPUT_SCHEMA: Final = pa.schema(
+    {
+        "cluster": _TEXT, "topic_id": _TEXT, "partition": pa.int32(), "findings": _BYTES, "facts": _BYTES,
+        "rechecks": _TEXT, "summary": _TEXT, "rejected": _BYTES, "slices": _COUNT, "sent": _COUNT, "polled": _COUNT,
+        "state_bytes": _COUNT, "chunks_written": _COUNT, "check_us": _COUNT, "state_us": _COUNT,
+    }
+)  # fmt: skip
 """One row per partition and batch. `findings`, `facts` (for stage 2) and `rejected` are Arrow streams, absent where
 there are none, and so is `rechecks`, a JSON list of [start, end) offsets that two readers saw differently. `summary` is
 the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what was
 written to the state store; `check_us` and `state_us` are spent in the checks and in the store's round trips."""
 
-_ARROW: Final = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32(), "bigint": pa.int64()}
-OUTPUT_SCHEMA: Final = pa.schema(
-    [(name, _ARROW[kind]) for name, kind in (column.split() for column in OUTPUT_DDL.split(", "))]
-)
-"""The same in Arrow's terms."""
+VERDICT_DDL: Final = "verdict binary"
+"""How such a row crosses Spark: as one value. Through pandas each column would cost as much as a check."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,11 @@ class Partition(StatefulProcessor):
             for refused, payload in zip(frame["rejected"], frame["payload"], strict=True):
                 (rejected if refused else payloads).append(payload)
         row = self.verdict(Place(str(key[0]), str(key[1]), int(key[2])), payloads, rejected)
-        yield pd.DataFrame({name: pd.Series([value], dtype=_DTYPES[name]) for name, value in row.items()})
+        told = pa.RecordBatch.from_pylist([row], schema=OUTPUT_SCHEMA)
+        yield pd.DataFrame({"verdict": [told.serialize().to_pybytes()]})
 
     def verdict(self, place: Place, payloads: list[bytes], rejected: list[bytes]) -> dict[str, Any]:
-        """The row of `OUTPUT_DDL` for one batch's bundles of this partition: its slices, and its rejected rows."""
+        """The row of `OUTPUT_SCHEMA` for one batch's bundles of this partition: its slices, and its rejected rows."""
         row: dict[str, Any] = dict(zip(KEYS, place, strict=True)) | _NOTHING
         if rejected:
             row["rejected"] = pack(pa.concat_tables([unpack(payload) for payload in rejected]))
@@ -229,22 +229,24 @@ _NOTHING: Final[dict[str, Any]] = {
     "findings": None, "facts": None, "rechecks": None, "summary": None, "rejected": None, "slices": 0, "sent": 0,
     "polled": 0, "state_bytes": 0, "chunks_written": 0, "check_us": 0, "state_us": 0,
 }  # fmt: skip
-_DTYPES: Final[dict[str, str]] = {
-    name: {"string": "object", "binary": "object", "int": "int32", "bigint": "int64"}[kind]
-    for name, kind in (column.split() for column in OUTPUT_DDL.split(", "))
-}
+
+
+def verdict_rows(told: pa.Table) -> pa.Table:
+    """The rows (`OUTPUT_SCHEMA`) that a batch of the stream told as values (`VERDICT_DDL`)."""
+    batches = [pa.ipc.read_record_batch(value.as_buffer(), OUTPUT_SCHEMA) for value in told["verdict"]]
+    return pa.Table.from_batches(batches, OUTPUT_SCHEMA).combine_chunks()
 
 
 def verdicts(
     history: DataFrame, objectives: Objectives, check: Check | None = None, initial: DataFrame | None = None
 ) -> DataFrame:
-    """The stream of verdicts, columns as in `OUTPUT_DDL`, over `source.stream`: the probe log's rows, or
+    """The stream of verdicts (`VERDICT_DDL`) over `source.stream`: the probe log's rows, or
     its files' blocks. `initial`, of `STATE_DDL`, is the state that the first batch of a new checkpoint begins with."""
     bundle = bundle_files if tuple(history.columns) == files.COLUMNS else bundle_rows
     bundles = history.mapInArrow(cast(Any, bundle), BUNDLE_DDL)
     return bundles.groupBy(*KEYS).transformWithStateInPandas(
         statefulProcessor=Partition(objectives, check or Check()),
-        outputStructType=OUTPUT_DDL,
+        outputStructType=VERDICT_DDL,
         outputMode="update",
         timeMode="none",
         initialState=None if initial is None else initial.groupBy(*KEYS),

@@ -19,6 +19,7 @@ def incident(id_: str = "00000000000000ab", *, ended: float | None = None, **cha
         "cluster": "c", "topic": "orders", "message": "a record is lost", "evidence": {"writer": 2**60, "offset": 5},
         "since": NOON, "last": NOON, "until": over, "told": NOON + S, "ended": over, "subjects": ("orders/3",),
         "places": 1, "findings": 1, "standing": 0, "folded": {},
+        "topics": frozenset({"orders"}),
     }  # fmt: skip
     return Incident(**(given | changed))
 

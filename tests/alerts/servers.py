@@ -13,8 +13,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(true: Callable[[], Any], what: str, within: float = 60.0) -> Any:
+def eventually(true: Callable[[], Any], what: str, within: float = 180.0) -> Any:
     """Wait until `true` is; the limit is there only so that a failure ends."""
     until = time.monotonic() + within
     while time.monotonic() < until:
@@ -56,11 +57,13 @@ def eventually(true: Callable[[], Any], what: str, within: float = 60.0) -> Any:
 
 
 class Sink:
-    """Keeps what it is posted: (path, headers, body). `answer` is the status that it gives; `slow` keeps callers
-    waiting until it is set free."""
+    """Keeps what it is posted: (path, headers, body), and in `arrived` when. `answer` is the status that it gives;
+    `slow` keeps callers waiting until it is set free."""
 
     def __init__(self) -> None:
         self.posts: list[tuple[str, dict[str, str], bytes]] = []
+        self.arrived: list[datetime] = []
+        self._lock = threading.Lock()
         self.answer = 200
         self.slow: threading.Event | None = None
         sink = self
@@ -70,7 +73,9 @@ class Sink:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if sink.slow is not None:
                     sink.slow.wait(60)
-                sink.posts.append((self.path, dict(self.headers), body))
+                with sink._lock:
+                    sink.posts.append((self.path, dict(self.headers), body))
+                    sink.arrived.append(datetime.now(UTC))
                 self.send_response(sink.answer)
                 if 300 <= sink.answer < 400:
                     self.send_header("Location", f"{sink.url}/elsewhere")
@@ -130,21 +135,33 @@ def alertmanager(folder: Path, config: str, port: int | None = None) -> Iterator
 
 
 @contextmanager
-def prometheus(folder: Path, target: str, rules: Path, alertmanager: str) -> Iterator[str]:
-    """A real Prometheus that scrapes one monitor each second and tells an Alertmanager; its address."""
+def prometheus(
+    folder: Path,
+    targets: str | Mapping[str, str],
+    rules: Path | None = None,
+    alertmanager: str | None = None,
+    *,
+    features: Sequence[str] = (),
+) -> Iterator[str]:
+    """A real Prometheus that scrapes each second, and tells an Alertmanager if there is one; its address. `targets`: a
+    monitor, or targets by the names of their jobs. `features`: further arguments."""
+    jobs = {"offsetwatch-monitor": targets} if isinstance(targets, str) else targets
     binary = program("prometheus")
     folder.mkdir(parents=True, exist_ok=True)
+    told = [alertmanager.removeprefix("http://")] if alertmanager else []
     (folder / "prometheus.yml").write_text(
         f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n"
-        f"rule_files: ['{rules}']\n"
-        f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager.removeprefix('http://')}']}}]}}]}}\n"
-        f"scrape_configs:\n- job_name: offsetwatch-monitor\n  static_configs: [{{targets: ['{target}']}}]\n"
+        f"rule_files: {[str(rules)] if rules else []}\n"
+        f"alerting: {{alertmanagers: [{{static_configs: [{{targets: {told}}}]}}]}}\n"
+        "scrape_configs:\n"
+        + "".join(f"- job_name: {job}\n  static_configs: [{{targets: ['{at}']}}]\n" for job, at in jobs.items())
     )
     url = f"http://127.0.0.1:{free_port()}"
     with (folder / "log.txt").open("ab") as log:
         running = subprocess.Popen(
             [
-                binary, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                binary, *features,
+                f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address={url.removeprefix('http://')}",
             ],
             stdout=log, stderr=log,
@@ -159,7 +176,7 @@ def prometheus(folder: Path, target: str, rules: Path, alertmanager: str) -> Ite
 
 def get(url: str) -> str | None:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             text: str = answer.read().decode()
             return text
     except (urllib.error.URLError, OSError):

@@ -72,8 +72,10 @@ def test_grace_belongs_to_findings_that_are_settled() -> None:
 
 def test_the_line_is_one_json_object_with_stable_fields() -> None:
     stream = io.StringIO()
-    LogChannel(stream).deliver([event(finding(ago=1.25), implied_by="ab"), event(finding(event="closed"), "allowed")])
+    told = [event(finding(ago=1.25), implied_by="ab"), event(finding(event="closed"), "allowed")]
+    LogChannel(stream, counted=True).deliver(told)
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first.pop("cluster_name") is None, "the configuration names no cluster"
     assert first == {
         "time": "2024-10-04T12:00:00.000Z",
         "level": "error",
@@ -98,6 +100,17 @@ def test_the_line_is_one_json_object_with_stable_fields() -> None:
     assert (second["level"], second["event"]) == ("info", "closed")
     LogChannel(stream).deliver([])
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_what_is_only_counted_is_written_where_it_is_asked_for() -> None:
+    told = [
+        event(finding()), event(finding("rebalance"), "info"), event(finding(subject=2), "allowed"),
+        event(finding("unsafe-config", event="opened"), "warning"),
+    ]  # fmt: skip
+    for counted, written in ((False, [0, 3]), (True, [0, 1, 2, 3])):
+        stream = io.StringIO()
+        LogChannel(stream, counted=counted).deliver(told)
+        assert [json.loads(line)["id"] for line in stream.getvalue().splitlines()] == [told[n].id for n in written]
 
 
 def test_the_table_gives_the_events_in_the_order_of_their_record_each_once() -> None:

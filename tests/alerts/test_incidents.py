@@ -63,10 +63,11 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
         anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
         message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
         told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
-        folded={"torn-transaction": 1},
+        folded={"torn-transaction": 1}, topics=frozenset({"orders"}),
     )  # fmt: skip
     assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
     assert explanation(one) == "G1a of (7, 0). 201 findings so far in 2 places. With it came 1 × torn-transaction."
+    assert one.title == "G1a"
     assert (one.place, one.open, one.runbook) == ("orders/3 +1", True, "docs/runbook.md#g1a")
 
 
@@ -157,6 +158,26 @@ def test_what_is_about_no_partition_is_named_by_whom_it_is_about() -> None:
     assert where(one) == "the monitor itself"
 
 
+def test_clusters_are_called_by_their_names_wherever_they_have_one() -> None:
+    called = {"c": "orders-eu", "EmAwCgU0": "billing", "d": ""}
+    log = replace(told("evidence-stalled", (), topic="", partition=-1, event_="opened", cluster="EmAwCgU0"),
+                  message="The probe log of EmAwCgU0 has had no row for 30 s.")  # fmt: skip
+    found = standing(
+        told("lost-write"), told("G1a", 2, partition=1, evidence={"offset": 9}),
+        *(told("unseen", p, topic="bills", partition=p, event_="opened") for p in (0, 1)),
+        told("lost-write", 3, cluster="d"), log, names=called.__getitem__,
+    )  # fmt: skip
+    assert {(one.cluster, one.cluster_name, where(one)) for one in found} == {
+        ("c", "orders-eu", "orders/3 of orders-eu"),
+        ("c", "orders-eu", "orders/1 of orders-eu"),
+        ("c", "orders-eu", "bills of orders-eu, 2 places (bills/0, bills/1)"),
+        ("d", "", "orders/3"),
+        ("EmAwCgU0", "billing", "cluster billing"),
+    }
+    (stalled,) = [one for one in found if one.cluster == "EmAwCgU0"]
+    assert stalled.message == "The probe log of billing has had no row for 30 s."
+
+
 def test_what_an_outage_explains_is_folded_under_it_whichever_is_told_first() -> None:
     stuck = [
         told("stuck-consumer", n, at=1, event_="opened", partition=n, implied_by=AWAY, counted=counted)
@@ -211,6 +232,16 @@ def test_a_cause_that_never_comes_is_not_waited_for() -> None:
     assert standing(lonely, ended, now=100) == [], "it has ended before"
 
 
+def test_a_skip_that_turns_out_to_be_a_loss_is_called_a_loss() -> None:
+    """Receivers tell it apart by what it began with; people read what it is."""
+    skip = told("poll-skip", 1, evidence={"skipped": [{"writer": 7, "seq": 1, "offset": 44}]})
+    lost = told("lost-write", 1, at=5, evidence={"writer": 7, "seq": 1, "offset": 44})
+    (before,), (after,) = standing(skip, now=4), standing(skip, lost, now=6)
+    assert (before.title, summary(before)) == ("poll-skip", "poll-skip in orders/3 (critical)")
+    assert (after.id, after.anomaly) == (before.id, "poll-skip")
+    assert (after.title, summary(after)) == ("lost-write", "lost-write in orders/3 (critical)")
+
+
 def test_what_is_classified_or_allowed_is_counted() -> None:
     incidents = Incidents()
     incidents.take([told("rebalance", n) for n in range(3)])
@@ -263,3 +294,13 @@ def test_what_ended_long_ago_is_forgotten_unless_all_is_asked_for() -> None:
 )  # fmt: skip
 def test_spans(seconds: float, said: str) -> None:
     assert span(seconds) == said
+
+
+def test_all_places_of_an_incident_are_known_beyond_those_that_it_lists() -> None:
+    many = [told("unseen", n, event_="opened", partition=n) for n in range(LISTED + 5)]
+    incidents = Incidents()
+    incidents.take(many)
+    [one] = incidents.at(NOON + S)
+    assert (one.places, len(one.subjects)) == (LISTED + 5, LISTED)
+    assert set(incidents.places(one.occurrence)) == {f"orders/{n}" for n in range(LISTED + 5)}
+    assert incidents.places("another@1") == []

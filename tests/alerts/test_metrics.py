@@ -9,14 +9,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from alerts.exposition import Exposition, PortTaken
+from alerts.exposition import Exposition, OfCluster
 from alerts.incidents.grouping import kind_of
 from alerts.metrics import Count, Metrics, Open
+from alerts.serving.server import PortTaken
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import SEVERITIES
 from rules.vocabulary.policy import severity as severity_of
@@ -39,7 +41,7 @@ class Scraped:
     """Samples by name and labels, and the families' help texts."""
 
     def __init__(self, url: str) -> None:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=30) as response:
             self.families = list(text_string_to_metric_families(response.read().decode()))
         self.samples = {
             (sample.name, frozenset(sample.labels.items())): sample.value
@@ -69,7 +71,9 @@ def served(metrics: Metrics) -> Iterator[Exposition]:
 
 def test_findings_are_counted_from_where_the_table_stands(metrics: Metrics, served: Exposition) -> None:
     metrics.begin(
-        [Count("c", "duplicate", "critical", 3)], [Open("old", "c", "unseen", "critical")], {("c", "critical"): 1000.0}
+        [Count("c", "t", "duplicate", "critical", 3)],
+        [Open("old", "c", "unseen", "critical")],
+        {("c", "critical"): 1000.0},
     )
     before = Scraped(served.url)
     assert before.findings("duplicate", "critical") == 3
@@ -82,6 +86,7 @@ def test_findings_are_counted_from_where_the_table_stands(metrics: Metrics, serv
     assert after.findings("G1a", "allowed") == 1
     assert after.findings("poll-skip", "critical") == 0, "begin counts those"
     assert after("offsetwatch_last_finding_timestamp_seconds", cluster="c", severity="critical") == NOON.timestamp()
+    assert after("offsetwatch_duplicated_records_total", cluster="c", topic="t") == 4, "of the topic"
 
 
 def test_every_anomaly_and_severity_is_there_before_the_first_finding(metrics: Metrics, served: Exposition) -> None:
@@ -106,6 +111,39 @@ def test_what_the_process_takes(served: Exposition) -> None:
         value = scraped(f"offsetwatch_process_{name}", process="self")
         assert value is not None
         assert value >= least
+
+
+def test_the_disk_and_what_the_data_take_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tables" / "history").mkdir(parents=True)
+    (tmp_path / "tables" / "history" / "part").write_bytes(b"x" * 5000)
+    (tmp_path / "run").write_bytes(b"x" * 17)
+    metrics = Metrics(build={}, data=tmp_path)
+    value = metrics.registry.get_sample_value
+    assert value("offsetwatch_data_bytes") == 5017
+    assert 0 < (value("offsetwatch_disk_free_bytes") or 0) < (value("offsetwatch_disk_size_bytes") or 0)
+    (tmp_path / "tables" / "history" / "more").write_bytes(b"x" * 5000)
+    assert value("offsetwatch_data_bytes") == 5017, "every file is looked at once a minute"
+    assert (
+        Metrics(build={}, data=tmp_path / "not-there").registry.get_sample_value("offsetwatch_disk_free_bytes") is None
+    )
+
+
+def test_what_names_no_cluster_gets_the_one_that_is_watched(metrics: Metrics) -> None:
+    exposition = Exposition(OfCluster(metrics.registry, lambda: metrics.cluster))
+    try:
+        assert Scraped(exposition.url)("offsetwatch_batches_total", cluster="") == 0, "none is known yet"
+        metrics.partitions([SUMMARY])
+        scraped = Scraped(exposition.url)
+        assert scraped("offsetwatch_batches_total", cluster="c") == 0
+        assert scraped("offsetwatch_process_threads", cluster="c", process="self")
+        assert all("cluster" in dict(labels) for _, labels in scraped.samples)
+        assert scraped("offsetwatch_findings_total", cluster="", anomaly="G1a", severity="info", kind="violation") == 0
+        with urllib.request.urlopen(f"{exposition.url}?name[]=offsetwatch_batches_total", timeout=30) as answer:
+            assert answer.read().decode().splitlines()[2:] == ['offsetwatch_batches_total{cluster="c"} 0.0']
+        metrics.partitions([SUMMARY | {"cluster": "d"}])
+        assert Scraped(exposition.url)("offsetwatch_batches_total", cluster="") == 0, "there is no one of two"
+    finally:
+        exposition.close()
 
 
 def test_processor_time_of_those_that_have_ended_still_counts(served: Exposition) -> None:
@@ -142,7 +180,7 @@ def test_live_and_ready(metrics: Metrics) -> None:
 
 def answer(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as given:
+        with urllib.request.urlopen(url, timeout=30) as given:
             return given.status, given.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -174,7 +212,16 @@ def test_latency_leaves_grace_out(metrics: Metrics, served: Exposition) -> None:
     assert scraped("offsetwatch_detection_grace_seconds_sum") == 10
 
 
-def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
+def test_partitions_and_lags() -> None:
+    metrics = Metrics(build={}, clock=NOON.timestamp, partition_series="all")
+    served = Exposition(metrics.registry)
+    try:
+        check_partitions_and_lags(metrics, served)
+    finally:
+        served.close()
+
+
+def check_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
     metrics.partitions([SUMMARY, SUMMARY | {"partition": 4, "unseen": None, "readers": None}])
     scraped = Scraped(served.url)
     place = {"cluster": "c", "topic": "t", "partition": "3"}
@@ -183,10 +230,35 @@ def test_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
         "unseen_records": 2, "window_runs": 7, "processes": 4, "state_bytes": 512, "log_time_seconds": NOON.timestamp(),
         "checked_behind_seconds": 2.5,
     }  # fmt: skip
+    essential = Metrics(build={})
+    essential.partitions([SUMMARY])
+    names = {
+        sample.name
+        for family in essential.registry.collect()
+        for sample in family.samples
+        if "partition" in sample.labels
+    }
+    assert names == {
+        f"offsetwatch_partition_{name}"
+        for name in (
+            "log_end_offset",
+            "last_stable_offset",
+            "unseen_records",
+            "checked_behind_seconds",
+            "readers_lag_records",
+        )
+    }
     assert {name: scraped(f"offsetwatch_partition_{name}", **place) for name in expected} == expected
     assert scraped("offsetwatch_partition_readers_lag_records", mode="assign", **place) == 30
     assert scraped("offsetwatch_partition_readers_lag_records", mode="subscribe", **place) == 0
     assert scraped("offsetwatch_partition_unseen_records", **(place | {"partition": "4"})) is None, "unknown is no zero"
+
+    topic = {"cluster": "c", "topic": "t"}
+    assert scraped("offsetwatch_topic_unseen_records", **topic) == 2
+    assert scraped("offsetwatch_topic_unstable_records", **topic) == 10
+    assert scraped("offsetwatch_topic_checked_behind_seconds", **topic) == 2.5
+    assert scraped("offsetwatch_topic_readers_lag_records", mode="assign", **topic) == 30
+    assert scraped("offsetwatch_lost_records_total", **topic) == 0, "there before the first"
 
     metrics.partitions([SUMMARY | {"topic_id": "created-anew", "log_end": 1}])
     assert Scraped(served.url)("offsetwatch_partition_log_end_offset", **place) == 1
@@ -216,7 +288,7 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.partitions([SUMMARY])
     metrics.channel_failed("webhook")
     units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
-             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build",
+             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build", "cluster",
              "commits", "threads", "files")  # fmt: skip
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name
@@ -235,6 +307,7 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
             "version",
             "kind",
             "process",
+            "name",
         }
 
 

@@ -205,7 +205,7 @@ def test_a_webhook_is_told_of_each_state_once_and_signed(monkeypatch: pytest.Mon
         "version": 1, "id": "00000000000000ab@1:open", "state": "open",
         "incident": {
             "id": "00000000000000ab", "anomaly": "lost-write", "kind": "violation", "severity": "critical",
-            "cluster": "c", "topic": "orders", "since": "2024-10-04T12:00:00.000Z", "until": None,
+            "cluster": "c", "cluster_name": None, "topic": "orders", "since": "2024-10-04T12:00:00.000Z", "until": None,
             "subjects": ["orders/3"], "places": 1, "findings": 1, "folded": {},
             "summary": "lost-write in orders/3 (critical)", "description": "A record is lost.",
             "evidence": {"writer": str(2**60), "offset": 5}, "runbook": "docs/runbook.md#lost-write",
@@ -327,9 +327,11 @@ def test_a_dead_receiver_is_asked_less_and_less_often_and_counted(caplog: pytest
     pauses = [courier.attempt() for _ in range(8)]
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE]
     assert failed == ["recorder"] * 8
+    assert courier.failures() == 8
     assert "recorder could not be told: http://am: connection refused" in caplog.text
     recorder.failing = None
     assert (courier.attempt(), courier.attempt()) == (TICK, TICK)
+    assert courier.failures() == 0, "since the last that did not fail"
     recorder.failing = ValueError("token s3cret")
     assert courier.attempt() == 1, "it begins anew"
     assert "s3cret" not in caplog.text, "what was not foreseen may hold anything"

@@ -1,8 +1,9 @@
 """`python -m tests.bench [rules] [partition] [check] [cycles] [registers] [resolution] [plain] [catchup] [latency]
 [proxy]`
 
-All where none is named, a process for each. `soak` (ten minutes of a real fleet) and `day` (24 hours of log time) run
-by name alone.
+All where none is named, a process for each. `soak` (ten minutes of a real fleet), `canary` (seven minutes of one, and
+what it takes of its host), `replayed` (the log that this left, to the monitor alone) and `day` (24 hours of log time)
+run by name alone.
 
 BENCH_RECORDS: polled records of the bulk history (default 40 M); the transactional one has a twentieth. BENCH_ROOT:
 where the prepared histories are kept (default .offsetwatch/bench). BENCH_SHAPE: bulk or transactional alone."""
@@ -24,7 +25,7 @@ from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
 PIECES = ("rules", "partition", "check", "cycles", "registers", "resolution", "plain", "catchup", "latency", "proxy")
-ASKED_FOR = ("soak", "day")  # many minutes long: run by name alone
+ASKED_FOR = ("soak", "canary", "replayed", "day")  # many minutes long: run by name alone
 BATCHES = 10
 
 
@@ -85,6 +86,16 @@ def _piece(name: str, root: Path) -> None:
         from tests.bench import soak
 
         raise SystemExit(1 if soak.run(root) else 0)
+    if name == "canary":
+        from tests.bench import footprint
+
+        footprint.run(root)
+        return
+    if name == "replayed":
+        from tests.bench import replayed
+
+        replayed.run(root)
+        return
     spark = _spark(root, plain.JAVA_OPTIONS if name == "plain" else ())
     figures: dict[str, float] = {}
     try:

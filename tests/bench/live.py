@@ -11,7 +11,7 @@ from pathlib import Path
 from alerts.event import FindingEvent
 from deploy.local_kafka import LocalKafka
 from monitor.config.config import Config, from_environment
-from monitor.process.probing import open_fleet
+from monitor.process.reach import open_fleet
 from monitor.process.watch import Watch
 from probes.running.fleet import Fleet
 from streaming_jobs.integrity_job import Batch, Progress

@@ -151,7 +151,7 @@ def test_two_processes_fetch_a_set_once(registry: Registry) -> None:
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    (one, said_by_one), (other, said_by_other) = (process.communicate(timeout=60) for process in both)
+    (one, said_by_one), (other, said_by_other) = (process.communicate(timeout=300) for process in both)
     assert one == other
     assert one.split()[1].endswith("lib-2.0.jar")
     assert (said_by_one + said_by_other).count("fetching the app into") == 1

@@ -51,18 +51,18 @@ def write(kafka: LocalKafka, topic: str, values: list[bytes]) -> None:
 
 
 def read(kafka: LocalKafka, topic: str, count: int) -> list[bytes]:
-    """The first `count` records of partition 0, or fewer where 15 s do not bring as many."""
+    """The first `count` records of partition 0, or fewer where 60 s do not bring as many."""
     consumer = Consumer({**QUIET, "bootstrap.servers": kafka.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while len(values) < count and time.monotonic() < deadline:
         values += [record.value() for record in consumer.consume(count, 0.2) if record.error() is None]
     consumer.close()
     return values
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alerts.exposition import Exposition
+from alerts.config import AlertmanagerConfig, AlertsConfig
+from alerts.exposition import Exposition, OfCluster
 from alerts.incidents.incident import RUNBOOK
 from alerts.metrics import Metrics
-from alerts.probe_metrics import ProbeMetrics
+from alerts.paging import Paging
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import severity
+from tests.alerts.exported import monitor, probes, samples
 from tests.alerts.findings import event, finding
 from tests.alerts.servers import alertmanager, eventually, get, program, prometheus, sink
 
@@ -30,7 +33,7 @@ SECTIONS = re.findall(r"^### (\S+)$", (PROJECT / RUNBOOK).read_text(), re.MULTIL
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, cwd=SHIPPED, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=SHIPPED, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -63,11 +66,7 @@ def test_every_incident_and_every_alert_has_a_section_of_the_runbook_and_no_othe
 
 
 def test_rules_speak_of_metrics_that_there_are() -> None:
-    metrics = Metrics(build={})
-    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
-    names |= {f"{family.name}_total" for family in ProbeMetrics(list).collect() if family.type == "counter"}
-    names |= {family.name for family in metrics.registry.collect()} | {"offsetwatch_probe_log_backlog_bytes"}
-    names |= {"offsetwatch_alert_channel_failures_total"}
+    names = samples(monitor()) | samples(probes())
     spoken = {
         name
         for group in RULES["groups"]
@@ -112,6 +111,42 @@ def test_a_tool_that_is_missing_skips_and_says_what_to_install(monkeypatch: pyte
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(pytest.skip.Exception, match="apt-get install prometheus-alertmanager"):
         program("amtool")
+
+
+def test_what_the_monitor_tells_is_one_page_and_its_end_and_no_rule_pages_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The incident is over long before the rule's quarter of an hour is."""
+    monkeypatch.setattr("alerts.receivers.alertmanager.NOTICED", timedelta(seconds=8))
+    metrics = Metrics(build={})
+    metrics.know("c")
+    exposition = Exposition(OfCluster(metrics.registry, lambda: "c"))
+    target = exposition.url.removeprefix("http://").removesuffix("/metrics")
+    with sink() as pager:
+        routes = (SHIPPED / "alertmanager.yml").read_text().replace("http://127.0.0.1:9099", pager.url)
+        with (
+            alertmanager(tmp_path / "am", routes) as am,
+            prometheus(tmp_path / "p", target, SHIPPED / "rules.yml", am) as url,
+        ):
+            config = AlertsConfig(quiet=5.0, alertmanager=AlertmanagerConfig(urls=(am,), resend=1.0))
+            paging = Paging(config, None, metrics.channel_failed)
+            for name, failures in paging.receivers.items():
+                metrics.know_receiver(name, failures)
+            paging.start()
+            try:
+                zero = f"{url}/api/v1/query?query=count(offsetwatch_findings_total%7Bcluster=%22c%22%7D)"
+                eventually(lambda: '"value"' in (get(zero) or ""), "scrape before the violation")
+                now = datetime.now(UTC)
+                found = [event(finding("lost-write"), counted=now, at=now, decidable=now)]
+                metrics.deliver(found)
+                paging.deliver(found)
+                eventually(lambda: len(pager.bodies) > 1, "end of the incident", within=300)
+                time.sleep(75)  # longer than `group_interval` of any route to a page
+            finally:
+                paging.stop()
+                exposition.close()
+        told = [(body["status"], one["labels"]["alertname"]) for body in pager.bodies for one in body["alerts"]]
+        assert told == [("firing", "lost-write"), ("resolved", "lost-write")]
 
 
 def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp_path: Path) -> None:

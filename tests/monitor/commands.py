@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "monitor.cli"]
@@ -26,9 +28,18 @@ def offsetwatch(*arguments: str, cwd: Path, **changed: str) -> subprocess.Comple
         env=environment(changed),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
+
+
+@contextmanager
+def silent_address() -> Iterator[str]:
+    """An address of this machine at which nobody answers: the port is taken, and not listened on, so that no broker of
+    another test can turn up there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def started(*arguments: str, cwd: Path, **changed: str) -> subprocess.Popen[str]:

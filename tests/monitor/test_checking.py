@@ -18,7 +18,7 @@ from monitor.process.checking import Checks, Told
 from rules.vocabulary.finding import Finding
 from streaming_jobs import integrity_job, session
 from streaming_jobs.batch_progress import Progress
-from streaming_jobs.errors import JobFailed, TableError
+from streaming_jobs.errors import JobFailed, TableError, WorkerLate, translated
 
 BATCH = Progress(
     **dict.fromkeys(Progress.__dataclass_fields__, 0)  # type: ignore[arg-type]
@@ -150,6 +150,38 @@ def test_a_query_that_fails_before_its_first_batch_is_tried_a_few_times(
             checks.wait(0)
     assert job.lives == attempts
     assert sum("have stopped and begin again" in line for line in lines) == (attempts > 1)
+
+
+def test_a_worker_that_is_late_before_the_first_batch_stops_nothing_and_pages_nobody(
+    job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = translated(RuntimeError("Python worker failed to connect back."), checkpoint="c")
+    monkeypatch.setattr(job, "start", lambda self: None)
+    monkeypatch.setattr(job, "wait", lambda self, seconds: (_ for _ in ()).throw(late) if self._life <= 4 else False)
+    sessions = iter([object()])
+    monkeypatch.setattr(session, "start", lambda settings: next(sessions))
+    monkeypatch.setattr(session, "kill", lambda: pytest.fail("the session serves the next attempt"))
+    lines: list[str] = []
+    conditions: list[Finding] = []
+    checks = Checks(config(tmp_path), told_to(lines, conditions))
+    checks.start()
+    for _ in range(12):
+        assert not checks.wait(0)
+    assert job.lives == 5
+    assert conditions == []
+    assert lines.count("Spark's workers are slow to start; trying again") == 4
+
+
+def test_workers_that_never_come_are_an_error(job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = translated(RuntimeError("Python worker failed to connect back."), checkpoint="c")
+    monkeypatch.setattr(job, "start", lambda self: None)
+    monkeypatch.setattr(job, "wait", lambda self, seconds: (_ for _ in ()).throw(late))
+    checks = Checks(config(tmp_path), told_to([], []))
+    checks.start()
+    with pytest.raises(WorkerLate):
+        for _ in range(100):
+            checks.wait(0)
+    assert job.lives == checking.LATE_WORKERS + 1
 
 
 def test_before_the_first_batch_sparks_errors_are_one_line_and_ours_are_what_they_are(

@@ -10,10 +10,11 @@ import pytest
 from monitor.cli import main
 from monitor.process.versions import installed
 from tests.monitor.commands import COMMAND, environment, offsetwatch
+from tests.monitor.rows import finding, record
 
 CASES = [
     (["--version"], 0, f"offsetwatch {installed('offsetwatch')}"),
-    (["--help"], 0, "Commands"),
+    (["--help"], 0, "When something is found"),
     (["findings", "--help"], 0, "--severity"),
     (["nonsense"], 2, "offsetwatch: No such command 'nonsense' (offsetwatch --help)"),
     (["findings", "--nonsense"], 2, "offsetwatch: No such option: --nonsense"),
@@ -82,6 +83,32 @@ def test_debug_shows_where_an_error_comes_from(folder: Path) -> None:
         done = offsetwatch(*arguments, cwd=folder)
         assert done.returncode == 1
         assert "Traceback" in done.stderr and "there are no tables in nowhere" in done.stderr
+
+
+def test_a_command_that_read_tables_and_fails_leaves_with_its_own_code(tmp_path: Path) -> None:
+    """Arrow's threads aborted one now and then as it ended, with code 134."""
+    record(tmp_path, finding("duplicate"))
+    for file in (tmp_path / "tables" / "findings").glob("*.parquet"):
+        file.unlink()
+    for _ in range(3):
+        done = offsetwatch("status", "--data", str(tmp_path), cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert "\x1b" not in done.stderr and "[31m" not in done.stderr
+    program = "import deltalake, monitor.cli as c; c.known_errors = lambda: (); c.main()"
+    broken = subprocess.run(
+        [COMMAND[0], "-c", f"import atexit; atexit.register(print, 'waited'); {program}", "status", "--data", tmp_path],
+        env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (broken.returncode, broken.stdout) == (1, "") and "Traceback" in broken.stderr
+
+
+@pytest.mark.parametrize("command", ["", "check", "findings", "monitor", "sql", "report", "export", "drill run"])
+def test_help_reads_at_80_columns(folder: Path, command: str) -> None:
+    done = offsetwatch(*command.split(), "--help", cwd=folder, COLUMNS="80")
+    assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    if not command:
+        titles = ("Begin", "Watch a cluster", "When something is found", "After an incident", "Judge what was kept")
+        assert sorted(titles, key=done.stdout.index) == list(titles)
 
 
 def test_help_does_not_load_what_only_commands_need() -> None:

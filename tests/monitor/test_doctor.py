@@ -147,3 +147,29 @@ def test_a_dead_port(tmp_path: Path) -> None:
     assert "OFFSETWATCH_CLUSTER__BOOTSTRAP: cluster.bootstrap: no broker answers at 127.0.0.1:1 within 1 s: " in bad
     assert "Connection refused" in bad
     assert done.stderr == ""
+
+
+@pytest.mark.kafka
+def test_each_of_several_clusters_is_asked_and_two_names_of_one_are_bad(kafka: LocalKafka, tmp_path: Path) -> None:
+    clusters = {"orders-eu": kafka.bootstrap, "same": kafka.bootstrap, "nowhere": "127.0.0.1:1"}
+    text = "".join(f"[clusters.{n}]\nbootstrap = '{b}'\nreachable_within = 20\n" for n, b in clusters.items())
+    (tmp_path / "offsetwatch.toml").write_text(text)
+    done = offsetwatch("doctor", "--json", cwd=tmp_path, OFFSETWATCH_CLUSTERS__NOWHERE__REACHABLE_WITHIN="1")
+    assert done.returncode == 1, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    about = [(one["cluster"], one["about"], one["state"]) for one in told if "cluster" in one]
+    assert [one for one in about if one[1] == "cluster"] == [
+        ("orders-eu", "cluster", "ok"), ("same", "cluster", "ok"), ("same", "cluster", "bad"),
+        ("nowhere", "cluster", "bad"),
+    ]  # fmt: skip
+    (same,) = [one["detail"] for one in told if one.get("cluster") == "same" and one["state"] == "bad"]
+    assert same == "it is the same cluster as orders-eu: only one of them can be watched"
+    assert {one[0] for one in about if one[1] == "producer settings"} == {"orders-eu", "same"}
+
+
+def test_the_table_has_a_heading_for_each_cluster() -> None:
+    shown = doctor.table(
+        [Answer("java", "ok", "17"), Answer("cluster", "ok", "x", "a"), Answer("connection", "ok", "y", "a"),
+         Answer("cluster", "bad", "z", "b")]
+    )  # fmt: skip
+    assert [str(cell) for cell in shown.columns[1].cells] == ["java", "a", "cluster", "connection", "b", "cluster"]

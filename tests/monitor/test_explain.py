@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from monitor.commands.explain import find, lines
-from monitor.commands.witnesses import Asked, asked, names, witnesses
+from monitor.commands.explain import lines
+from monitor.incidents.explained import find
+from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Run, Slice, to_table
 from tests.monitor.rows import NOON, finding, record
 
@@ -67,6 +68,11 @@ def test_who_sent_it_who_was_given_it_and_who_went_past_it(history: Path) -> Non
     ]
 
 
+def test_the_transaction_behind_a_value_is_told_though_the_finding_does_not_name_it(history: Path) -> None:
+    assert told(history, values=[(WRITER, 6)]) == told(history, values=[(WRITER, 6)], txn=TXN)
+    assert told(history, offsets=[101])[0][1].startswith("was given"), "nobody asked about its value"
+
+
 def test_what_stands_at_an_offset(history: Path) -> None:
     assert told(history, offsets=[104]) == [
         (READER, "went past offset 104, from 96 to 105, and was given nothing (read_committed, assign, ok)"),
@@ -120,7 +126,37 @@ def test_the_screen_calls_clients_by_their_names(history: Path) -> None:
     ]  # fmt: skip
     who = shown.index("Who did what with the first of its records")
     assert shown[who + 1] == "10-04 12:00:00.000 transactions-1 sent transactions-1:3680/6 to offset 101 (ok)"
-    assert "10-04 12:00:01.000 reader-1 was given transactions-1:3680/6 at offset 101" in "\n".join(shown)
+    assert "10-04 12:00:01.100 reader-1 was given transactions-1:3680/6 at offset 101" in "\n".join(shown)
     assert "10-04 12:00:02.000 reader-2 went past offset 101, from 96 to 104, and was" in "\n".join(shown)
     assert json.loads(explained.findings[0]["evidence"])["writer"] == WRITER
     assert max(map(len, shown)) <= 80
+
+
+def test_a_finding_of_several_partitions_knows_its_topic_by_name_alone(history: Path) -> None:
+    place = {"topic": "t", "partition": 3, "writer": WRITER, "seq": 6, "offset": 101}
+    about = asked({"topic_id": "", "topic": "t", "partition": -1, "first_at": NOON}, {"absent": place})
+    assert about is not None
+    assert [one.process for one in witnesses(history, about)] == [WRITER, WRITER, READER, OTHER]
+
+
+def test_operations_around_a_record_for_its_diagram(history: Path) -> None:
+    about = Asked("t-id", 3, NOON, [(WRITER, 6)], (), None)
+    table = operations(history, about)
+    assert table is not None
+
+    def near(around: int, most: int = 99) -> list[tuple[str, int]]:
+        return [(row["f"], row["process"]) for row in nearby(table, about, around, most)]
+
+    assert near(0) == [("txn", WRITER), ("poll", READER), ("poll", OTHER)]
+    assert near(3) == [("txn", WRITER), ("poll", READER), ("poll", OTHER), ("poll", OTHER)], "104 is three further"
+    assert near(3, most=2) == [("txn", WRITER), ("poll", READER)], "those nearest in time"
+
+
+def test_names_are_sought_day_by_day_from_the_newest(history: Path, tmp_path: Path) -> None:
+    log = tmp_path / "history"
+    for day, name in ((-2, "old"), (0, "new")):
+        at = timedelta(days=day) / S
+        rows = [slice_("start", OTHER + day, at, settings={"name": name}), slice_("poll", OTHER + day, at + 1)]
+        write_deltalake(str(log), to_table(rows), partition_by=["date"], mode="append")
+    assert names(log, [OTHER, OTHER - 2]) == {OTHER: "new", OTHER - 2: "old"}
+    assert names(log, [OTHER, OTHER - 2], days=1) == {OTHER: "new"}

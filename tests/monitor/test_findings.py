@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from monitor.commands.findings import Filter, read
+from monitor.incidents.findings import Filter, place, read
+from streaming_jobs.tables.delta_tables import open_table
 from tests.monitor.commands import offsetwatch
+from tests.monitor.postmortem.histories import row, write
 from tests.monitor.rows import NOON, finding, record
 
 DUPLICATE = finding("duplicate", (7, 1), at=5)
@@ -29,6 +34,61 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(folder, finding("suspected", (), "closed", at=6), finding("suspected", (), "opened", at=7))
     record(folder, finding("foreign-record", (9,), at=0), finding("unseen", (), "closed", at=8))
     return folder
+
+
+def test_what_hides_findings_by_mistake_is_refused(data: Path, tmp_path: Path) -> None:
+    for words, said in (
+        (["--topic", "nosuch"], "--topic: nothing is known of a topic nosuch; known are: t, u"),
+        (["--partition", "-5"], "--partition"),
+        (["--since", "07:00", "--until", "06:00"], "--until 06:00 is before --since 07:00"),
+    ):
+        done = offsetwatch("findings", "--data", str(data), *words, cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_topic_that_is_only_in_the_log_is_known(tmp_path: Path) -> None:
+    record(tmp_path, DUPLICATE)
+    write(tmp_path, row("send", 1, 0), row("send", 1, 0, topic="new"))
+    where = ("findings", "--data", str(tmp_path))
+    done = offsetwatch(*where, "--topic", "new", "--topic", "t", cwd=tmp_path)
+    assert done.returncode == 0 and " duplicate t/3" in done.stdout, done.stderr
+    done = offsetwatch(*where, "--topic", "new", cwd=tmp_path)
+    assert done.returncode == 0 and " duplicate t/3" not in done.stdout, done.stderr
+    done = offsetwatch(*where, "--topic", "new", "--topic", "newer", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2, "offsetwatch: --topic: nothing is known of a topic newer; known are: new, t\n"
+    )  # fmt: skip
+
+
+def test_a_folder_without_its_findings_is_not_healthy(tmp_path: Path) -> None:
+    record(tmp_path, DUPLICATE)
+    open_table(tmp_path / "tables", "partition_state")
+    shutil.rmtree(tmp_path / "tables" / "findings")
+    done = offsetwatch("findings", "--data", str(tmp_path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "tables/findings is missing: nobody can say what was found" in done.stderr
+
+
+def test_a_row_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    record(tmp_path, DUPLICATE)
+    table = open_table(tmp_path / "tables", "findings")
+    rows = table.read()
+    odd = rows.set_column(rows.schema.get_field_index("evidence"), "evidence", pa.array(["no JSON"]))
+    odd = odd.set_column(rows.schema.get_field_index("id"), "id", pa.array(["00000000000000ff"]))
+    table.write(odd.cast(rows.schema), mode="append")
+    done = offsetwatch("findings", "--data", str(tmp_path), "--all", cwd=tmp_path, COLUMNS="160")
+    assert done.returncode == 0, done.stderr
+    assert "writer=7  seq=1  offsets=[4, 9]" in done.stdout
+    assert "unreadable=no JSON" in done.stdout
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    record(tmp_path, DUPLICATE)
+    for file in (tmp_path / "tables" / "findings").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:100])
+    done = offsetwatch("findings", "--data", str(tmp_path), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "The table findings in" in done.stderr
 
 
 def test_the_screen_opens_with_the_verdict(data: Path, tmp_path: Path) -> None:
@@ -65,8 +125,8 @@ def test_json_lines(data: Path, tmp_path: Path) -> None:
     done = offsetwatch("findings", "--data", str(data), "--json", "--anomaly", "duplicate", cwd=tmp_path)
     (shown,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert shown == {
-        "id": DUPLICATE.id, "anomaly": "duplicate", "severity": "critical", "cluster": "c", "topic_id": "t-id",
-        "topic": "t", "partition": 3, "message": "a duplicate happened",
+        "id": DUPLICATE.id, "anomaly": "duplicate", "severity": "critical", "cluster": "c", "cluster_name": None,
+        "topic_id": "t-id", "topic": "t", "partition": 3, "message": "a duplicate happened",
         "evidence": {"writer": 7, "seq": 1, "offsets": [4, 9]},
         "context": {}, "at": "2024-10-04T12:00:05Z", "decidable": "2024-10-04T12:00:05Z", "implied_by": None,
         "batch": None, "recorded": "2024-10-04T12:00:05.500000Z", "state": "raised",
@@ -80,11 +140,11 @@ FILTERS: list[tuple[Filter, set[str]]] = [
     (Filter(kinds=["condition"]), {"unseen", "suspected"}),
     (Filter(kinds=["violation"], severities=["allowed"]), {"poll-skip"}),
     (Filter(states=["open"]), {"suspected"}),
-    (Filter(topic="u"), {"G1a"}),
+    (Filter(topics=["u"]), {"G1a"}),
     (Filter(partition=0), {"G1a"}),
     (Filter(since=NOON + timedelta(seconds=5)), {"duplicate", "suspected", "unseen"}),
-    (Filter(anomalies=["G1a", "duplicate"], topic="t"), {"duplicate"}),
-    (Filter(topic="no-such"), set()),
+    (Filter(anomalies=["G1a", "duplicate"], topics=["t"]), {"duplicate"}),
+    (Filter(topics=["no-such"]), set()),
 ]
 
 
@@ -109,9 +169,24 @@ def test_a_long_list_is_cut_and_says_so(data: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_of_what_is_asked_for(data: Path, tmp_path: Path) -> None:
-    done = offsetwatch("findings", "--data", str(data), "--topic", "no-such", cwd=tmp_path, COLUMNS="120")
-    said = "Nothing has been checked yet: is the monitor running? no incident is open.\n"
+    done = offsetwatch("findings", "--data", str(data), "--anomaly", "zombie-write", cwd=tmp_path, COLUMNS="120")
+    said = "Nothing has been checked yet: is the monitor running? No incident is open.\n"
     assert (done.returncode, done.stdout) == (0, said)
+
+
+def test_names_that_hold_line_feeds_and_escapes_break_no_line(tmp_path: Path) -> None:
+    name = "a\nopen, since never\x1b[2J\r"
+    found = finding("duplicate", (7, 1), topic=name, message=f"value of {name} twice", evidence={"writer": 7})
+    record(tmp_path, found)
+    screens = [
+        offsetwatch(*words, "--data", str(tmp_path), cwd=tmp_path, COLUMNS="80").stdout
+        for words in (["explain", found.id], ["findings"], ["findings", "--all"], ["status"])
+    ]
+    for screen in screens:
+        assert not set("\x1b\r") & set(screen)
+        assert not any(line.startswith("open, since never") for line in screen.splitlines()), screen
+    head, state, *_ = screens[0].splitlines()
+    assert head.startswith("critical duplicate in a") and state.startswith("over, since 2024-10-04")
 
 
 def test_a_time_that_is_none_is_one_line(data: Path, tmp_path: Path) -> None:
@@ -139,3 +214,16 @@ def test_an_incident_is_explained_by_the_first_digits_of_its_id(data: Path, tmp_
         refused = offsetwatch("explain", wrong, "--data", str(data), cwd=tmp_path)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "where"),
+    [
+        ({"topic": "t", "partition": 3, "cluster": "c"}, "t/3"),
+        ({"topic": "t", "partition": -1, "cluster": "c"}, "t"),
+        ({"topic": "", "partition": -1, "cluster": "c"}, "c"),
+        ({"topic": "", "partition": -1, "cluster": ""}, "all clusters"),
+    ],
+)
+def test_where_a_finding_is(row: dict[str, Any], where: str) -> None:
+    assert place(row) == where

@@ -25,13 +25,14 @@ def watched(folder: Path, engine: str) -> tuple[list[dict[str, object]], str]:
         OFFSETWATCH_ALERTS__METRICS="false", OFFSETWATCH_ALERTS__LOG="alerts.log",
     )  # fmt: skip
     try:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 400
         alerts = folder / "alerts.log"
         while True:
             said = (folder / "err.txt").read_text()
             assert child.poll() is None, said
             assert time.monotonic() < limit, said
-            searched = read_table(folder / "data" / "tables", "cycle_search").num_rows
+            engines = read_table(folder / "data" / "tables", "cycle_search")["engine"].to_pylist()
+            searched = engines == [engine] or (engines and "cycles are searched in memory" in said)
             if "checking the probe log" in said and searched and (alerts.exists() and alerts.read_text()):
                 break
             time.sleep(0.2)

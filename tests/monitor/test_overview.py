@@ -12,7 +12,9 @@ import pytest
 from alerts.event import recorded
 from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident
-from monitor.commands.overview import Checked, Overview, checked, lines, row, verdict
+from monitor.commands.overview import lines, row
+from monitor.incidents.findings import Filter
+from monitor.incidents.overview import Checked, Overview, checked, overview_of, verdict
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.rows import NOON, events, finding
 
@@ -46,6 +48,13 @@ def test_nothing_open() -> None:
     assert said() == "No incident is open; everything healthy, checked through 12:01:56 UTC"
     over = said(LOST, now=NOON + HOLD + S, of=Checked(NOON + HOLD, NOON + HOLD))
     assert over.startswith("No incident is open; everything healthy")
+
+
+@pytest.mark.parametrize(("checked_at", "is_open"), [(HOLD.total_seconds() + 119, False), (30, True)])
+def test_nothing_is_over_because_nobody_looks_any_more(checked_at: float, is_open: bool) -> None:
+    now = NOON + HOLD + 120 * S
+    found, _ = overview_of(events(LOST), states((0, checked_at, checked_at, None)), now, Filter())
+    assert bool(found.open) is is_open
 
 
 def test_several_begin_with_the_worst() -> None:

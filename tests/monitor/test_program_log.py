@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
 from monitor.process import program_log
-from monitor.process.program_log import configure
+from monitor.process.program_log import configure, say
 
 
 def test_what_all_say_of_a_full_disk_is_told_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -37,3 +38,18 @@ def test_a_log_file_that_cannot_be_written_says_nothing_on_the_terminal(capsys: 
     logging.getLogger("monitor.trouble").info("for the file alone")
     assert capsys.readouterr().err == ""
     configure()
+
+
+def test_each_line_is_an_object_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(as_json=True)
+    try:
+        say('checking the probe log in "a"')
+        logging.getLogger("monitor").warning("the disk %s is full", "/data")
+    finally:
+        configure()
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["level"], one["logger"], one["message"]) for one in said] == [
+        ("info", "offsetwatch", 'checking the probe log in "a"'),
+        ("warning", "monitor", "the disk /data is full"),
+    ]
+    assert all(one["time"].endswith("Z") for one in said)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from monitor.commands.times import moment
+from monitor.commands.times import coming, moment
 from monitor.errors import UserError
 
 NOW = datetime(2026, 11, 22, 3, 30, 15, tzinfo=UTC)
@@ -33,7 +33,28 @@ def test_moments(text: str, means: str) -> None:
     assert moment(text, NOW, "--since") == datetime.fromisoformat(means)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "25:00", "2 hours or so", "2026-13-01"])
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "2 hours or so", "2026-13-01", "99999999999h", "9" * 400 + "h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"--since: .* is no time: give 03:12, 2h"):
         moment(text, NOW, "--since")
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("03:31", "2026-11-22T03:31:00+00:00"),
+        ("03:30", "2026-11-23T03:30:00+00:00"),
+        ("today 23:00", "2026-11-22T23:00:00+00:00"),
+        ("1h30m", "2026-11-22T05:00:15+00:00"),
+        ("2026-11-24T06:00", "2026-11-24T06:00:00+00:00"),
+        ("2026-11-21T06:00", "2026-11-21T06:00:00+00:00"),
+    ],
+)
+def test_moments_to_come(text: str, means: str) -> None:
+    assert coming(text, NOW, "--until") == datetime.fromisoformat(means)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "2h ago", "yesterday 23:00"])
+def test_what_is_no_time_to_come_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"^--until: .* is (no time|over): give "):
+        coming(text, NOW, "--until")

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deploy.local_kafka import LocalKafka
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
+from probes.kafka.client import Connection
 from probes.kafka.errors import ProbeError, Unreachable
+from probes.log.commits import compaction
 from probes.running.drain import drain
 from probes.running.fleet import Fleet, specs
 from probes.running.probe_run import run_id
@@ -99,7 +102,7 @@ class History:
         assert all({"start", "close"} <= functions or functions == {"mark"} for functions in ends.values())
 
 
-def until(condition: Callable[[], object], within: float = 40.0) -> None:
+def until(condition: Callable[[], object], within: float = 120.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -112,6 +115,7 @@ def test_the_fleet_is_what_was_asked_for():
     assert Counter(name.rstrip("0123456789-") for name in made) == {
         "writer": 1, "writer-five": 1, "reader": 2, "reader-group": 2, "reader-restless": 1, "reader-broker": 2,
         "transactions": 4, "transform-feed": 1, "transform": 2, "aborts": 1, "audit": 1, "registers": 3, "observer": 1,
+        "end-to-end": 1,
     }  # fmt: skip
     assert [made[f"transactions-{i}"]["stable"] for i in (1, 2, 3, 4)] == [True, False, True, False]
     assert [made[f"transactions-{i}"]["timeout"] for i in (1, 2, 3, 4)] == [60, 10, 1, 60]
@@ -124,7 +128,7 @@ def test_the_fleet_is_what_was_asked_for():
     assert set(made["observer"]["groups"]) == committing
     few = config(transform={"count": 0}, aborts={"count": 0}, audit={"enabled": False})
     left = {spec.kind for spec in specs(few, "r", [])}
-    assert left == {"writer", "reader", "transactions", "registers", "observer"}
+    assert left == {"writer", "reader", "transactions", "registers", "end-to-end", "observer"}
 
 
 def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
@@ -138,7 +142,7 @@ def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("probes.topics.probe_topics.REQUEST_TIMEOUT", 1.0)
-    fleet = Fleet(config(), "127.0.0.1:9", {}, tmp_path / "journal", SystemClock())
+    fleet = Fleet(config(), Connection("127.0.0.1:9"), tmp_path / "journal", SystemClock())
     with pytest.raises(Unreachable, match="no broker"):
         fleet.start()
     fleet.stop()
@@ -148,10 +152,10 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypa
 def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, tmp_path: Path):
     asked = config(unrest={"mean_interval": 1.5, "seed": 7})
     where = (tmp_path / "journal", SystemClock())
-    fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
     fleet.start()
     time.sleep(5)
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 180
     while sum(probe.acknowledged for probe in fleet.status().probes) <= 1000 and time.monotonic() < limit:
         time.sleep(0.2)
     running = fleet.status()
@@ -160,7 +164,7 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
     assert running.committer.rows > 100
     assert sum(probe.lives for probe in fleet.status().probes) > 2 * len(running.probes), "there was unrest"
     assert {probe.state for probe in fleet.status().probes} == {"stopped"}
-    drained = drain(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history", limit=30)
+    drained = drain(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history", limit=30)
     history = History(read(tmp_path / "history"))
     history.check()
     assert drained.acknowledged == len(history.acknowledged) > 1000
@@ -172,7 +176,7 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
         ("init", "ok"), ("assign", "ok"), ("subscribe", "ok"), ("position", "ok"), ("offsets", "ok"), ("start", "ok"),
         ("close", "ok"), ("close", "info"), ("mark", "ok"),
     }  # fmt: skip
-    again = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    again = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
     again.start()
     until(lambda: sum(probe.acknowledged for probe in again.status().probes) > 200)
     again.stop()
@@ -187,7 +191,7 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
 def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
     asked = config(transaction={"count": 0}, writer={"rate": 200, "with_five_in_flight": 0})
     where = (tmp_path / "journal", SystemClock())
-    fleet = Fleet(asked, kafka.bootstrap, {}, *where, history=tmp_path / "history")
+    fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
     fleet.start()
     until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 200)
     fleet.stop()
@@ -201,7 +205,7 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
     end = lost["sent"][-1]["offset"] + lost["sent"][-1]["length"]
     phantom = lost | {"sent": [lost["sent"][-1] | {"seq": 10**6, "offset": end, "length": 3}]}
     write_deltalake(str(history), pa.Table.from_pylist([phantom], schema=SLICE_SCHEMA), mode="append")
-    drained = drain(asked, kafka.bootstrap, {}, *where, history=history, limit=2)
+    drained = drain(asked, Connection(kafka.bootstrap), *where, history=history, limit=2)
     (missing,) = drained.missing[asked.topics.records, 1]
     assert (missing.seq, missing.offset, missing.length) == (10**6, end, 3)
     assert not drained.complete
@@ -217,7 +221,7 @@ def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: 
         transaction={"count": 0},
         supervision={"host": "processes"},
     )
-    fleet = Fleet(asked, kafka.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+    fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "history")
     fleet.start()
     until(lambda: {p.kind: p.polled for p in fleet.status().probes}["reader"] > 200)
     fleet.stop()
@@ -235,7 +239,9 @@ def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path)
         reader={"group": 1, "restless": 0},
     )
     with LocalKafka(tmp_path / "kafka", brokers=1) as cluster:
-        fleet = Fleet(asked, cluster.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+        fleet = Fleet(
+            asked, Connection(cluster.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "history"
+        )
         fleet.start()
         until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 100)
         cluster.broker(1).kill()
@@ -253,11 +259,26 @@ def test_an_outage_is_no_failure_and_the_probes_go_on_afterwards(tmp_path: Path)
 
 
 @pytest.mark.kafka
-def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, tmp_path: Path):
+def test_a_log_that_no_monitor_compacts_stays_small(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "keep_compact", partial(compaction.keep_compact, every=0.2, most=5))
     asked = config(transaction={"count": 0}, reader={"group": 0, "restless": 0, "per_broker": False})
+    fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+    fleet.start()
+    try:
+        until(lambda: "OPTIMIZE" in [one["operation"] for one in DeltaTable(tmp_path / "history").history()])
+    finally:
+        fleet.stop()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_made_again_means_new_places_for_all(kafka: LocalKafka, tmp_path: Path):
+    quiet = {"group": 0, "restless": 0, "per_broker": False}
+    asked = config(transaction={"count": 0}, reader=quiet, end_to_end={"count": 0})
     said: list[str] = []
     fleet = Fleet(
-        asked, kafka.bootstrap, {}, tmp_path / "journal", SystemClock(), history=tmp_path / "h", say=said.append
+        asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "h", say=said.append
     )
     fleet.start()
     until(lambda: sum(probe.polled for probe in fleet.status().probes) > 100)

@@ -19,9 +19,22 @@ LAYOUT = Layout("c", (Topic("t", "id-t", 2), Topic("u", "id-u", 1)))
 HERE = ("t", 0)
 
 
+class Slow(SystemClock):
+    """Each look at the monotonic clock is a second after the last."""
+
+    looks = 0
+
+    def monotonic_ns(self) -> int:
+        self.looks += 1
+        return super().monotonic_ns() + self.looks * 1_000_000_000
+
+
 @pytest.fixture
 def life_log(tmp_path: Path) -> LifeLog:
-    clock = SystemClock()
+    return begun(tmp_path, Slow())
+
+
+def begun(tmp_path: Path, clock: SystemClock) -> LifeLog:
     life = Life(
         cluster="c", run="r", process=1, kind="writer", writer=2, transactional_id=None, boot=clock.boot, settings={}
     )  # fmt: skip
@@ -56,6 +69,17 @@ def test_nothing_is_promised_beyond_what_has_begun_or_is_open(life_log):
     life_log.append([life_log.row(HERE, "send", "ok", 1, opened, life_log.now(), sent=[Run(2, 0, 9, 5)])])
     life_log.idle()
     assert through(life_log) > micros(opened.at)
+
+
+def test_promises_are_written_a_few_times_a_second_however_often_they_are_made(tmp_path):
+    life_log = begun(tmp_path, SystemClock())
+    sizes, beats = set(), []
+    life_log.beat = lambda: beats.append(1)
+    for _ in range(100):
+        life_log.alive()
+        sizes.add(life_log._journal.offset)
+    assert len(sizes) <= 3  # a hundred calls take no fifth of a second, but the machine may stand still in between
+    assert len(beats) == 100
 
 
 def test_reservations_are_made_in_large_ranges_and_only_when_needed(life_log):

@@ -132,9 +132,33 @@ def test_who_does_not_answer_is_named_while_it_lasts(stage):
     assert named == {"leader": "1", "silent": "1", "brokers": "1"}
 
 
-def told(observer: Observer, topic: str) -> list[dict[str, str]]:
-    rows = witness(observer).of("offsets")
-    return [dict(row.settings) for row in rows if row.settings and (row.topic, row.partition) == (topic, 0)]
+LEADERSHIP = ("led_by", "leader_epoch", "in_sync")
+
+
+def told(observer: Observer, topic: str, *, leadership: bool = False) -> list[dict[str, str]]:
+    """What rows of the topic's first partition told of its settings, or of who leads it."""
+    rows = [row for row in witness(observer).of("offsets") if (row.topic, row.partition) == (topic, 0)]
+    found = [{k: v for k, v in dict(row.settings or {}).items() if (k in LEADERSHIP) == leadership} for row in rows]
+    return [one for one in found if one]
+
+
+def test_who_leads_is_told_once_then_when_it_changes(stage, monkeypatch):
+    one = stage()
+    topic = one.config.topics.records
+    observer = one.put(Observer, "observer")
+    for _ in range(3):
+        observer.observe()
+    led = {"led_by": "1", "in_sync": "1"}
+    first, *further = told(observer, topic, leadership=True)
+    assert {name: first[name] for name in led} == led
+    assert all(set(one) == set(LEADERSHIP) for one in further) and len(further) <= 1, "the epoch may come later"
+    assert told(observer, topic, leadership=True)[-1] == led | {"leader_epoch": "0"}
+    before = len(told(observer, topic, leadership=True))
+    monkeypatch.setitem(observer._leaders, (topic, 0), None)
+    assert observer._leadership_to_tell((topic, 0), 0) == {"led_by": "nobody", "in_sync": "1", "leader_epoch": "0"}
+    monkeypatch.setattr("probes.workloads.telling.AGAIN", 0)
+    observer.observe()
+    assert len(told(observer, topic, leadership=True)) == before + 1
 
 
 def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stage, monkeypatch):

@@ -100,6 +100,48 @@ def test_of_many_the_edges_and_what_bears_our_run_are_listed(strange: str) -> No
     assert [one.index for one in listed] == [before[one.offset] for one in listed]
 
 
+def test_partitions_polled_together_are_what_each_is_alone() -> None:
+    """Random polls: runs that would go on in the next partition, strange records at every edge, altered ones."""
+    rng = random.Random(7)
+    seen = 0
+    for _ in range(200):
+        each: dict[int, list[Message]] = {}
+        for partition in rng.sample(range(9), rng.randint(1, 6)):
+            values: list[bytes | None] = []
+            for _ in range(rng.randint(1, 4)):
+                ours = tagged("ours", rng.choice([0, 5, len(values)]), rng.randint(1, 4), partition=partition)
+                values += rng.choice([ours, ours, [b"garbage"], [None], tagged("other", 0, 1, partition=partition)])
+            first = rng.choice([0, 100, len(values)])
+            each[partition] = [message(first + i, value, partition) for i, value in enumerate(values)]
+            if rng.random() < 0.3:
+                one = each[partition][-1]
+                each[partition][-1] = Message(
+                    topic=HERE[0], partition=partition, offset=one.offset(), value=one.value(), key=b"changed",
+                    timestamp=one.timestamp(), headers=one.headers(),
+                )  # fmt: skip
+        mixed = [one for records in each.values() for one in records]
+        rng.shuffle(mixed)
+        mixed.sort(key=lambda one: one.offset())
+        together, _ = sort_out(mixed, ["ours"], Allowance(Clock().monotonic_ns))
+        assert together.keys() == {(HERE[0], partition) for partition in each}
+        for partition, records in each.items():
+            alone, _ = sort_out(records, ["ours"], Allowance(Clock().monotonic_ns))
+            assert together == together | alone
+            whole = decode([one.value() for one in records], [one.offset() for one in records], topic=HERE[0],
+                           partition=partition, runs=["ours"])  # fmt: skip
+            assert together[HERE[0], partition].decoded == whole
+            seen += len(together[HERE[0], partition].altered)
+    assert seen > 50
+
+
+def test_a_run_ends_with_its_partition() -> None:
+    """Whatever follows in the next one, as here the same writer's next number at the next offset."""
+    first = [message(i, value, 0) for i, value in enumerate(tagged("ours", 0, 4, partition=0))]
+    second = [message(4 + i, value, 1) for i, value in enumerate(tagged("ours", 4, 3, partition=1))]
+    found, _ = sort_out([*first, *second], ["ours"], Allowance(Clock().monotonic_ns))
+    assert [part.decoded.runs for part in found.values()] == [[Run(WRITER, 0, 0, 4)], [Run(WRITER, 4, 4, 3)]]
+
+
 def test_what_a_flood_costs_is_bounded() -> None:
     """A minute of full polls of six partitions; and what is listed grows again once it is over."""
     clock = Clock()

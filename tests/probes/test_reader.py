@@ -30,7 +30,7 @@ def tagged(where: Partition, first: int, count: int, run: str = "run-a") -> list
     return Encoder(run=run, writer=WRITER, topic=where[0], partition=where[1], size=120).encode(first, count, sent=1)
 
 
-def until(condition: Callable[[], object], *readers: Reader, within: float = 20.0) -> None:
+def until(condition: Callable[[], object], *readers: Reader, within: float = 60.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

@@ -15,7 +15,7 @@ from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ClientError, Crash
-from probes.log.journals.frames import frames
+from probes.log.journals.frames import frames, payloads
 from probes.log.journals.progress import decode
 from probes.log.journals.segments import is_held, life_folders, segments
 from probes.log.rows import AT
@@ -99,7 +99,7 @@ class Running:
         self.supervisor.start()
 
     def until(self, life: int, what: str) -> None:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 180
         while not self.diary.did(life, what):
             assert time.monotonic() < end, self.diary.notes
             time.sleep(0.01)
@@ -115,7 +115,7 @@ class Running:
         found = []
         for folder in sorted(life_folders(self.folder), key=lambda path: path.stat().st_ctime):
             data = b"".join(path.read_bytes() for _, path in segments(folder))
-            messages = [decode(one.payload) for one in frames(data)[0]]
+            messages = [decode(one) for one in payloads(frames(data)[0])]
             rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
             closes = {(row[AT["type"]], row[AT["error"]]) for row in rows if row[AT["f"]] == "close"}
             assert len([row for row in rows if row[AT["f"]] == "close"]) == 2
@@ -188,7 +188,7 @@ def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
 def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running, where):
     wedge = threading.Event()
     running.diary.script = {(1, where): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
-    running.start(stuck_after=0.5)
+    running.start(stuck_after=3.0)
     running.until(2, "turn")
     running.stop()
     assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)]
@@ -228,7 +228,7 @@ def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life
 
 def closes(folder: Path) -> list[dict[str, Any]]:
     data = b"".join(path.read_bytes() for _, path in segments(folder))
-    messages = [decode(one.payload) for one in frames(data)[0]]
+    messages = [decode(one) for one in payloads(frames(data)[0])]
     rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
     return [{name: row[AT[name]] for name in AT} for row in rows if row[AT["f"]] == "close"]
 

@@ -50,7 +50,7 @@ def committed_records(one: Stage, topic: str) -> Read:
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
     found: Read = {p: [] for p in partitions}
     ended: set[int] = set()
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 180
     while len(ended) < len(partitions):
         assert time.monotonic() < limit
         for message in consumer.consume(1000, 0.2):

@@ -83,6 +83,7 @@ def test_the_start_row_says_what_kind_of_writer_it_is_in_every_partition(stage):
     assert settings["writer"] == str(writer.writer)
     assert settings["in_flight"] == settings["max.in.flight.requests.per.connection"] == "5"
     assert settings["idempotent"] == settings["enable.idempotence"] == "true"
+    assert settings["sends_to"] == one.world.config.topics.records
 
 
 def test_what_the_broker_refuses_for_its_size_is_in_doubt(stage):

@@ -725,6 +725,48 @@ def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped
     )
 
 
+@pytest.mark.parametrize("compared", [False, True])
+@pytest.mark.parametrize(("ends", "read_at"), [("", 90), ("lost", 90), ("lost", 200), ("closed", 90)])
+def test_a_member_that_is_over_holds_the_partition_no_longer(ends: str, read_at: int, compared: bool) -> None:
+    """Lost, it never said that it let go. Who holds the partition since may live on its host, which is late. By how
+    much the clock of that host is ahead is not known, unless they are `compared`: then the group's log is awaited."""
+    h = History()
+    slices = h._slices
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    h.row("other", "start", settings={"writer": "1"}, **now("there"))
+    h.row("o", "start", settings={"writer": "2"}, **now("here"))
+    h.row("m", "start", settings={"group.id": "g"}, **now("there"))
+    h.row("m", "subscribe", assigned=True, mode="subscribe", group="g", **now("there"))
+    commit(h, 5, by="m", **now("there"))
+    h.send("m", 0, 1, at=0, **now("there"))
+    h.poll("o", [("m", 0, 1, 0)], **now("here"))
+    if compared:
+        h.send("o", 0, 1, at=1, **now("here"))
+        h.poll("m", [("o", 0, 1, 1)], **now("there"))
+    for second in range(1, read_at + 60):
+        h.time = second
+        if second == 5 and ends == "closed":
+            h.row("m", "close", **now("there"))
+        over = second == 5 and ends
+        if second <= 5 or not ends:
+            life = [h.at(second), *([h.at(second)] if over else [])]
+            told = Mark(number("m"), slices[number("m"), 0], *life, lost=ends == "lost" and second == 5)
+            others = [Mark(number("other"), 1, h.at(second))]
+            h.row("its committer", "mark", marks=[told, *others], **now("there"))
+        if second in (82, read_at):
+            read(h, 5 if second == 82 else 15, by="o", **now("here"))
+        h.row("observer", "offsets", log_start=0, log_end=100, last_stable=100, **now("here"))
+        marks = [Mark(number(p), slices[number(p), 0], h.at(h.time)) for p in ("o", "observer")]
+        h.row("committer", "mark", marks=marks, **now("here"))
+    found = [(one.anomaly, one.subject) for one in whole(row_by_row(h), VERDICTS)]
+    assert found == ([] if ends or not compared else [("foreign-commit", ("g", 15))])
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_the_next_boot_of_a_host_delays_and_excuses_nothing(at_once: bool) -> None:
     """Nobody knows how the clocks of two boots of one host differ, and yet which of them came first."""

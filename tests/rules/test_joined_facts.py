@@ -102,6 +102,13 @@ def test_an_indefinite_transaction_that_turns_out_visible() -> None:
     assert list(last.changes) == ["txn|7|c"]
 
 
+def test_a_loss_that_its_own_partition_tells_is_not_told_again() -> None:
+    """There another value of the transaction was polled, so that the partition knows that it is visible."""
+    about = orjson.dumps(ABOUT | {"told_here": True}).decode()
+    told = Stage().take(fact("absent", 1, 0, 30, about=about), fact("visible", 1, 1, 25))
+    assert told.findings == [torn("info", value(1, 1), value(1, 0), 30)]
+
+
 def test_a_transaction_that_shows_nothing_and_one_of_another_cluster() -> None:
     stage = Stage()
     assert stage.take(fact("absent", 1, 0, 30), guarded(1, 20)).findings == []

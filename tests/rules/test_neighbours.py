@@ -52,14 +52,7 @@ def test_a_duplicate_of_what_is_settled(fed: Fed) -> None:
     assert whole(store, ["duplicate"]) == [told._replace(context={"idempotent": "true"})]
 
 
-NOT_YET = pytest.mark.xfail(
-    strict=True,
-    reason="a step that lets more than one tick pass has moved the frontier over the acknowledged places before they"
-    " are placed (`rules.engine.log_time.place_shown`), and what lies below it is not compared",
-)
-
-
-@pytest.mark.parametrize("fed", [row_by_row, finished, pytest.param(at_once, marks=NOT_YET)])
+@in_each_way
 def test_a_duplicate_of_what_turned_out_to_be_acknowledged(fed: Fed) -> None:
     """The acknowledgement of an indefinite send counts once a value of it was polled."""
     h = History()

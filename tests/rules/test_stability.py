@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -179,8 +180,8 @@ def held(h: History, count: int, name: str = "w") -> None:
         h.row("committer", "mark", marks=[Mark(number(name), slices, through)], invoked=now, completed=now)
 
 
-def born(h: History, process: str, name: str) -> None:
-    h.start(process, name=name, writer=str(number(process)), idempotent="true")
+def born(h: History, process: str, name: str, **more: str) -> None:
+    h.start(process, name=name, writer=str(number(process)), idempotent="true", **more)
 
 
 def open_for_long(h: History) -> None:
@@ -210,7 +211,13 @@ def failing_lives(h: History) -> None:
         h.row(f"w{life}", "close", type="info", error="_TIMED_OUT")
 
 
-STUCK = [open_for_long, never_answered, stillborn, failing_lives]
+def stillborn_here(h: History) -> None:
+    """The same, and it says that it was to send here."""
+    born(h, "w", "writer-1", sends_to="topic")
+    held(h, 40)
+
+
+STUCK = [open_for_long, never_answered, stillborn, stillborn_here, failing_lives]
 
 
 def answers_late(h: History) -> None:
@@ -232,6 +239,12 @@ def sends_elsewhere(h: History) -> None:
     held(h, 40)
 
 
+def stillborn_elsewhere(h: History) -> None:
+    """Its producer id never came, or its first records wait for a topic that is gone: not here."""
+    born(h, "w", "writer-1", sends_to="another-topic")
+    held(h, 40)
+
+
 def has_nothing_to_do(h: History) -> None:
     born(h, "w", "writer-1")
     writes(h, 3)
@@ -249,7 +262,14 @@ def died_long_ago(h: History) -> None:
     writes(h, 3, name="w1")
 
 
-FINE = [answers_late, times_out_now_and_then, sends_elsewhere, has_nothing_to_do, died_long_ago]
+FINE = [
+    answers_late,
+    times_out_now_and_then,
+    sends_elsewhere,
+    stillborn_elsewhere,
+    has_nothing_to_do,
+    died_long_ago,
+]
 
 
 @FEEDS
@@ -266,6 +286,57 @@ def test_a_writer_that_is_fine(build: Callable[[History], object], fed: Callable
     h = History()
     build(h)
     assert "stuck-producer" not in kinds(fed(h))
+
+
+def looked_at(
+    h: History, through: datetime, *, there: bool, seconds: int, error: str = "UNKNOWN_TOPIC_OR_PART"
+) -> None:
+    """The observer asks once a second while an operation of `w` is open since `through`."""
+    for _ in range(seconds):
+        h.time += 1.0
+        if there:
+            h.observe(end=3)
+        else:
+            h.row("observer", "offsets", type="info", error=error)
+        now = h.at(h.time)
+        slices = {name: sum(row.process == number(name) for row in h.rows) for name in ("w", "observer")}
+        marks = [Mark(number("w"), slices["w"], through), Mark(number("observer"), slices["observer"], now)]
+        h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+
+def deleted(h: History, *, after: int, away: int = 0, back: int = 0, error: str = "UNKNOWN_TOPIC_OR_PART") -> None:
+    """An operation is open from second 3 on; so many seconds later its partition is not there, then it is again."""
+    born(h, "w", "writer-1")
+    writes(h, 3)
+    h.mark()
+    through = h.at(h.time)
+    looked_at(h, through, there=True, seconds=after)
+    looked_at(h, through, there=False, seconds=away, error=error)
+    looked_at(h, through, there=True, seconds=back)
+
+
+ABSENT_CASES = [
+    pytest.param({"after": 40}, [("opened", 33)], id="never"),
+    pytest.param({"after": 2, "away": 60}, [], id="before it is due"),
+    pytest.param({"after": 2, "away": 60, "error": "topic-replaced"}, [], id="made again"),
+    pytest.param({"after": 35, "away": 40}, [("opened", 33), ("closed", 39)], id="after it is open"),
+    pytest.param({"after": 2, "away": 10, "back": 25}, [], id="back, not yet due"),
+    pytest.param({"after": 2, "away": 10, "back": 40}, [("opened", 46)], id="back, and stuck from then on"),
+    pytest.param({"after": 2, "away": 3, "back": 40}, [("opened", 33)], id="a broker that had just begun"),
+    pytest.param({"after": 2, "away": 60, "error": "_TIMED_OUT"}, [("opened", 36)], id="not answered"),
+]
+
+
+@pytest.mark.parametrize(("history", "expected"), ABSENT_CASES)
+def test_nobody_is_stuck_in_a_partition_that_is_not_there(history: Mapping[str, Any], expected: object) -> None:
+    h = History()
+    deleted(h, **history)
+    whole = [(event, second) for event, _, second in events(at_once(h), "stuck-producer")]
+    assert whole == expected
+    assert [(event, second) for event, _, second in events(row_by_row(h), "stuck-producer")] == whole
+    for seed in range(5):  # a mark that comes before what it counts is not believed, the next one is
+        for fed in (shuffled(h, seed), delayed(h, seed)):
+            assert whole or not events(fed, "stuck-producer")
 
 
 @FEEDS

@@ -64,6 +64,18 @@ def test_where_a_marker_may_stand_none_is_said_to_be_missing() -> None:
     assert first.evidence.items() >= following("committed", 3, 1).items()
 
 
+@pytest.mark.parametrize(("others", "between"), [(3, 0), (2, 1)])
+def test_values_of_others_between_are_no_markers(others: int, between: int) -> None:
+    """Producers that waited for the same leader write side by side: only an offset without a value may be a marker."""
+    h = History()
+    pair(h, "fail", "ok", 3)
+    h.send("v", 0, others, at=2)
+    h.poll("r", [("w", 0, 2, 0), ("v", 0, others, 2), ("w", 2, 2, 5)])
+    first, _ = told_of(h, "G1a")
+    assert first.evidence.items() >= following("committed", 5, between).items()
+    assert ("no marker stands behind its records" in first.message) == (between == 0)
+
+
 def test_a_committed_record_that_the_next_abort_took() -> None:
     h = History()
     pair(h, "ok", "fail", 0)
@@ -130,7 +142,7 @@ def test_the_next_transaction_among_others() -> None:
     assert found.evidence == {
         "writer": W, "seq": 2, "offset": 10, "process": read.process, "op": read.op, "failed_process": T,
         "failed_op": 1, "told": "aborted",
-        **following("committed", 20, 5), "next_process": second.process, "next_op": second.op,
+        **following("committed", 20, 3), "next_process": second.process, "next_op": second.op,
     }  # fmt: skip
     assert found.message == (
         f"value {W}/2 was polled, and its write failed or its transaction aborted; its transaction 71 of x was told to"

@@ -53,7 +53,7 @@ def raised(config: JobConfig) -> list[tuple[str, int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_torn_transaction_is_found_once_in_batches_run_again_and_rebuilt(
     spark: SparkSession, config: JobConfig
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_state_of_stage_two_of_another_version_asks_for_a_rebuild(tmp_path: Pa
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_log_that_changed_behind_its_readers_is_explained_once(spark: SparkSession, config: JobConfig) -> None:
     log = logged(5 * BLOCK)
     h = audited(log, {o: v for o, v in log.items() if o != 1500})

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from rules.cycles.components import strongly_connected
 from rules.vocabulary.slices import Slice, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles.search import CycleJob, Searched
@@ -236,3 +237,15 @@ def test_the_tables_columns_are_those_that_are_written(short: JobConfig, probe_l
     CycleJob(short, clock=lambda: NOW).run()
     table: pa.Table = DeltaTable(str(short.tables_path / "cycle_search")).to_pyarrow_table()
     assert table.num_rows == 1
+
+
+def test_rows_that_come_during_a_search_wait_for_the_next(short: JobConfig, probe_log: ProbeLog) -> None:
+    """A window is the same work however little of it is new: a log that grows is not searched without a pause."""
+
+    def slow(*graph: Any) -> Any:
+        probe_log.seconds(1)
+        return strongly_connected(*graph)
+
+    probe_log.seconds(4)
+    job = CycleJob(short, components=slow, clock=lambda: NOW)
+    assert [len(job.run()) for _ in range(3)] == [1, 1, 1]

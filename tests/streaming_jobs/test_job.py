@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from rules.step import Stepped, UnknownFormat, step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, to_table
+from streaming_jobs import integrity_job
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
 from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
@@ -26,7 +27,7 @@ from tests.rules.histories import History
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates, loose
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Told:
         return Listeners([self.batches.append], [self.progress.append], [self.failures.append])
 
 
-def until(met: Callable[[], bool], seconds: float = 120.0) -> None:
+def until(met: Callable[[], bool], seconds: float = 400.0) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, "waited in vain"
@@ -87,6 +88,26 @@ def test_from_commit_to_finding_restarted_in_between(spark: SparkSession, config
     states = read_table(config.tables_path, "partition_state").to_pylist()
     assert {s["partition"]: (s["polled"], s["check_failed"]) for s in states} == {0: (36, None), 1: (36, None)}
     assert {r["partition"] for r in read_table(config.tables_path, "readers").to_pylist()} == {0, 1}
+
+
+def test_every_batch_that_ended_between_two_looks_is_told(
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity_job, "_TICK", 3600.0)  # nobody looks but this test
+    told = Told()
+    parts = duplicates(3)
+    commit(config.history_path, parts[0])
+    job = IntegrityJob(config, spark, told.listeners)
+    job.start()
+    for number, part in enumerate(parts[1:], start=1):
+        until(lambda number=number: len(told.batches) == number)
+        commit(config.history_path, part)
+    until(lambda: len(told.batches) == len(parts))
+    assert not told.progress
+    # Spark tells of a batch after its findings are written.
+    until(lambda: job._tell_progress() or len(told.progress) == len(parts))
+    job.stop()
+    assert [p.batch for p in told.progress] == [b.number for b in told.batches]
 
 
 def test_a_batch_that_is_run_again_after_its_writes_changes_no_table(spark: SparkSession, config: JobConfig) -> None:
@@ -193,3 +214,32 @@ def test_a_silent_probe_log_opens_evidence_stalled_and_a_row_closes_it(spark: Sp
     commit(config.history_path, parts[1])
     IntegrityJob(config, spark, clock=clock).run_available_now()  # after a restart
     assert stalled() == [("c", "closed")]
+
+
+def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity_job, "_TICK", 3600.0)  # nobody looks but this test
+    parts = duplicates(2)
+    commit(config.history_path, parts[0])
+    told = Told()
+    late = timedelta()
+    # The next batch after the first begins in an hour: as on a machine that has no time for it.
+    rare = config.model_copy(update={"trigger": 3600.0})
+    job = IntegrityJob(rare, spark, told.listeners, clock=lambda: datetime.now(UTC) + late)
+    job.start()
+    until(lambda: len(told.batches) == 1)
+    until(lambda: job._tell_progress() or bool(told.progress))
+    assert job.busy_for() == 0
+    commit(config.history_path, parts[1])
+    late = timedelta(seconds=31)
+    job._tick()
+    assert job.busy_for() > 0, "the checks are late"
+    late = timedelta(seconds=59)
+    job._tick()
+    assert [b.number for b in told.batches] == [0]
+    late = timedelta(seconds=62)
+    job._tick()
+    job.stop()
+    opened = [row["anomaly"] for batch in told.batches[1:] for row in batch.findings.to_pylist()]
+    assert opened == ["evidence-stalled"], "nothing was appended any more"

@@ -23,7 +23,7 @@ from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.victim import config as victim_config
 
 COMMITS = 12
-DEADLINE = 280.0
+DEADLINE = 800.0
 
 
 def _start(root: Path) -> subprocess.Popen[bytes]:
@@ -64,7 +64,7 @@ def _versions(config: JobConfig, table: str) -> int:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_killed_at_any_moment_it_loses_no_finding_and_writes_none_twice(tmp_path: Path) -> None:
     config = victim_config(tmp_path / "data")
     parts = duplicates(COMMITS)

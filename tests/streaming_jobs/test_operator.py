@@ -16,7 +16,7 @@ from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice, to_table
 from streaming_jobs.history.bundles import bundles_of, unpack
-from streaming_jobs.verdicts.operator import Check, Partition
+from streaming_jobs.verdicts.operator import Check, Partition, verdict_rows
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import duplicates
 
@@ -45,8 +45,8 @@ class Operator:
             for i in range(0, table.num_rows, size)
         ]
         out = self.tester.testInPandas(KEY, pd.concat(frames, ignore_index=True))
-        (row,) = out.to_dict("records")
-        return {str(name): value for name, value in row.items()}
+        (row,) = verdict_rows(pa.Table.from_pandas(out)).to_pylist()
+        return dict(row)
 
     def state(self) -> tuple[bytes | None, str | None, int] | None:
         kept = self.tester.peekValueState("partition", KEY)

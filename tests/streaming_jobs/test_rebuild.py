@@ -28,7 +28,7 @@ from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit
 from tests.streaming_jobs.test_job import Told, until, written
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def eventful(commits: int, *, day: float = 0.0) -> list[list[Slice]]:

@@ -24,7 +24,7 @@ from tests.streaming_jobs.rebuild_victim import config as victim_config
 from tests.streaming_jobs.test_job import written
 from tests.streaming_jobs.test_rebuild import eventful, run, shown, undisturbed, violations
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def _kill_when(config: JobConfig, ready: Callable[[], bool]) -> bool:
@@ -35,7 +35,7 @@ def _kill_when(config: JobConfig, ready: Callable[[], bool]) -> bool:
         env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     try:
         while not ready():
             if child.poll() is not None:

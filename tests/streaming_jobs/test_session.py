@@ -1,11 +1,15 @@
-"""A session that could not be called back is refused, instead of waiting for ever in its first batch."""
+"""A session that could not be called back is refused, instead of waiting for ever in its first batch; its workers."""
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -40,3 +44,20 @@ def test_too_many_open_files_are_named(spark: SparkSession, tmp_path: Path) -> N
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def _forked_with(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    there = "streaming_jobs.verdicts.operator" in sys.modules and gc.get_freeze_count() > 10_000
+    yield pa.RecordBatch.from_pydict({"there": [there], "parent": [os.getppid()]})
+
+
+def test_workers_of_every_kind_are_forked_from_one_process_that_holds_what_they_need(spark: SparkSession) -> None:
+    columns = "there boolean, parent bigint"
+    one = spark.range(0, 4, 1, 1).mapInArrow(_forked_with, columns).collect()
+    rows = spark.range(0, 4, 1, 1).repartition(1).groupBy("id").applyInArrow(_first_of, columns).collect()
+    assert {row.there for row in [*one, *rows]} == {True}
+    assert len({row.parent for row in [*one, *rows]}) == 1
+
+
+def _first_of(_: pa.Table) -> pa.Table:
+    return pa.Table.from_batches(_forked_with(iter(())))

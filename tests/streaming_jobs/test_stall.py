@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from rules.vocabulary.finding import Finding
 from streaming_jobs.history.stall import EvidenceWatch
 
@@ -61,3 +63,16 @@ def test_a_condition_that_was_open_before_a_restart_is_closed_and_not_opened_aga
 def test_a_batch_without_rows_says_nothing() -> None:
     seen = watch("a", open_clusters=("a",))
     assert seen.rows([], at(10)) == []
+
+
+def test_rows_that_the_checks_have_not_come_to_are_no_silence() -> None:
+    seen = watch("a", "b")
+    assert seen.tick(at(30), lambda: True) == []
+    assert seen.tick(at(59), lambda: pytest.fail("is asked where something would open")) == []
+    assert events(seen.tick(at(60), lambda: False)) == [("a", "opened"), ("b", "opened")]
+
+
+def test_rows_of_a_live_cluster_do_not_excuse_a_silent_one() -> None:
+    seen = watch("a", "b")
+    seen.rows(["b"], at(20))
+    assert events(seen.tick(at(35), lambda: True)) == [("a", "opened")]

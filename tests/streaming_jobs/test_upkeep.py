@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from rules.vocabulary.slices import to_table
+from rules.vocabulary.finding import Event, Finding
+from rules.vocabulary.finding import to_table as findings_table
+from rules.vocabulary.slices import micros, to_table
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
 from tests.streaming_jobs.probe_log import commit, duplicates
 
@@ -38,6 +41,47 @@ def test_what_is_done_and_in_which_order() -> None:
 def test_tables_that_are_replaced_are_vacuumed_and_no_more() -> None:
     busy = survey("partition_state", small_files=900, oldest=date(2020, 1, 1), vacuumed=NOW - timedelta(hours=2))
     assert plan([busy], UpkeepConfig(), NOW) == [Step(table="partition_state", action="vacuum", hours=1)]
+
+
+def test_what_is_only_counted_goes_once_a_day() -> None:
+    predicate = "event = 'raised' AND severity IN ('info', 'allowed') AND at < '2026-01-30T00:00:00Z'"
+    thin = [Step(table="findings", action="thin", predicate=predicate)]
+    old = date(2026, 1, 2)
+    assert plan([survey("findings", oldest=old)], UpkeepConfig(), NOW) == thin
+    assert plan([survey("findings", oldest=old, thinned=NOW - timedelta(hours=13))], UpkeepConfig(), NOW) == thin
+    assert plan([survey("findings", oldest=old, thinned=NOW - timedelta(hours=11))], UpkeepConfig(), NOW) == []
+    assert plan([survey("findings", oldest=date(2026, 1, 30))], UpkeepConfig(), NOW) == []
+
+
+def test_what_people_are_told_of_stays_and_so_does_the_beginning_of_a_condition(tmp_path: Path) -> None:
+    config = JobConfig(root=tmp_path)
+    table = open_table(config.tables_path, "findings")
+    long_ago, lately = (micros(NOW - timedelta(days=days)) for days in (9, 0.5))
+    kept = [
+        (found("duplicate", long_ago), "critical"), (found("rebalance", lately), "info"),
+        (found("unseen", long_ago, event="opened"), "info"),
+    ]  # fmt: skip
+    gone = [(found("rebalance", long_ago, 2), "info"), (found("poll-skip", long_ago), "allowed")]
+    columns = {"recorded": NOW, "counted": NOW}
+    for judged in (kept, gone):
+        rows = findings_table(judged)
+        for name in table.spec.schema.names:
+            if name not in rows.column_names:
+                field = table.spec.schema.field(name)
+                value = columns.get(name, "x" if pa.types.is_string(field.type) else None)
+                rows = rows.append_column(field, pa.array([value] * rows.num_rows, field.type))
+        table.write(rows.select(table.spec.schema.names).cast(table.spec.schema), mode="append")
+    upkeep = Upkeep(config)
+    assert any(line.startswith("findings: what is only counted aged out") for line in upkeep.run(NOW))
+    assert sorted(table.read()["id"].to_pylist()) == sorted(finding.id for finding, _ in kept)
+    assert not any("aged out" in line for line in upkeep.run(NOW))
+
+
+def found(anomaly: str, at: int, subject: int = 1, event: Event = "raised") -> Finding:
+    return Finding(
+        anomaly=anomaly, cluster="c", topic_id="t-id", topic="t", partition=3, subject=(subject,), event=event,
+        message="a sentence", evidence={}, at=at, decidable=at,
+    )  # fmt: skip
 
 
 def _day(rows: pa.Table, day: date) -> pa.Table:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from confluent_kafka import TopicPartition
 
 from probes.kafka.errors import Crash, ProbeError
-from probes.records.delivery import collect
+from probes.records.delivery import Fate, collect, fates
 from probes.running.supervisor import Spec
 from probes.topology import Partition
 from probes.workloads.reader import Reader
@@ -20,7 +22,7 @@ from probes.workloads.transactional.aborts import Aborts
 from probes.workloads.transactional.transaction_course import Course, Outline
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.writer import Writer
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Run, Slice
 
 
 class AlteredWriter(Writer):
@@ -162,24 +164,49 @@ def careless_aborts(name: str = "aborts-careless") -> Spec:
     return Spec(name, CarelessAborts, (("group", f"drill-{name}"),))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A transaction that is held open, or was. `sent`: its records as they were acknowledged. `told`: what its client
+    was told in the end, and `at` when; None until then, and where it was told of an error."""
+
+    transactional_id: str
+    txn: int
+    sent: Mapping[Partition, tuple[Run, ...]]
+    told: Literal["committed", "aborted"] | None = None
+    at: datetime | None = None
+
+
 class Hold:
     """Keeps transactions open: those that begin while it is set stay open with all their records acknowledged, until it
     is released. Used by a drill's thread and the probes'."""
 
     def __init__(self) -> None:
         self.set = threading.Event()
-        self._open: set[str] = set()
+        self.held: Mapping[str, Held] = {}
+        """The last transaction of each probe that was held, by the probe's name."""
+        self.open: frozenset[str] = frozenset()
+        """The probes that hold one open now."""
 
-    def begun(self, name: str) -> None:
+    def begun(self, name: str, held: Held) -> None:
         """The probe of that name holds a transaction open now."""
-        self._open = self._open | {name}
+        self.held = {**self.held, name: held}
+        self.open |= {name}
 
-    def ended(self, name: str) -> None:
-        self._open = self._open - {name}
+    def released(self, name: str) -> None:
+        """It is about to end."""
+        self.open -= {name}
+
+    def ended(self, name: str, told: Literal["committed", "aborted"], at: datetime) -> None:
+        """Its client was told so."""
+        self.held = {**self.held, name: replace(self.held[name], told=told, at=at)}
 
     def holds(self, *names: str) -> bool:
         """Do all of these hold one open?"""
-        return self._open >= set(names)
+        return self.open >= set(names)
+
+    def over(self, *names: str) -> bool:
+        """Were all of these told how theirs ended?"""
+        return all(name in self.held and self.held[name].told is not None for name in names)
 
 
 class HeldTransactions(ScriptedTransactions):
@@ -201,6 +228,7 @@ class HeldTransactions(ScriptedTransactions):
         self._ends: tuple[Ending, Ending] = ("commit" if held == "crash" else held, then)
         self._left: list[Ending] = []
         self._holding = self._done = False
+        self._course: Course | None = None
         self._last = last
 
     def turn(self) -> None:
@@ -208,6 +236,13 @@ class HeldTransactions(ScriptedTransactions):
             self.pause(0.2)
             return
         super().turn()
+
+    def transact(self, plan: Outline, *, crash_at: str | None) -> None:
+        super().transact(plan, crash_at=crash_at)
+        course, self._course = self._course, None
+        if course is not None and (course.committed or course.aborted):
+            told: Literal["committed", "aborted"] = "committed" if course.committed else "aborted"
+            self._hold.ended(self.name, told, self.world.clock.now())
 
     def _outline(self, _: int, targets: Sequence[Partition]) -> Outline:
         self._holding = self._hold.set.is_set() and not self._left
@@ -220,14 +255,22 @@ class HeldTransactions(ScriptedTransactions):
         super().poll(course)
         if not self._holding:
             return
-        self._hold.begun(self.name)
+        self._course = course
+        sent = {where: tuple(run for part in parts for run in part.runs) for where, parts in _fates(course).items()}
+        self._hold.begun(self.name, Held(transactional_id=self._transactional_id, txn=course.txn, sent=sent))
         while self._hold.set.is_set():
             self.pause(0.1)
             self.log.alive()
-        self._hold.ended(self.name)
+        self._hold.released(self.name)
         self._done = True
         if self._crashes:
             raise Crash("the client is abandoned with a transaction open")
+
+
+def _fates(course: Course) -> Mapping[Partition, Sequence[Fate]]:
+    """What became of the only batch of a transaction."""
+    (batch,) = course.batches
+    return fates(batch)
 
 
 class ClosingReader(Reader):

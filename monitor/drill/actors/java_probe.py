@@ -14,6 +14,7 @@ from monitor.drill.actors.actors import Script, ScriptedTransactions, transactio
 from monitor.drill.actors.java_client import JavaClients
 from probes.running.supervisor import Spec
 from probes.workloads.transactional.transactor import Transactor
+from rules.vocabulary.slices import Slice
 
 _SAME: Final = ("bootstrap.servers", "client.id", "transactional.id", "transaction.timeout.ms", "acks", "linger.ms")
 """What both clients call by the same name."""
@@ -94,6 +95,9 @@ class JavaTransactor(Transactor):
         self.transactional_id = settings["transactional.id"]
         self._timeout, self._log = timeout, log
         self.producer = JavaProducer(java, settings)
+
+    def to_tell(self, row: Slice) -> None:
+        """Nothing: Java's producer does not say who coordinates it."""
 
 
 class JavaTransactions(ScriptedTransactions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.faults.processes import KillBroker
 from monitor.drill.faults.recovery import await_recovered
-from monitor.drill.faults.replicas import view
+from monitor.drill.faults.replicas import leaderless
 from monitor.drill.faults.roles import LeaderOf
 from probes.running.supervisor import Spec
 
@@ -20,8 +21,6 @@ ABORTED, COMMITTED = "transactions-aborted", "transactions-committed"
 LEADERLESS_WITHIN: Final = 40.0
 TIMEOUT_S: Final = 40.0
 """A transaction's timeout that outlasts the fault, and after which, and some seconds, it is said to hang."""
-ELSEWHERE: Final = 1
-"""A partition that another broker leads."""
 
 
 class LeaderlessTransactions(Play):
@@ -40,19 +39,14 @@ class LeaderlessTransactions(Play):
         self._hold.set.set()
         names = [spec.name for spec in self._specs]
         stage.wait(lambda: self._hold.holds(*names), 30, "that the producers held transactions open")
-        fault = self._fault = KillBroker(LeaderOf(stage.transactions, 0))
+        fault = self._fault = KillBroker(LeaderOf(stage.transactions, PLACES.aborted))
         fault.preconditions(stage.cluster)
         fault.begin()
         stage.act(fault.describe())
         stage.wait(lambda: self._leaderless(stage), LEADERLESS_WITHIN, "that the partition was left without a leader")
-        ended = self._ended(stage, names)
         stage.act("the open transactions end while partitions have no leader")
         self._hold.set.clear()
-        stage.wait(
-            lambda: all(now > before for now, before in zip(self._ended(stage, names), ended, strict=True)),
-            30,
-            "that the transactions ended",
-        )
+        stage.wait(lambda: self._hold.over(*names), 30, "that the transactions ended")
         fault.end()
 
     def undo(self, stage: Stage) -> None:
@@ -63,35 +57,40 @@ class LeaderlessTransactions(Play):
             stage.work_goes_on()
 
     def _leaderless(self, stage: Stage) -> bool:
-        """Does every broker that runs say so? The coordinator is one of them."""
-        try:
-            views = [view(broker.bootstrap, stage.transactions) for broker in stage.cluster.brokers if broker.running]
-        except OSError:
-            return False
-        return all(place.leader is None for told in views for place in told.placements if place.partition in (0, 3))
-
-    def _ended(self, stage: Stage, names: Sequence[str]) -> list[int]:
-        counters = {name: stage.counters(name) for name in names}
-        ended = {ABORTED: "transactions_aborted", COMMITTED: "transactions_committed"}
-        return [getattr(counters[name], ended[name]) for name in names]
+        return leaderless(stage.cluster, stage.transactions, (PLACES.aborted, PLACES.committed))
 
 
-def two_producers(hold: Hold) -> Sequence[Spec]:
-    """One aborts the transaction that it held open and commits the next one, so that what it aborted is read; the other
-    commits and aborts, so that what it committed is lost, in one of two partitions."""
-    # Partitions 0 and 3 have the same leader: topics are laid out over the brokers in turn.
-    return [
-        held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit")),
-        held_transactions(COMMITTED, hold, {3: 2, ELSEWHERE: 2}, ("commit", "abort")),
-    ]
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Partitions that the producers write to: `aborted` and `committed` have one leader, `elsewhere` has another."""
+
+    aborted: int
+    committed: int
+    elsewhere: int
+
+
+# Topics are laid out over three brokers in turn.
+PLACES: Final = Places(aborted=0, committed=3, elsewhere=1)
+
+
+def two_producers(
+    hold: Hold, places: Places = PLACES, names: tuple[str, str] = (ABORTED, COMMITTED)
+) -> tuple[Spec, Spec]:
+    """The first aborts the transaction that it held open and commits the next one, so that what it aborted is read; the
+    second commits and aborts, so that what it committed is lost, in one of two partitions."""
+    aborted, committed = names
+    return (
+        held_transactions(aborted, hold, {places.aborted: 2}, ("abort", "commit")),
+        held_transactions(committed, hold, {places.committed: 2, places.elsewhere: 2}, ("commit", "abort")),
+    )
 
 
 def one_producer(hold: Hold) -> Sequence[Spec]:
     """It aborts, and makes no other transaction."""
-    return [held_transactions(ABORTED, hold, {0: 2}, ("abort", "commit"), timeout=TIMEOUT_S, last=True)]
+    return [held_transactions(ABORTED, hold, {PLACES.aborted: 2}, ("abort", "commit"), timeout=TIMEOUT_S, last=True)]
 
 
-leaderless = partial(
+_drill = partial(
     Drill,
     name="leaderless-transaction",
     seen_in="KAFKA-20734",
@@ -104,7 +103,7 @@ leaderless = partial(
 )
 
 DRILLS: Final = (
-    leaderless(
+    _drill(
         case="4.3.1",
         what="Transactions end while a partition that they wrote has no leader: the only replica's broker is killed."
         " The coordinator of 4.3.1 takes the partition for deleted, writes no marker there and completes them; the next"
@@ -115,7 +114,7 @@ DRILLS: Final = (
         cluster=THREE,
         play=lambda: LeaderlessTransactions(two_producers),
     ),
-    leaderless(
+    _drill(
         case="abandoned",
         what="A transaction is aborted while its partition has no leader, and its producer makes no other: no marker"
         " ever ends it, and the last stable offset stands at its first record for good.",
@@ -125,7 +124,7 @@ DRILLS: Final = (
         limit=120.0,
         play=lambda: LeaderlessTransactions(one_producer),
     ),
-    leaderless(
+    _drill(
         case=OLD_KAFKA,
         what="The same on an older broker, whose coordinator waits for the partition's leader. Nothing is found.",
         cluster=ClusterKind(brokers=3, version=OLD_KAFKA),

@@ -12,6 +12,7 @@ from typing import Final
 
 from monitor.drill.definition.graded import Graded
 from monitor.errors import UserError
+from monitor.incidents.published import LEADERLESS, without_marker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +42,12 @@ DEFECTS: Final = (
         ),
     ),
     Defect(
-        name="KAFKA-20734",
+        name=LEADERLESS,
         what="a transaction that ends while one of its partitions has no leader gets no marker there, and the next"
         " marker of the same producer decides over its records (Kafka 4.3.1)",
         explains=lambda found: (
             found.finding.topic.endswith(("-transactions", "-transform-out"))
-            and (
-                (
-                    found.name in ("G1a", "lost-write", "torn-transaction")
-                    and found.finding.evidence.get("offsets_between") == 0
-                )
-                or found.name in ("poll-skip", "int-poll-skip")
-            )
+            and (without_marker(found.name, found.finding.evidence) or found.name in ("poll-skip", "int-poll-skip"))
         ),
     ),
 )

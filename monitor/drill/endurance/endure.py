@@ -33,6 +33,7 @@ from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
+from probes.kafka.client import Connection
 from probes.running.fleet import Fleet
 from rules.vocabulary.objectives import Objectives
 
@@ -84,8 +85,7 @@ class Endurance:
             config = ProbesConfig.model_validate({**WORKLOADS, "unrest": {**WORKLOADS["unrest"], "seed": self._seed}})
             fleet = Fleet(
                 config,
-                kafka.bootstrap,
-                {},
+                Connection(kafka.bootstrap),
                 self._data / "journals",
                 SystemClock(),
                 history=checker.history,

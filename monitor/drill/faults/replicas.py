@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +75,16 @@ def placement(cluster: LocalKafka, topic: str, partition: int) -> Placement | No
         if (place.topic, place.partition) == (topic, partition):
             return place
     return None
+
+
+def leaderless(cluster: LocalKafka, topic: str, partitions: Collection[int]) -> bool:
+    """Does every broker that runs say that none of these partitions has a leader? A coordinator is one of them. Not
+    while one of them does not answer."""
+    try:
+        views = [view(broker.bootstrap, topic) for broker in cluster.brokers if broker.running]
+    except OSError:
+        return False
+    return all(place.leader is None for told in views for place in told.placements if place.partition in partitions)
 
 
 def not_whole(placements: Sequence[Placement]) -> list[str]:

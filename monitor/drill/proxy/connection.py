@@ -94,9 +94,10 @@ class Connection:
             # A defect of a lie's or of ours. The client sees a closed connection; leaving the proxy raises it.
             self._proxy.failed(error)
         finally:
-            for writer in (self._to_client, self._to_broker):
-                # Closing in order still sends what was written; the other end is not waited for.
-                writer.close() if in_order else writer.transport.abort()
+            # Closing in order still sends what was written; the other end is not waited for. A broker has got all by
+            # then, and TLS would wait for its farewell for longer than the proxy may live.
+            self._to_client.close() if in_order else self._to_client.transport.abort()
+            self._to_broker.transport.abort()
 
     async def _requests(self) -> None:
         while (frame := await read_frame(self._from_client)) is not None:

@@ -162,7 +162,7 @@ class Proxy:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(0.05)  # aborted transports close their sockets some turns of the loop later
+        await asyncio.sleep(0.2)  # aborted transports close their sockets some turns of the loop later
 
     def _end(self) -> None:
         self.run(self._close())

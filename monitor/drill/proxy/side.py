@@ -110,7 +110,7 @@ class Side:
             await write_frame(writer, exchange.request_bytes())
             response = await read_frame(reader)
         finally:
-            writer.close()
+            writer.transport.abort()
         if response is None:
             raise ConnectionResetError(f"{exchange.broker} closed the connection")
         return decode_response(exchange.api, exchange.version, response)
@@ -219,7 +219,7 @@ class Side:
 
     def _forget(self, broker: Address) -> None:
         _, writer = self._lines.pop(broker)
-        writer.close()
+        writer.transport.abort()  # nothing is left to be sent, and a broker that has stopped would hold it open
 
     async def _ask_anyone(self, api: Api, **values: Any) -> Payload:
         """The first broker that can be reached: one may be down."""

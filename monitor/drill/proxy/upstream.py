@@ -1,12 +1,13 @@
-"""How the proxy reaches brokers that want TLS or a login: it does both itself. Clients speak to it in the clear, and
-only on loopback, so that a lie can be told about every request and no client's settings have to fit the proxy."""
+"""How the proxy, and `explain --raw`, reach brokers that want TLS or a login: they do both themselves. Clients speak to
+the proxy in the clear, and only on loopback, so that a lie can be told about every request and no client's settings
+have to fit the proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from monitor.drill.proxy.addresses import Address
 from monitor.drill.proxy.errors import ProxyFailed, Refused
 from monitor.drill.proxy.frames import BUFFER, read_frame, write_frame
 from monitor.drill.proxy.messages import Api, Payload, build, decode_response, new_request, request_class
+from probes.kafka.client import token_function
 
 CLIENT_ID: Final = "drill-login"
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _VERSIONS: Final = {Api.SASL_HANDSHAKE: 1, Api.SASL_AUTHENTICATE: 1}
 _NETWORK: Final = {"broker.address.family", "client.dns.lookup", "client.rack", "socket.keepalive.enable"}
 _LOGIN_WITHIN: Final = 10.0
@@ -29,11 +31,12 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`mechanism`: one of `MECHANISMS`."""
+    """`mechanism`: one of `MECHANISMS`. `token`: of OAUTHBEARER, gives a token for each connection."""
 
     mechanism: str
-    username: str = field(repr=False)
-    password: str = field(repr=False)
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token: Callable[[], str] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +62,39 @@ class Upstream:
 PLAIN: Final = Upstream()
 
 
-def upstream(security: Mapping[str, str]) -> Upstream:
-    """What these settings of librdkafka ask for. Raises `ProxyFailed` for one that the proxy cannot follow."""
+def upstream(security: Mapping[str, str], token: str | None = None) -> Upstream:
+    """What these settings of librdkafka ask for; `token`: for OAUTHBEARER, the function that gives tokens, by its name
+    (`probes.kafka.client.Connection`). Raises `ProxyFailed` for a setting that cannot be followed."""
     left = {key: value for key, value in security.items() if key not in _NETWORK}
     protocol = left.pop("security.protocol", "plaintext").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ProxyFailed(f"the drills' proxy does not know security.protocol {protocol}")
-    login = _login(left) if protocol.startswith("SASL") else None
+        raise ProxyFailed(f"a connection of our own (drills, --raw) does not know security.protocol {protocol}")
+    login = _login(left, token) if protocol.startswith("SASL") else None
     tls = _tls(left) if protocol.endswith("SSL") else None
     for key in left:
         # A setting of a layer that the protocol does not use means nothing to a client, either.
         ours = (login is not None and key.startswith("sasl.")) or (tls is not None and "ssl." in key)
         if ours or not key.startswith(("sasl.", "ssl.", "enable.ssl.")):
-            raise ProxyFailed(f"the drills' proxy does not understand {key}")
+            raise ProxyFailed(f"a connection of our own (drills, --raw) does not understand {key}")
     return Upstream(tls, login)
 
 
-def _login(left: dict[str, str]) -> Login:
+def _login(left: dict[str, str], token: str | None) -> Login:
     names = [left.pop(key, None) for key in ("sasl.mechanism", "sasl.mechanisms")]
     mechanism = next((name for name in names if name), "GSSAPI")
     if mechanism not in MECHANISMS:
         raise ProxyFailed(
-            f"the drills' proxy cannot log in by sasl.mechanism {mechanism}, only {', '.join(MECHANISMS)}"
+            f"a connection of our own (drills, --raw) cannot log in by sasl.mechanism {mechanism}, only "
+            f"{', '.join(MECHANISMS)}"
         )
-    return Login(mechanism, left.pop("sasl.username", ""), left.pop("sasl.password", ""))
+    login = Login(mechanism, left.pop("sasl.username", ""), left.pop("sasl.password", ""))
+    given = left.pop("sasl.oauthbearer.config", "")
+    if mechanism != "OAUTHBEARER":
+        return login
+    if token is None:
+        raise ProxyFailed("a connection of our own (drills, --raw) logs in by OAUTHBEARER only with cluster.token")
+    function = token_function(token)
+    return replace(login, token=lambda: function(given)[0])
 
 
 def _tls(left: dict[str, str]) -> ssl.SSLContext:
@@ -103,7 +115,7 @@ def _tls(left: dict[str, str]) -> ssl.SSLContext:
         if certificate is not None:
             context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, OSError) as error:
-        raise ProxyFailed(f"the drills' proxy cannot use the TLS files: {error}") from error
+        raise ProxyFailed(f"a connection of our own (drills, --raw) cannot use the TLS files: {error}") from error
     context.check_hostname = by_name and verified
     if not verified:
         context.verify_mode = ssl.CERT_NONE
@@ -122,12 +134,17 @@ class _Conversation:
         if login.mechanism == "PLAIN":
             await self._send(login, f"\0{login.username}\0{login.password}")
             return
+        if login.token is not None:
+            # What a broker has to say of a token that it refuses, it says in the answer, before the error.
+            if said := await self._send(login, f"n,,\x01auth=Bearer {login.token()}\x01\x01"):
+                raise Refused(f"the login by {login.mechanism}", said)
+            return
         client = ScramClient([login.mechanism], login.username, login.password)
         try:
             client.set_server_first(await self._send(login, client.get_client_first()))
             client.set_server_final(await self._send(login, client.get_client_final()))
         except ScramException as error:
-            raise Refused(f"the proxy's login by {login.mechanism}", str(error)) from error
+            raise Refused(f"the login by {login.mechanism}", str(error)) from error
 
     async def _send(self, login: Login, text: str) -> str:
         answer = await self._ask(Api.SASL_AUTHENTICATE, login, auth_bytes=text.encode())
@@ -143,5 +160,5 @@ class _Conversation:
             raise ConnectionResetError("the broker closed the connection during the login")
         answer = decode_response(api, _VERSIONS[api], frame)
         if answer.error_code is not ErrorCode.none:
-            raise Refused(f"the proxy's login by {login.mechanism}", answer.error_code.name)
+            raise Refused(f"the login by {login.mechanism}", answer.error_code.name)
         return answer

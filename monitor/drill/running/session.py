@@ -152,7 +152,7 @@ class Session:
         if lies:
             from monitor.drill.proxy import Proxy, upstream
 
-            reached = upstream(direct.security)
+            reached = upstream(direct.security, direct.token)
             proxy = ending.enter_context(Proxy(direct.bootstrap, lies=lies, seed=self._options.seed, upstream=reached))
             through = Connection(proxy.bootstrap)
         config = probes_config(drill, self._against.brokers if self._against else drill.cluster.brokers)
@@ -167,8 +167,7 @@ class Session:
         play.prepare(stage)
         fleet = stage.fleet = Fleet(
             stage.config,
-            stage.connection.bootstrap,
-            stage.connection.security,
+            stage.connection,
             stage.folder / "journals",
             SystemClock(),
             history=stage.checker.history,

@@ -9,10 +9,11 @@ it ends.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+import cramjam
 import orjson
 
 from probes.log.commits.confirmations import Moment
@@ -21,7 +22,11 @@ from probes.log.journals.segments import NEW, sync_folder
 from probes.log.rows import Row
 
 PLAN: Final = "plan.json"
+"""JSON, compressed with zstd: it is written anew with each append, and says the same of each partition. An earlier
+version did not compress it."""
 FORMAT: Final = 1
+_COMPRESSED: Final = b"\x28\xb5\x2f\xfd"
+"""What zstd begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,8 @@ class Part:
 class Plan:
     """`app`: the committer's name in the table, made with the folder. `marker`: the process id of its mark rows, which
     have slice numbers of their own, `counters`: (cluster, topic id, topic, partition, how many there are with this
-    plan). `current` are those counters' indices that are being marked. `marks`: packed rows by cluster."""
+    plan). `current` are those counters' indices that are being marked, `held` when each of these last had a process
+    (microseconds of log time). `marks`: packed rows by cluster."""
 
     app: str
     table: str
@@ -49,6 +55,7 @@ class Plan:
     parts: dict[str, Part] = field(default_factory=dict)
     counters: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     current: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
     marks: dict[str, list[Row]] = field(default_factory=dict)
     confirmed: dict[str, Moment] = field(default_factory=dict)
     """When the cluster last told that a topic, by its id, is still there."""
@@ -59,7 +66,8 @@ class Plan:
 def save(folder: Path, plan: Plan) -> None:
     """Replace the folder's plan; it is on disk when this returns. Raises `JournalUnwritable`."""
     new = folder / (PLAN + NEW)
-    data = orjson.dumps({"format": FORMAT, **asdict(plan)})
+    told = orjson.dumps({"format": FORMAT} | {one.name: getattr(plan, one.name) for one in fields(plan)})
+    data = bytes(cramjam.zstd.compress(told, 1))
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
@@ -82,14 +90,15 @@ def load(folder: Path) -> Plan | None:
     except FileNotFoundError:
         return None
     try:
-        told: dict[str, Any] = orjson.loads(data)
+        plain = bytes(cramjam.zstd.decompress(data)) if data.startswith(_COMPRESSED) else data
+        told: dict[str, Any] = orjson.loads(plain)
         if told.pop("format") != FORMAT:
             raise ValueError("it was written by another version")
         parts = {name: Part(**part) for name, part in told.pop("parts").items()}
         counters = [(c, i, t, p, n) for c, i, t, p, n in told.pop("counters")]
         confirmed, replaced = _moments(told.pop("confirmed", {})), _moments(told.pop("replaced", {}))
         return Plan(parts=parts, counters=counters, confirmed=confirmed, replaced=replaced, **told)
-    except (ValueError, TypeError, KeyError, AttributeError) as reason:
+    except (ValueError, TypeError, KeyError, AttributeError, cramjam.DecompressionError) as reason:
         raise HistoryMismatch(f"{folder / PLAN} cannot be read as a committer's plan: {reason}") from reason
 
 

@@ -44,6 +44,7 @@ from probes.log.errors import (
     JournalUnwritable,
     ProbeLogError,
 )
+from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import is_held
 from probes.log.rows import Row, Shared, table
@@ -68,7 +69,7 @@ class Pace:
     seconds between two tries when the table or the disk fails, at most."""
 
     every: float = 1.0
-    batch_bytes: int = 32 << 20
+    batch_bytes: int = 3 << 20
     keep: timedelta = timedelta(minutes=15)
     longest_wait: float = 30.0
 
@@ -134,6 +135,7 @@ class Committer:
         self._lock = -1
         self._status = CommitterStatus()
         self._lives = Lives(folder, clock)
+        self._copies = Copies(folder, clock.boot)
         self._impossible: set[str] = set()
         self._loaded = False
         self._plan: Plan | None = None
@@ -147,6 +149,7 @@ class Committer:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._copies.open()
         except BlockingIOError:
             self._release()
             raise FolderTaken(f"another committer is at work on {self.folder}") from None
@@ -243,6 +246,7 @@ class Committer:
         self._loaded, self._plan, self._pending, self._more = False, None, None, True
 
     def _release(self) -> None:
+        self._copies.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -320,7 +324,7 @@ class Committer:
             return None
         groups = [(shared, counted(shared, rows, told[1])) for shared, rows in groups]
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
-        places, counters = _places(before, readers)
+        places, counters = _places(before, readers, now)
         if not places:
             return None
         marks = mark_rows(
@@ -332,6 +336,7 @@ class Committer:
         plan = replace(
             before, table=table_id, version=before.version + 1, now=now, parts=parts, marks=marks,
             counters=[(*place, n) for place, n in counters.items()], current=[index[place] for place in places],
+            held=list(places.values()),
             confirmed=_confirmed(before, told[0], counters), replaced=told[1],
         )  # fmt: skip
         rows = self._built(plan, groups, readers)
@@ -340,18 +345,18 @@ class Committer:
 
     def _read(self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int) -> list[Group]:
         """The new rows of all lives; `parts` then says how far each was read."""
-        share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 16)
+        share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 14)
         groups: list[Group] = []
+        pieces: list[Piece] = []
         self._more = False
         for reader in readers:
             part = parts.get(reader.name, Part(0, 0))
-            groups.append((reader.life.shared, reader.read(share)))
-            if reader.offset != part.end:
-                # The table must not hold what the loss of the host could take back.
-                reader.sync()
+            groups.append((reader.life.shared, reader.read(share, pieces)))
             self._more |= reader.offset - part.end >= share
             until = part.until if part.until is not None else self._lives.after(reader, now)
             parts[reader.name] = Part(part.end, reader.offset, until)
+        # The table must not hold what the loss of the host could take back.
+        self._copies.keep(pieces)
         return groups
 
     def _built(self, plan: Plan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
@@ -391,11 +396,13 @@ class Committer:
         return appended
 
 
-def _places(before: Plan, readers: Sequence[LifeReader]) -> tuple[list[PlaceName], dict[PlaceName, int]]:
-    """The partitions to mark, and how many mark rows each partition ever had."""
+def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict[PlaceName, int], dict[PlaceName, int]]:
+    """The partitions to mark, with when each last had a process, and how many mark rows each partition ever had."""
     counters = {PlaceName(c, topic_id, topic, p): n for c, topic_id, topic, p, n in before.counters}
     known = list(counters)
-    places = current_places(((one.life, one.progress) for one in readers), [known[i] for i in before.current])
+    held = before.held or [before.now] * len(before.current)  # an earlier version did not tell
+    marked = {known[i]: at for i, at in zip(before.current, held, strict=True)}
+    places = current_places(((one.life, one.progress) for one in readers), marked, now)
     return places, counters
 
 

@@ -8,8 +8,8 @@ Properties of a new table, for an append a second per host:
 
 - a checkpoint every 50 commits, so that a reader that starts replays at most 50 small files;
 - log retention 2 hours: 7,200 commits and 144 checkpoints of one host stay well below the 10,000 files from which
-  appends and Spark's batches slow down (for several hosts choose less: 2 hours divided by their number). deltalake
-  deletes what is older with each checkpoint. A stream that falls further behind than this must rebuild its state;
+  appends and Spark's batches slow down (for several hosts choose less: 2 hours divided by their number). What is
+  older is deleted with every fiftieth append. A stream that falls further behind than this must rebuild its state;
 - deleted data files (compaction is the monitor's part) are kept 6 hours: longer than any reader may lag;
 - statistics only for the columns that readers select by.
 """
@@ -23,10 +23,11 @@ from typing import Any, Final, TypeVar
 
 import orjson
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
-from deltalake.transaction import Transaction
+from deltalake.transaction import AddAction, Transaction
 
+from probes.log.commits import data_files
 from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
 
@@ -78,7 +79,10 @@ class History:
 
         `last_version` must have been asked since the last append of anybody, else the append may fail for that."""
         properties = CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app, version)])
-        self._do("append to", lambda: write_deltalake(self._open(), rows, mode="append", commit_properties=properties))
+        # deltalake would look for expired log files after each commit, among all that there are.
+        tidy = version % self.properties.checkpoint_interval == 0
+        after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=tidy)
+        self._do("append to", lambda: _append(self._open(), self.uri, rows, properties, after))
 
     def _open(self) -> Any:
         if self._table is None:
@@ -136,6 +140,21 @@ class History:
             self._table = None
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise HistoryUnavailable(f"cannot {what} the Delta table {self.uri}: {reason}") from error
+
+
+def _append(
+    table: Any, uri: str, rows: pa.Table, properties: CommitProperties, after: PostCommitHookProperties
+) -> None:
+    if "://" in uri:
+        write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=after)
+    else:
+        _commit(table, data_files.write(Path(uri), rows, _SELECTED_BY.split(",")), properties, after)
+
+
+def _commit(table: Any, files: list[AddAction], properties: CommitProperties, after: PostCommitHookProperties) -> None:
+    table.create_write_transaction(
+        files, "append", table.schema(), ["date"], commit_properties=properties, post_commithook_properties=after
+    )
 
 
 def table_schema() -> pa.Schema:

@@ -16,6 +16,10 @@ from probes.log.rows import FIELDS, Row
 COMMITTER: Final = "committer"
 """The `run` and the `kind` of mark rows."""
 
+MARKED_ON: Final = 60_000_000
+"""For so long, in microseconds, a partition is marked after the last process there is over: what happened last in a
+topic that was deleted is decided after the grace time, and rows of hosts that are late come within half a minute."""
+
 
 class PlaceName(NamedTuple):
     """A partition with its topic's name."""
@@ -48,18 +52,21 @@ class Vouched(NamedTuple):
         return self.life.process, slices, progress.through, None, False
 
 
-def current_places(lives: Iterable[tuple[Life, Progress]], before: Iterable[PlaceName]) -> list[PlaceName]:
-    """The partitions to mark: those in which this host's processes have rows. Of a cluster without any such process
-    those marked `before` stay: the log's clock goes on while its probes are down."""
-    found: dict[PlaceName, None] = {}
+def current_places(
+    lives: Iterable[tuple[Life, Progress]], before: Mapping[PlaceName, int], now: int
+) -> dict[PlaceName, int]:
+    """The partitions to mark, and when each was last known to have a process of this host with rows in it: those that
+    have one `now`, and those marked `before` for `MARKED_ON` after that. Of a cluster without any such process those
+    stay: the log's clock goes on while its probes are down."""
+    found: dict[PlaceName, int] = {}
     for life, progress in lives:
         for (topic_id, partition), topic in progress.topics.items():
-            found[PlaceName(life.cluster, topic_id, topic, partition)] = None
+            found[PlaceName(life.cluster, topic_id, topic, partition)] = now
     clusters = {place.cluster for place in found}
-    for place in before:
-        if place.cluster not in clusters:
-            found[place] = None
-    return list(found)
+    for place, held in before.items():
+        if place.cluster not in clusters or now - held < MARKED_ON:
+            found.setdefault(place, held)
+    return found
 
 
 def mark_rows(
@@ -67,14 +74,14 @@ def mark_rows(
     now: int, op: int, boot: str, mono: int,
 ) -> dict[str, list[Row]]:  # fmt: skip
     """Packed mark rows by cluster. `counters`: mark rows that each place had before; `now` in microseconds."""
-    known = list(vouched)
+    known = [(one.life.cluster, one.progress, one.mark(0, now)) for one in vouched]
     rows: dict[str, list[Row]] = {}
     for place in places:
         key = (place.topic_id, place.partition)
         marks = [
-            one.mark(slices, now)
-            for one in known
-            if one.life.cluster == place.cluster and (slices := one.progress.next_slice(key))
+            (process, slices, *rest)
+            for cluster, progress, (process, _, *rest) in known
+            if cluster == place.cluster and (slices := progress.next_slice(key))
         ]
         told = {
             "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": op,

@@ -26,7 +26,7 @@ from typing import Literal
 
 from probes.clock import Clock
 from probes.log.errors import JournalUnwritable
-from probes.log.journals.frames import frames
+from probes.log.journals.frames import frames, payloads
 from probes.log.journals.journal import Journal
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
@@ -152,7 +152,7 @@ def last_lives(folder: Path) -> dict[str, LastLife]:
         if not (parts := segments(life_folder)):
             continue
         try:
-            life, _ = _read_head(parts[-1][1].read_bytes()[: 1 << 20])
+            life, _ = _head(payloads(frames(parts[-1][1].read_bytes()[: 1 << 20])[0]))
             written = parts[-1][1].stat().st_mtime
         except (BrokenEnd, FileNotFoundError):
             continue
@@ -195,13 +195,14 @@ def _take_over(life_folder: Path, held: int) -> Journal:
         left_over.unlink(missing_ok=True)
     base, path = parts[-1]
     data = path.read_bytes()
-    life, progress = _read_head(data)
     found, ending = frames(data)
+    messages = payloads(found)
+    life, progress = _head(messages)
     if ending == "broken":
         raise BrokenEnd(f"{path} is damaged at byte {found[-1].end}, with good frames after it", life)
     try:
-        for one in found[1:]:
-            progress.apply(decode(one.payload))
+        for one in messages:
+            progress.apply(decode(one))
     except (Inconsistent, LookupError, TypeError, ValueError) as reason:
         raise BrokenEnd(f"{path}: {reason}", life) from reason
     end = found[-1].end
@@ -215,10 +216,10 @@ def _take_over(life_folder: Path, held: int) -> Journal:
     return Journal(life_folder, life, progress, held, descriptor, base, end)
 
 
-def _read_head(data: bytes) -> tuple[Life, Progress]:
-    found, _ = frames(data)
+def _head(messages: Iterator[bytes]) -> tuple[Life, Progress]:
+    """What the first of a segment's messages tells."""
     try:
-        life, progress, _ = from_head(decode(found[0].payload))
-    except (Inconsistent, LookupError, TypeError, ValueError) as reason:
+        life, progress, _ = from_head(decode(next(messages)))
+    except (Inconsistent, LookupError, StopIteration, TypeError, ValueError) as reason:
         raise BrokenEnd("the segment's head cannot be read") from reason
     return life, progress

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from probes.log.errors import JournalUnwritable
-from probes.log.journals.frames import frame
+from probes.log.journals.frames import Packer
 from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
 from probes.log.journals.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice, micros
 
-SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES: Final = 6 << 20
 
 __all__ = ["Journal", "JournalUnwritable", "Life"]
 
@@ -50,6 +50,7 @@ class Journal:
         self._base = base
         self._size = size
         self._segment_bytes = segment_bytes
+        self._packer = Packer()
 
     @classmethod
     def create(cls, folder: Path, life: Life, *, segment_bytes: int = SEGMENT_BYTES) -> Journal:
@@ -66,7 +67,7 @@ class Journal:
                 raise OSError(f"{new} is held by another process")
             try:
                 progress = Progress()
-                first = frame(encode(head(life, progress, 0)))
+                first = Packer().frame(encode(head(life, progress, 0)))
                 descriptor = _begin_segment(new, 0, first)
                 # A folder does not replace one that holds files: an old journal is never overwritten.
                 new.rename(final)
@@ -155,15 +156,16 @@ class Journal:
     def _write(self, message: list[Any], *, sync: bool = False) -> None:
         if self._descriptor < 0:
             raise ValueError("the journal is closed")
-        data = frame(encode(message))
         try:
             if self._size >= self._segment_bytes:
                 self._roll()
+            data = self._packer.frame(encode(message))
             # At a position of our own keeping: what a refused write left behind is written over.
             _write_at(self._descriptor, data, self._size)
             if sync:
                 os.fdatasync(self._descriptor)
         except OSError as refused:
+            self._packer.restart()
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
             raise JournalUnwritable(f"cannot write the journal {self.folder}: {refused.strerror}") from refused
@@ -172,7 +174,8 @@ class Journal:
 
     def _roll(self) -> None:
         os.fdatasync(self._descriptor)
-        first = frame(encode(head(self.life, self.progress, self.offset)))
+        self._packer.restart()
+        first = self._packer.frame(encode(head(self.life, self.progress, self.offset)))
         descriptor = _begin_segment(self.folder, self.offset, first)
         sync_folder(self.folder)
         os.close(self._descriptor)

@@ -137,7 +137,8 @@ class Progress:
         self.open[op] = rows
         self.last_op = max(self.last_op, op)
         for row in rows:
-            self._use((row[_TOPIC_ID], row[_PARTITION]), row)
+            if len(row) > _SENT and row[_SENT]:
+                self._use((row[_TOPIC_ID], row[_PARTITION]), row)
 
     def _rows(self, rows: list[Row]) -> list[Row]:
         if self.over:
@@ -152,17 +153,20 @@ class Progress:
                 self.topics[key] = row[_TOPIC]
             if row[_F] == "close":
                 self.ended.add(key)
-            self.open.pop(row[_OP], None)
-            self.last_op = max(self.last_op, row[_OP])
+            op, invoked = row[_OP], row[_INVOKED]
+            self.open.pop(op, None)
+            if op > self.last_op:
+                self.last_op = op
             # Not its completion: what was invoked in between may be logged only after it.
-            self.newest = max(self.newest, row[_INVOKED])
-            self._use(key, row)
+            if invoked > self.newest:
+                self.newest = invoked
+            if len(row) > _SENT and row[_SENT]:
+                self._use(key, row)
         return rows
 
     def _use(self, key: PlaceKey, row: Row) -> None:
-        if len(row) > _SENT and (runs := row[_SENT]):
-            sent = self.sent.setdefault(key, Sent(row[_TOPIC]))
-            sent.used = max(sent.used, *(seq + length for _, seq, _, length in runs))
+        sent = self.sent.setdefault(key, Sent(row[_TOPIC]))
+        sent.used = max(sent.used, *(seq + length for _, seq, _, length in row[_SENT]))
 
 
 def head(life: Life, progress: Progress, offset: int) -> list[Any]:

@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from probes.log.journals.frames import HEADER_BYTES, LARGEST_PAYLOAD, Frame, frames
+from probes.log.journals.copies import Piece
+from probes.log.journals.frames import HEADER_BYTES, LARGEST_PAYLOAD, Frame, Unpacker, frames
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.journals.segments import segments
 from probes.log.rows import Row
@@ -46,8 +47,9 @@ class LifeReader:
     def name(self) -> str:
         return self.folder.name
 
-    def read(self, limit: int) -> list[Row]:
-        """The rows of the next whole frames, up to the one that ends `limit` bytes or more from here.
+    def read(self, limit: int, pieces: list[Piece] | None = None) -> list[Row]:
+        """The rows of the next whole frames, up to the one that ends `limit` bytes or more from here. `pieces` gets the
+        bytes that they are made of, but for heads of segments, which are synced before they are there.
 
         Frames may bring no rows: at the end of the journal `offset` stays where it is."""
         rows: list[Row] = []
@@ -56,16 +58,20 @@ class LifeReader:
             found = self._next_frames(stop - self.offset)
             if not found and not self._next_segment():
                 break
+            begin = self.offset
             for one in found:
                 try:
-                    rows += self.progress.apply(decode(one.payload))
+                    rows += self.progress.apply(decode(self._unpacker.payload(one.held)))
                 except (Inconsistent, LookupError, TypeError, ValueError) as reason:
                     # Good bytes with impossible content: the same as broken bytes.
                     self.broken = f"at byte {self.offset}: {reason}"
-                    return rows
+                    break
                 self.offset = self._base + one.end
                 if self.offset >= stop:
                     break
+            if pieces is not None and self.offset > begin:
+                at = begin - self._base
+                pieces.append(Piece(self._path, at, os.pread(self._descriptor, self.offset - begin, at)))
         return rows
 
     def read_to(self, end: int) -> list[Row]:
@@ -85,10 +91,6 @@ class LifeReader:
         last = segments(self.folder)
         return max(0, last[-1][0] + last[-1][1].stat().st_size - self.offset) if last else 0
 
-    def sync(self) -> None:
-        """Make what was read survive the loss of the host."""
-        os.fdatasync(self._descriptor)
-
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -104,17 +106,18 @@ class LifeReader:
         if not begun:
             raise BrokenJournal(f"{self.folder} holds no segment with byte {at}")
         self.close()
-        self._base, path = begun[-1]
-        self._descriptor = os.open(path, os.O_RDONLY)
+        self._base, self._path = begun[-1]
+        self._descriptor = os.open(self._path, os.O_RDONLY)
         self.offset = self._base
+        self._unpacker = Unpacker()
         first = self._next_frames(1)
         try:
-            life, progress, offset = from_head(decode(first[0].payload))
+            life, progress, offset = from_head(decode(self._unpacker.payload(first[0].held)))
         except (Inconsistent, LookupError, TypeError, ValueError) as reason:
             self.close()
-            raise BrokenJournal(f"{path} does not begin with a head that can be read") from reason
+            raise BrokenJournal(f"{self._path} does not begin with a head that can be read") from reason
         if offset != self._base:
-            raise BrokenJournal(f"{path} begins at byte {offset}")
+            raise BrokenJournal(f"{self._path} begins at byte {offset}")
         self.offset = self._base + first[0].end
         return life, progress
 
@@ -142,7 +145,7 @@ class LifeReader:
             if ending == "broken" and not found:
                 self.broken = f"at byte {self.offset}: a damaged frame with good ones after it"
             if found or len(data) < size or self.broken is not None:
-                return [Frame(one.payload, at + one.end) for one in found]
+                return [Frame(one.held, at + one.end) for one in found]
             if size > LARGEST_PAYLOAD + HEADER_BYTES:
                 self.broken = f"at byte {self.offset}: no frame"
                 return []

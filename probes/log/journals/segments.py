@@ -44,9 +44,11 @@ def segment_name(offset: int) -> str:
 def segments(life_folder: Path) -> list[tuple[int, Path]]:
     """(offset, path) of each segment, in order. Empty where the folder has gone."""
     try:
-        return sorted((int(path.stem), path) for path in life_folder.iterdir() if path.suffix == SUFFIX)
+        with os.scandir(life_folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
     except FileNotFoundError:
         return []
+    return sorted((int(name.removesuffix(SUFFIX)), life_folder / name) for name in names)
 
 
 def lock(life_folder: Path) -> int | None:

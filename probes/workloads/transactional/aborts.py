@@ -29,6 +29,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.kafka.client import open_consumer, producer_settings
 from probes.kafka.errors import ClientError, ClientStuck, Crash
+from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
@@ -109,6 +110,10 @@ class Aborts(Probe):
             transaction_timeout=self._config.timeout,
         )
 
+    @property
+    def sends_to(self) -> str:
+        return self._topic
+
     def labels(self) -> dict[str, str]:
         read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
         return super().labels() | read | {"idempotent": "true", "in_flight": "1"}
@@ -140,7 +145,7 @@ class Aborts(Probe):
         if self._membership is not None:
             self._membership.close()
         if self._consumer is not None:
-            self._consumer.close()
+            close_member(self._consumer)
         if self._transactor is not None and not self._unusable:
             self._transactor.close()
 
@@ -221,8 +226,9 @@ class Aborts(Probe):
             course.after[where] = reached[where]
             self.counters.polled += part.count
         run = TransactionRun(
-            course=course, transactor=self.transactor, log=self.log, counters=self.counters, encoders=self._encoders,
-            timeout=self._config.timeout, rows=self._rows, reading={"isolation": self.isolation},
+            course=course, transactor=self.transactor, log=self.log, counters=self.counters, measure=self.measure,
+            encoders=self._encoders, timeout=self._config.timeout, rows=self._rows,
+            reading={"isolation": self.isolation},
         )  # fmt: skip
         run.journal()
         return run

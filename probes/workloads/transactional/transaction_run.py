@@ -24,6 +24,7 @@ from probes.log.life_log import Instant, LifeLog
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.records.tag import Encoder
 from probes.topology import Partition
+from probes.workloads.measure import Measure
 from probes.workloads.probe import Counters
 from probes.workloads.transactional.transaction_course import Course, count_outcome, unsent
 from probes.workloads.transactional.transactor import GRACE, Transactor
@@ -42,6 +43,7 @@ class TransactionRun:
     transactor: Transactor
     log: LifeLog
     counters: Counters
+    measure: Measure
     encoders: Mapping[Partition, Encoder]
     timeout: float
     rows: Rows
@@ -78,8 +80,14 @@ class TransactionRun:
         self._ending()
         if crash_within is not None:
             self.transactor.crash_in_commit(crash_within)
-        self.transactor.commit()
+        invoked = self.log.now()
+        try:
+            self.transactor.commit()
+        except (ClientError, ClientStuck):
+            self.measure.failed("transaction-commit")
+            raise
         self.course.committed = True
+        self.measure.took("transaction-commit", invoked, self.log.now())
 
     def abort(self) -> None:
         """Abort, once."""
@@ -125,6 +133,8 @@ class TransactionRun:
                     transactional_id=course.transactional_id, **self.reading, **course.ending,
                 )
             )  # fmt: skip
+        for row in rows:
+            row.settings = self.transactor.to_tell(row)
         self.log.append(rows)
         count_outcome(self.counters, course, outcome)
         return outcome

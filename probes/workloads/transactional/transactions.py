@@ -89,6 +89,10 @@ class Transactions(Probe):
             transaction_timeout=self._timeout,
         )
 
+    @property
+    def sends_to(self) -> str:
+        return self.world.config.topics.transactions
+
     def labels(self) -> dict[str, str]:
         read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
         own = {"idempotent": "true", "in_flight": "1", "mode": "assign", "stable_id": str(self._stable).lower()}
@@ -172,8 +176,9 @@ class Transactions(Probe):
             batches.append(Batch(self.writer, expected))
         run = TransactionRun(
             course=Course(op, txn, plan.intent, self.log.now(), dict(self.position), batches),
-            transactor=self.transactor, log=self.log, counters=self.counters, encoders=self._encoders,
-            timeout=self._timeout, rows=self.rows, reading={"isolation": self.isolation, "mode": self.mode},
+            transactor=self.transactor, log=self.log, counters=self.counters, measure=self.measure,
+            encoders=self._encoders, timeout=self._timeout, rows=self.rows,
+            reading={"isolation": self.isolation, "mode": self.mode},
         )  # fmt: skip
         run.journal()
         return run

@@ -14,10 +14,12 @@ from confluent_kafka import TopicPartition
 
 from probes.kafka.calls import bounded
 from probes.kafka.client import open_producer
+from probes.kafka.coordinators import Coordinator
 from probes.kafka.errors import ClientError, Crash, ProbeError, classify, translate
 from probes.log.life_log import LifeLog
 from probes.topology import Partition
-from rules.vocabulary.slices import Outcome
+from probes.workloads.telling import Telling
+from rules.vocabulary.slices import Outcome, Slice
 
 CALL_WITHIN: Final = 30.0
 """Seconds that init_transactions and sending offsets may take."""
@@ -35,7 +37,9 @@ class Transactor:
     ) -> None:
         self.transactional_id = settings["transactional.id"]
         self._timeout, self._log = timeout, log
-        self.producer = open_producer(settings, on_error)
+        self.coordinator = Coordinator("transaction_coordinator")
+        self._telling = Telling()
+        self.producer = open_producer(settings, on_error, self.coordinator)
 
     def init(self) -> None:
         """init_transactions, with its rows: one for every partition."""
@@ -83,6 +87,10 @@ class Transactor:
             bounded(self.producer.commit_transaction, within, self._log.alive, "commit_transaction")
         finally:
             raise Crash("the transaction's client is abandoned while it commits")
+
+    def to_tell(self, row: Slice) -> Mapping[str, str] | None:
+        """Who coordinates its transactional id, where a row of this partition is to tell it."""
+        return self._telling.due((row.topic, row.partition), self.coordinator.told, self._log.now().mono) or None
 
     def call(self, call: Callable[[], Any], what: str, limit: float = CALL_WITHIN + GRACE) -> None:
         """Any call into a client, bounded; `limit` in seconds."""

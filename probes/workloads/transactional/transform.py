@@ -32,6 +32,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.kafka.client import open_consumer, producer_settings
 from probes.kafka.errors import ClientError, ClientStuck, Crash, ProbeError, translate
+from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
@@ -113,6 +114,10 @@ class Transform(Probe):
             transaction_timeout=self._timeout,
         )
 
+    @property
+    def sends_to(self) -> str:
+        return self._output
+
     def labels(self) -> dict[str, str]:
         read = {"isolation.level": "read_committed", "enable.auto.commit": "false", "group.id": self.group}
         ids = {"id_per_partition": str(self._config.id_per_partition).lower()}
@@ -144,7 +149,7 @@ class Transform(Probe):
         if self._membership is not None:
             self._membership.close()
         if self._consumer is not None:
-            self._consumer.close()
+            close_member(self._consumer)
         # A producer that is unusable cannot end its transaction; closing it would only try to.
         if not self._unusable:
             for transactor in self._transactors.values():
@@ -253,8 +258,9 @@ class Transform(Probe):
             transactional_id=transactor.transactional_id,
         )  # fmt: skip
         run = self._runs[key] = TransactionRun(
-            course=course, transactor=transactor, log=self.log, counters=self.counters, encoders=self._encoders,
-            timeout=self._timeout, rows=self._rows, reading={"isolation": self.isolation, "mode": self.mode},
+            course=course, transactor=transactor, log=self.log, counters=self.counters, measure=self.measure,
+            encoders=self._encoders, timeout=self._timeout, rows=self._rows,
+            reading={"isolation": self.isolation, "mode": self.mode},
         )  # fmt: skip
         return run
 

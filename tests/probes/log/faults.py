@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest.mock import patch
 
+import pyarrow.parquet
+
 import probes.log.commits.history
 
 Mode = Literal["killed before", "killed after", "refused before", "refused after"]
@@ -19,7 +21,7 @@ MODES: tuple[Mode, ...] = ("killed before", "killed after", "refused before", "r
 _STEPS: tuple[tuple[Any, str], ...] = (
     (os, "pwrite"), (os, "write"), (os, "fsync"), (os, "fdatasync"), (os, "ftruncate"), (Path, "touch"),
     (Path, "rename"), (Path, "replace"), (Path, "unlink"), (shutil, "rmtree"),
-    (probes.log.commits.history, "write_deltalake"),
+    (pyarrow.parquet, "write_table"), (probes.log.commits.history, "_commit"),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from probes.log.journals.journal import Journal, Life
-from rules.vocabulary.slices import Run, Slice, micros
+from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice, micros
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOPIC_ID, TOPIC = "topic-id", "probe"
@@ -182,7 +182,9 @@ def appends(table: Path) -> list[list[dict[str, Any]]]:
     for commit in sorted((table / "_delta_log").glob("*.json")):
         added = [json.loads(line).get("add") for line in commit.read_text().splitlines()]
         files = [table / add["path"] for add in added if add]
-        brought.append([row for file in files for row in pq.ParquetFile(file).read().to_pylist()])
+        # A file leaves out the columns of which it has no values.
+        every = dict.fromkeys(SLICE_SCHEMA.names)
+        brought.append([every | row for file in files for row in pq.ParquetFile(file).read().to_pylist()])
     return brought
 
 
@@ -208,7 +210,7 @@ def check_marks(table: Path) -> int:
     return checked
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 10) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

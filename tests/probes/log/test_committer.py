@@ -1,6 +1,5 @@
 """A committer in front of a real Delta table: what it appends, keeps, deletes and refuses."""
 
-import json
 import os
 import threading
 import time
@@ -10,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 import probes.log.commits.history
-from probes.log.commits.append_plan import PLAN
+from probes.log.commits.append_plan import load as planned
 from probes.log.commits.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.journals.segments import life_folders, segments
@@ -113,7 +112,7 @@ def test_a_closed_life_is_said_to_be_over_once_and_then_its_journal_goes(folder,
         one.commit()
         assert {path.name for path in life_folders(folder)} == {staying.journal.folder.name}
         one.commit()
-        assert list(json.loads((folder / PLAN).read_bytes())["parts"]) == [staying.journal.folder.name]
+        assert list(planned(folder).parts) == [staying.journal.folder.name]
         assert list((folder / "lives").iterdir()) == [staying.journal.folder]
 
 
@@ -154,6 +153,20 @@ def test_marks_only_where_a_process_has_rows(folder, history, clock):
         one.commit()
     rows = table_rows(history)
     assert (marks_of(rows, 1, 0).keys(), marks_of(rows, 1, 1).keys()) == ({1, 2}, {2})
+
+
+def test_a_partition_in_which_nobody_lives_any_more_is_marked_for_another_minute(folder, history, clock):
+    """As of a topic that was deleted: what happened last there is decided by the time that passes after it."""
+    last, _ = Prober.start(folder, 1, clock, partitions=2), Prober.start(folder, 2, clock, partitions=1)
+    last.close()
+    marked = []
+    for seconds in (0, 30, 29, 2, 5):
+        clock.tick(seconds)
+        with committer(folder, history, clock) as one:  # which begins where the last one ended
+            one.commit()
+        version = len(marked) + 1
+        marked.append([r["partition"] for r in table_rows(history) if r["f"] == "mark" and r["op"] == version])
+    assert [sorted(partitions) for partitions in marked] == [[0, 1], [0, 1], [0, 1], [0], [0]]
 
 
 def test_after_the_loss_of_the_host_the_process_is_never_complete(folder, history, clock):
@@ -249,11 +262,11 @@ def test_segments_of_the_living_go_once_they_are_in_the_table(folder, history, c
 def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
     probers = [Prober.start(folder, n, clock) for n in (1, 2)]
     for prober in probers:
-        for _ in range(600):
+        for _ in range(1_500):
             prober.send(0)
     with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
         one.commit()
-        assert one.status().backlog > 200_000
+        assert one.status().backlog > 20_000
         one.drain()
         status = one.status()
     assert (status.backlog, status.lives, status.error) == (0, 2, None) and status.version >= 3
@@ -264,7 +277,7 @@ def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
 
 def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder, history, clock):
     prober = Prober.start(folder, 1, clock, segment_bytes=900)
-    for _ in range(700):
+    for _ in range(1_800):
         prober.send(0)
     turns = 0
     while True:
@@ -309,15 +322,15 @@ def test_what_is_appended_is_on_the_hosts_disk_before(folder, history, clock, mo
     """Else the loss of the host could take back what the table has, and the next life of the host would count anew."""
     prober = Prober.start(folder, 1, clock)
     order = []
-    for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.commits.history, "write_deltalake")):
+    for owner, name in ((os, "fdatasync"), (os, "fsync"), (probes.log.commits.history, "_commit")):
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, _real=real, _name=name, **k: order.append(_name) or _real(*a, **k))
     with committer(folder, history, clock) as one:
         one.commit()
-        assert order == ["fdatasync", "fsync", "fsync", "write_deltalake"]
+        assert order == ["fdatasync", "fsync", "fsync", "_commit"]
         prober.send(0)
         one.commit()
-        assert order[4:] == ["fdatasync", "fsync", "fsync", "write_deltalake"]
+        assert order[4:] == ["fdatasync", "fsync", "fsync", "_commit"]
 
 
 def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, history, clock, monkeypatch):

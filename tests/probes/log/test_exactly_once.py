@@ -37,7 +37,7 @@ def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path, mode: 
         base = tmp_path / str(step)
         folder, history, clock = base / "journal", base / "history", StillClock()
         pace = Pace(keep=timedelta(0))
-        living = Prober.start(folder, 1, clock, segment_bytes=4_000)
+        living = Prober.start(folder, 1, clock, segment_bytes=900)
         dying, over = Prober.start(folder, 2, clock), Prober.start(folder, 3, clock)
         over.close()
         with committer(folder, history, clock, pace) as one:
@@ -70,7 +70,9 @@ def test_a_turn_that_fails_at_any_step_is_made_good_by_the_next(tmp_path, mode: 
         shutil.rmtree(base)
         step += 1
     # All of what a turn does was met: recovery, plan, append and deletion.
-    assert {"ftruncate", "pwrite", "touch", "fdatasync", "write", "fsync", "replace", "write_deltalake"} <= set(names)
+    assert {"ftruncate", "pwrite", "touch", "fdatasync", "write", "fsync", "replace", "write_table", "_commit"} <= set(
+        names
+    )
     assert {"unlink", "rename", "rmtree"} <= set(names)
 
 
@@ -100,7 +102,7 @@ class AnyHistory(RuleBasedStateMachine):
     @precondition(lambda self: len(self.living) < 4)
     def birth(self) -> None:
         process = len(self.probers) + 1
-        prober = Prober.start(self.base / "journal", process, self.clock, 1 + process % 2, segment_bytes=3_000)
+        prober = Prober.start(self.base / "journal", process, self.clock, 1 + process % 2, segment_bytes=900)
         self.probers.append(prober)
         self.living.append(prober)
 

@@ -119,7 +119,7 @@ def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_pa
         step()
         expected[path.stat().st_size] = prober.must_be_logged()
     data = path.read_bytes()
-    assert len(data) - first > 1_000
+    assert len(data) - first > 250
     for cut in range(first, len(data) + 1):
         shutil.rmtree(tmp_path / "died", ignore_errors=True)
         folder = tmp_path / "died" / LIVES / "writer-1"
@@ -156,7 +156,7 @@ def _with_last_in_flight(expected: dict[int, list]) -> dict[int, list]:
     return {partition: [unknown(row) for row in rows] for partition, rows in expected.items()}
 
 
-@pytest.mark.parametrize("torn", [0, 25], ids=["clean end", "torn end"])
+@pytest.mark.parametrize("torn", [0, 8], ids=["clean end", "torn end"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path, clock, monkeypatch, torn, after):
     step = crashed = 0

@@ -17,6 +17,7 @@ import orjson
 
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
+from probes.kafka.client import Connection
 from probes.log.journals.journal import Journal
 from probes.running.fleet import Fleet
 from rules.vocabulary.slices import Slice
@@ -59,7 +60,7 @@ def main(root: Path, bootstrap: str, prefix: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     bear_witness(root)
-    fleet = Fleet(config(prefix), bootstrap, {}, root / "journal", SystemClock(), history=root / "history")
+    fleet = Fleet(config(prefix), Connection(bootstrap), root / "journal", SystemClock(), history=root / "history")
     fleet.start()
     print("started", flush=True)
     stop.wait()

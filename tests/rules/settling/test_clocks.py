@@ -156,6 +156,18 @@ def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
     assert ahead(state, b, c) == UNKNOWN
 
 
+def test_a_third_clock_that_is_behind_bounds_nobody_whom_it_has_not_met() -> None:
+    """What b is ahead of c is not known, however far a is behind c."""
+    h, state = History(), State()
+    h.send("c", 0, at=0, **timed("c", 10, 1010))
+    h.poll("a", [("c", 0, 1, 0)], **timed("a", 1, 970))
+    h.send("b", 0, at=1, **timed("b", 10, 1010))
+    taken(state, h)
+    a, b, c = (state.boot_names.index(name) for name in "abc")
+    assert ahead(state, a, c) == -8_999_000
+    assert ahead(state, b, c) == UNKNOWN
+
+
 def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
     h, state = History(), State()
     h.row("committer", "mark", **timed("a", 90, 90))

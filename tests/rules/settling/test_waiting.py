@@ -163,6 +163,23 @@ def test_what_was_sent_after_a_hole_does_not_wait_for_it_to_be_given_up() -> Non
     assert lost(store) == [(W, 10), (W, 70), (W, 58)]
 
 
+@pytest.mark.parametrize(("lost_life", "through"), [(False, 60), (True, 20)])
+def test_what_readers_did_is_known_past_the_end_of_one_that_misses_an_early_row(lost_life: bool, through: int) -> None:
+    """Who asks what became of a transaction waits for that. Of a lost life the end may be missing, too."""
+    h = History()
+    h.assign("q")
+    h.assign("r")
+    hidden = h.poll("q", [])
+    going_on(h, 20, first=0)
+    h.row("q", "close")
+    h.processes.remove("q")
+    closed = Mark(number("q"), 3, h.at(h.time), h.at(h.time), lost=lost_life)
+    h.row("committer", "mark", marks=[closed], invoked=h.at(h.time), completed=h.at(h.time))
+    going_on(h, 40, first=20)
+    (told,) = fed([row for row in h.rows if row is not hidden]).last.values()
+    assert (told.summary["read_through"] - START).total_seconds() // 1 == through
+
+
 def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
     h = History()
     h.assign("r")
@@ -207,6 +224,27 @@ def test_who_is_over_polled_nothing_later_also_where_a_row_of_it_is_missing() ->
     store = fed([row for row in h.rows if row is not hidden])
     (found,) = [f for f in store.findings if f.anomaly == "lost-write"]
     assert found.subject == (W, 20) and second(found) <= 20 + 15
+
+
+@pytest.mark.parametrize(("between", "found"), [("", True), ("revoke", False), ("missing", False)])
+def test_a_hole_that_a_reader_passed_with_nothing_else_is_gone_over_by_its_next_poll(between: str, found: bool) -> None:
+    """An early row is missing. An empty poll took it over the lost value, so that its next poll starts behind it."""
+    h = History()
+    h.assign("r")
+    going_on(h, 3, first=0)
+    hidden = [h.poll("r", [])]
+    going_on(h, 3, first=3)
+    h.send("w", 6, at=6)
+    if between == "revoke":
+        h.assign("r", assigned=False, f="revoke")
+        h.assign("r")
+    poll = h.poll("r", [], position_before=6, position_after=7)
+    hidden += [poll] if between == "missing" else []
+    h.send("w", 7, at=7)
+    h.poll("r", [("w", 7, 1, 7)], position_before=7, position_after=8)
+    going_on(h, 40, first=8)
+    store = fed([row for row in h.rows if row not in hidden])
+    assert lost(store) == ([(W, 6)] if found else [])
 
 
 def rebooted(h: History, *, down: float, up: float) -> Any:

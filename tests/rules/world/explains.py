@@ -34,7 +34,7 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "zombie": frozenset({"zombie-write", "G1a"}),
     "stale": frozenset(),
     "dropped-commit": frozenset({"lost-commit"}),
-    "told-low": frozenset({"lost-commit", "offset-regression", "foreign-commit"}),
+    "told-low": frozenset({"lost-commit", "offset-regression", "foreign-commit", "spurious-zero-offset"}),
     "told-high": frozenset({"foreign-commit", "offset-regression", "lost-commit"}),
 }
 

@@ -17,6 +17,8 @@ from tests.rules.world.clocks import Boot, WallClock
 from tests.rules.world.kernel import SECOND, Kernel, Sleep, Task
 from tests.rules.world.life import Entry, Life, Told
 
+MARKED_ON = 60 * SECOND
+
 
 @dataclass(slots=True)
 class Append:
@@ -70,8 +72,9 @@ class Host:
     _task: Task | None = None
     _appends: int = 0
     _slices: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
-    _marked: list[tuple[str, int]] = field(default_factory=list)
-    """The partitions marked last: they stay while no process lives, so that the log's clock goes on."""
+    _marked: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The partitions marked last, and when each had a process last: they stay for `MARKED_ON` after that, and while no
+    process lives at all, so that the log's clock goes on."""
 
     def __post_init__(self) -> None:
         self.start()
@@ -165,7 +168,8 @@ class Host:
         for e in entries:
             e.arrived = now
         self._appends += 1
-        self._marked = list(marks) or self._marked
+        kept = {place: held for place, held in self._marked.items() if not marks or now - held < MARKED_ON}
+        self._marked = dict.fromkeys(marks, now) | {place: held for place, held in kept.items() if place not in marks}
         self.deliver(Append(self.name, self._appends, now, entries, self._mark_rows(marks)))
 
     def _through(self, life: Life, over: bool) -> tuple[datetime, int]:

@@ -11,6 +11,7 @@ from tests.rules.world.delivery import Step
 from tests.rules.world.engine import Checker, Key
 from tests.rules.world.explains import ORDER
 from tests.rules.world.kernel import SECOND
+from tests.rules.world.lasting import is_lasting
 from tests.rules.world.oracle import Oracle
 from tests.rules.world.world import World
 
@@ -77,7 +78,7 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
             told = min(when[step] for step in met)
             if told > must.by + every:
                 verdict.differences.append(f"{name}: late {must}, told at {told // SECOND}s")
-    return {s.key for s in said if verdict.oracle.lasting(s.finding)}
+    return {s.key for s in said if is_lasting(verdict.oracle, s.finding)}
 
 
 def _compare(verdict: Verdict, name: str, live: set[Key], other: set[Key]) -> None:

@@ -131,6 +131,8 @@ class Probe:
 
     def _live(self, life: Life) -> Sleep:
         told = {"writer": str(life.process)} if self.writes else {}
+        if self.habits.group is not None:
+            told["group.id"] = self.habits.group
         life.everywhere("start", kind=self.habits.kind, settings=told)
         doing = self.do(life)
         for slept in doing:

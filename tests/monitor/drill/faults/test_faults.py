@@ -92,7 +92,7 @@ def made(cluster: LocalKafka, traffic: Traffic) -> Iterator[Callable[[Fault], Fa
     await_recovered(cluster)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> bool:
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if holds():

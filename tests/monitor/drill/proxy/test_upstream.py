@@ -2,80 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from deploy.java import java
-from deploy.local_kafka import LocalKafka
-from deploy.ports import HOST, free_ports
 from monitor.cli import app
 from monitor.drill.proxy import Place, Proxy, ProxyFailed, upstream
 from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic
-
-USER, PASSWORD = "probe", "probe-hush"
-_LOGIN = "org.apache.kafka.common.security"
-
-
-@dataclass(frozen=True)
-class Secured:
-    """A broker with two listeners. `plain` is for what a test has to set up."""
-
-    plain: str
-    bootstrap: str
-    certificate: Path
-
-    def security(self, mechanism: str = "SCRAM-SHA-512", **changed: str) -> dict[str, str]:
-        told = {
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self.certificate),
-            "sasl.mechanism": mechanism,
-            "sasl.username": USER,
-            "sasl.password": PASSWORD,
-        }
-        return told | {key.replace("__", "."): value for key, value in changed.items()}
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("secured")
-    store, certificate = folder / "store.p12", folder / "certificate.pem"
-    tool = [str(java().with_name("keytool")), "-keystore", str(store), "-storepass", PASSWORD, "-alias", "broker"]
-    made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", f"SAN=IP:{HOST}", "-storetype", "PKCS12"]
-    for command in (made, ["-exportcert", "-rfc", "-file", str(certificate)]):
-        subprocess.run([*tool, *command], check=True, capture_output=True)
-    client, controller, secure = free_ports(3)
-    # A listener more has to be named with its port, so the cluster's ports are laid down before it starts.
-    (folder / "kafka").mkdir()
-    known = {"cluster_id": "c2VjdXJlZC1jbHVzdGVyLQ", "ports": {"1": (client, controller)}}
-    (folder / "kafka" / "cluster.json").write_text(json.dumps(known))
-    overrides = {
-        "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller},SECURE://{HOST}:{secure}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{client},SECURE://{HOST}:{secure}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(store),
-        "ssl.keystore.password": PASSWORD,
-        "listener.name.secure.plain.sasl.jaas.config": (
-            f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-        ),
-        "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
-        "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
-    }
-    with LocalKafka(folder / "kafka", brokers=1, overrides=overrides) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-            admin.alter_user_scram_credentials([wanted])[USER].result(LIMIT_S)
-        yield Secured(kafka.bootstrap, f"{HOST}:{secure}", certificate)
+from tests.monitor.secured import TOKEN_HOOK, USER, Secured, token
 
 
 def answers(proxy: Proxy, *, within: float = 1.0) -> bool:
@@ -105,6 +43,22 @@ def test_a_login_that_is_refused_fails_the_proxy_and_shows_no_secret(secured: Se
     assert "hush" not in str(failed.value) and "hush" not in repr(reached)
 
 
+def test_a_token_of_the_users_function_logs_in_and_one_that_is_refused_shows_itself_not(secured: Secured) -> None:
+    asked = secured.security("OAUTHBEARER", sasl__oauthbearer__config=USER)
+    with Proxy(secured.bootstrap, upstream=upstream(asked, TOKEN_HOOK)) as proxy:
+        assert answers(proxy, within=LIMIT_S)
+    reached = upstream(asked, f"{__name__}:expired")
+    refused = pytest.raises(ProxyFailed, match="the login by OAUTHBEARER: ")
+    with refused as failed, Proxy(secured.bootstrap, upstream=reached) as proxy:
+        assert not answers(proxy)
+    assert expired("")[0] not in str(failed.value)
+
+
+def expired(config: str) -> tuple[str, float]:
+    """A token that a broker of 1970 would have taken."""
+    return token(config, now=0.0)
+
+
 def test_a_broker_whose_certificate_nobody_vouches_for_is_not_spoken_to(secured: Secured) -> None:
     security = secured.security()
     del security["ssl.ca.location"]
@@ -119,6 +73,7 @@ def test_a_broker_whose_certificate_nobody_vouches_for_is_not_spoken_to(secured:
     ("changed", "told"),
     [
         ({"sasl.mechanism": "GSSAPI"}, "cannot log in by sasl.mechanism GSSAPI, only PLAIN, SCRAM-SHA-256"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "logs in by OAUTHBEARER only with cluster.token"),
         ({"ssl.keystore.location": "/x.p12"}, "does not understand ssl.keystore.location"),
         ({"ssl.ca.location": "/no/such/file"}, "ssl.ca.location: /no/such/file does not exist"),
         ({"security.protocol": "carrier_pigeon"}, "does not know security.protocol CARRIER_PIGEON"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+
+from rules.vocabulary.slices import micros
 
 AROUND: Final = timedelta(minutes=30)
 MOST: Final = 40
@@ -32,7 +34,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """`at`: when the operation was invoked. `did`: what, in words."""
+    """`at`: when the operation was invoked, of what it was given when it returned. `did`: what, in words."""
 
     at: datetime
     process: int
@@ -41,7 +43,8 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a finding is about: values, offsets and a transaction, in one partition."""
+    """What a finding is about: values, offsets and a transaction, in one partition. `topic_id`: empty where the finding
+    tells of several partitions, and knows the `topic` by its name alone."""
 
     topic_id: str
     partition: int
@@ -49,6 +52,7 @@ class Asked:
     values: Collection[Value]
     offsets: Collection[int]
     txn: int | None
+    topic: str = ""
 
 
 def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
@@ -65,7 +69,10 @@ def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
     if partition < 0 or not (values or offsets):
         return None
     txn = evidence.get("txn")
-    return Asked(row["topic_id"], partition, row["first_at"], values, offsets, txn if isinstance(txn, int) else None)
+    return Asked(
+        topic_id=row["topic_id"], partition=partition, at=row["first_at"], values=values, offsets=offsets,
+        txn=txn if isinstance(txn, int) else None, topic=place.get("topic") or row.get("topic", ""),
+    )  # fmt: skip
 
 
 def _parts(place: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -81,8 +88,14 @@ def _whole(place: Mapping[str, Any], name: str) -> bool:
 
 def witnesses(history: Path, about: Asked) -> list[Witness]:
     """What the probe log says of these records, in the order of time; none where there is no log."""
+    return witnesses_in(operations(history, about), about)
+
+
+def operations(history: Path, about: Asked) -> pa.Table | None:
+    """The sends, polls and transactions of the partition around that time, in its order, with the columns that tell
+    what they did; None where there is no log."""
     if not DeltaTable.is_deltatable(str(history)):
-        return []
+        return None
     field = pc.field
     table = (
         DeltaTable(str(history))
@@ -90,32 +103,69 @@ def witnesses(history: Path, about: Asked) -> list[Witness]:
         .to_table(
             columns=list(_COLUMNS),
             filter=(field("date").isin(_dates(about.at)))
-            & (field("topic_id") == about.topic_id)
+            & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
             & (field("partition") == about.partition)
             & field("f").isin(["send", "poll", "txn"])
             & (field("invoked") >= pa.scalar(about.at - AROUND, pa.timestamp("us", tz="UTC")))
             & (field("invoked") <= pa.scalar(about.at + AROUND, pa.timestamp("us", tz="UTC"))),
         )
     )
-    table = table.take(pc.sort_indices(table, sort_keys=[("invoked", "ascending")])).combine_chunks()
+    return table.take(pc.sort_indices(table, sort_keys=[("invoked", "ascending")])).combine_chunks()
+
+
+def witnesses_in(table: pa.Table | None, about: Asked) -> list[Witness]:
+    """What these operations say of the records, in the order of time."""
+    if table is None:
+        return []
     known = set(about.offsets) | _offsets(table, about)
     found = [one for row in _candidates(table, about, known) for one in _told(row, about, known)]
     return sorted(found, key=lambda one: one.at)
 
 
-def names(history: Path, processes: Collection[int]) -> dict[int, str]:
-    """The probes' names of these processes, and of writers that they are; those that are not known are left out."""
+def nearby(table: pa.Table, about: Asked, around: int, most: int) -> list[dict[str, Any]]:
+    """The operations that sent, or went over, an offset at most `around` from one of the records', as rows in the order
+    of time: of what a diagram shows, `most` at most, those nearest to the finding's time."""
+    if not table.num_rows:
+        return []
+    chosen = np.zeros(table.num_rows, bool)
+    before = pc.fill_null(table["position_before"], -1).to_numpy()
+    after = pc.fill_null(table["position_after"], -1).to_numpy()
+    parents, runs = _runs(table, "sent")
+    chosen[parents[_holding(runs, about.values, ())]] = True
+    for offset in set(about.offsets) | _offsets(table, about):
+        chosen |= (before >= 0) & (before <= offset + around) & (offset - around < after) & (before != after)
+        at = (runs["offset"] >= 0) & (runs["offset"] <= offset + around)
+        chosen[parents[at & (offset - around < runs["offset"] + runs["length"])]] = True
+    numbers = np.flatnonzero(chosen)
+    if len(numbers) > most:
+        away = np.abs(table["invoked"].cast(pa.int64()).to_numpy()[numbers] - micros(about.at))
+        numbers = np.sort(numbers[np.argsort(away, kind="stable")[:most]])
+    rows: list[dict[str, Any]] = table.take(pa.array(numbers)).to_pylist()
+    return rows
+
+
+def names(history: Path, processes: Collection[int], days: int | None = None) -> dict[int, str]:
+    """The probes' names of these processes, and of writers that they are; those that are not known are left out.
+
+    The log is read a day at a time, from its newest, until all are found: `days` of it at most."""
     if not processes or not DeltaTable.is_deltatable(str(history)):
         return {}
-    rows = (
-        DeltaTable(str(history))
-        .to_pyarrow_dataset()
-        .to_table(columns=["process", "settings"], filter=(pc.field("f") == "start"))
-    )
+    table = DeltaTable(str(history))
+    log = table.to_pyarrow_dataset()
     found: dict[int, str] = {}
     wanted = set(processes)
-    _, first = np.unique(rows["process"].to_numpy(), return_index=True)  # a start is told of every partition
-    for row in rows.take(pa.array(first)).to_pylist():
+    for day in sorted({one["date"] for one in table.partitions()}, reverse=True)[:days]:
+        started = (pc.field("f") == "start") & (pc.field("date") == pa.scalar(date.fromisoformat(day)))
+        found |= _named(log.to_table(columns=["process", "settings"], filter=started), wanted - set(found))
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _named(starts: pa.Table, wanted: Collection[int]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    _, first = np.unique(starts["process"].to_numpy(), return_index=True)  # a start is told of every partition
+    for row in starts.take(pa.array(first)).to_pylist():
         settings = dict(row["settings"] or ())
         for one in (row["process"], int(settings.get("writer", -1))):
             if settings.get("name") and one in wanted:
@@ -194,7 +244,8 @@ def _told(row: Mapping[str, Any], about: Asked, offsets: Collection[int]) -> Ite
     given = list(_held(row["polled"], about.values, offsets))
     how = ", ".join(part for part in (row["isolation"], row["mode"], row["type"]) if part)
     for value, offset in given:
-        yield Witness(at, process, f"was given {value} at offset {offset} ({how})")
+        # A poll knows what it is given when it returns: called before a record is sent, it may well bring it.
+        yield Witness(row["completed"] or at, process, f"was given {value} at offset {offset} ({how})")
     before, after = row["position_before"], row["position_after"]
     if not given and before is not None and after is not None:
         for offset in sorted(offsets):
@@ -202,10 +253,10 @@ def _told(row: Mapping[str, Any], about: Asked, offsets: Collection[int]) -> Ite
                 yield Witness(
                     at, process, f"went past offset {offset}, from {before} to {after}, and was given nothing ({how})"
                 )
-    if about.txn is not None and row["txn"] == about.txn:
+    if row["txn"] is not None and (row["txn"] == about.txn or any(_held(row["sent"], about.values, ()))):
         asked = f", {row['txn_intent']} asked at {_clock(row['end_invoked'])}" if row["end_invoked"] else ""
         told = f", told {outcome} at {_clock(row['completed'])}" if row["completed"] else ", told nothing"
-        yield Witness(at, process, f"transaction {about.txn} of {row['transactional_id']}{asked}{told}")
+        yield Witness(at, process, f"transaction {row['txn']} of {row['transactional_id']}{asked}{told}")
 
 
 def _held(

@@ -1,0 +1,159 @@
+"""Silences: for a while nobody is told of what happens in one cluster, or in one topic, because somebody works there.
+
+A silence hides nothing: findings are recorded, counted and shown as ever, with a word that they are silenced. Only
+receivers are not told that an incident has opened. What is still open when the silence ends is told then; what is over
+by then is not told any more.
+
+Silences are a small file in the data folder, written by `offsetwatch silence` and read by the monitor: they hold
+through restarts of both. Each has an end, `LONGEST` away at most.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from alerts.incidents.incident import Incident
+from alerts.incidents.silence import Silence
+
+LONGEST: Final = timedelta(days=7)
+MOST: Final = 100
+"""Silences that may be active at one time."""
+KEPT: Final = timedelta(days=2)
+"""How long one that is over is kept: what ended while it was active is told to nobody, whenever that is asked."""
+
+
+_UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_log: Final = logging.getLogger("offsetwatch.alerts")
+
+
+class SilenceRefused(Exception):
+    """The silence cannot be made or ended. The text is one line that says why."""
+
+
+def path_of(folder: Path) -> Path:
+    """The file of silences in the folder in which is kept who was told what, `alerts/` of the data folder."""
+    return folder / "silences.json"
+
+
+def silenced(incidents: Iterable[Incident], silences: Sequence[Silence], now: datetime) -> list[Incident]:
+    """The incidents, each with the silence under which it is, or under which it ended: of several the one that lasts
+    longest."""
+    made = []
+    for one in incidents:
+        at = now if one.ended is None else one.ended
+        under = [silence for silence in silences if silence.active(at) and silence.covers(one.cluster, one.topics)]
+        made.append(replace(one, silence=max(under, key=lambda silence: silence.until)) if under else one)
+    return made
+
+
+class Silences:
+    """The silences of one data folder. Reading never fails: a file that cannot be understood silences nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._held: tuple[Silence, ...] = ()
+
+    def all(self) -> tuple[Silence, ...]:
+        """Those that are kept, active or not, the oldest first; read anew where the file has changed."""
+        with self._lock:
+            try:
+                stat = self._path.stat()
+            except OSError:
+                self._seen, self._held = None, ()
+                return ()
+            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._held = _read(self._path)
+                except _UNREADABLE as error:
+                    self._held = ()
+                    _log.warning("%s cannot be understood, so nothing is silenced: %s", self._path, error)
+            return self._held
+
+    def active(self, at: datetime) -> list[Silence]:
+        return [one for one in self.all() if one.active(at)]
+
+    def add(self, *, cluster: str, topic: str, until: datetime, because: str, by: str, now: datetime) -> Silence:
+        """Begin one now. Raises SilenceRefused."""
+        if not cluster:
+            raise SilenceRefused("a silence needs a cluster: nothing silences everything")
+        if not because.strip():
+            raise SilenceRefused("a silence needs a reason: who looks at it at night has to know why")
+        if until <= now:
+            raise SilenceRefused(f"a silence until {until:%Y-%m-%d %H:%M} UTC is over already")
+        if until - now > LONGEST:
+            raise SilenceRefused(f"a silence lasts {LONGEST.days} days at most; begin another one then")
+        made = Silence(
+            id=secrets.token_hex(3), cluster=cluster, topic=topic, since=now, until=until,
+            because=" ".join(because.split()), by=by,
+        )  # fmt: skip
+        with self._changing() as held:
+            if sum(one.active(now) for one in held) >= MOST:
+                raise SilenceRefused(f"there are {MOST} silences already")
+            self._write([*(one for one in held if now - one.until < KEPT), made])
+        return made
+
+    def end(self, id_: str, now: datetime) -> Silence:
+        """End an active one now, by its id or the first digits of it. Raises SilenceRefused."""
+        with self._changing() as held:
+            named = [one for one in held if id_ and one.id.startswith(id_) and one.active(now)]
+            if len(named) != 1:
+                raise SilenceRefused(f"{'no' if not named else 'more than one'} active silence begins with {id_!r}")
+            ended = replace(named[0], until=now)
+            self._write([ended if one.id == ended.id else one for one in held])
+        return ended
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Silence, ...]]:
+        """The silences as they are, while nobody else changes them. Raises SilenceRefused where that cannot be."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield _read(self._path) if self._path.exists() else ()
+        except OSError as error:
+            raise SilenceRefused(f"{self._path}: {error.strerror}") from error
+        except _UNREADABLE:
+            raise SilenceRefused(f"{self._path} cannot be understood; without it there are no silences") from None
+
+    def _write(self, silences: Sequence[Silence]) -> None:
+        beside = self._path.with_suffix(".new")
+        rows = [
+            {
+                "id": one.id, "cluster": one.cluster, "topic": one.topic, "since": one.since.isoformat(),
+                "until": one.until.isoformat(), "because": one.because, "by": one.by,
+            }
+            for one in silences
+        ]  # fmt: skip
+        beside.write_text(json.dumps({"silences": rows}, indent=1), encoding="utf-8")
+        os.replace(beside, self._path)  # noqa: PTH105 - the same, and atomic by name
+
+
+def _read(path: Path) -> tuple[Silence, ...]:
+    held = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(
+        Silence(
+            id=str(row["id"]), cluster=str(row["cluster"]), topic=str(row["topic"]), since=_time(row["since"]),
+            until=_time(row["until"]), because=str(row["because"]), by=str(row["by"]),
+        )
+        for row in held["silences"]
+    )  # fmt: skip
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -1,0 +1,167 @@
+"""What the data folder takes, how fast it grows, and how long the disk will do.
+
+The probe log is what grows: by so many bytes a second as its files hold, until ageing (`job.upkeep.history_days`) takes
+away as much as comes. Everything else is bounded by less.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from rich.text import Text
+
+from monitor.config.config import Config
+
+DAY: Final = timedelta(days=1)
+LEAST: Final = timedelta(minutes=10)
+"""What the log tells of less time says nothing about a day."""
+OTHERS: Final = ("journals", "checkpoints", "logs", "cycles", "alerts", "spark")
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A folder: its bytes and files on the disk. Of a table `live` are the files of its newest version; the others are
+    deleted by the monitor's upkeep, a day later."""
+
+    name: str
+    size: int
+    files: int
+    live: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`rate`: bytes a day that the probe log grows by, None where it is too short to say; `span`: how long its rows
+    reach; `kept`: for how long they are kept."""
+
+    data: Path
+    parts: Sequence[Part]
+    free: int
+    total: int
+    rate: float | None
+    span: timedelta
+    kept: timedelta
+
+    @property
+    def needed(self) -> float | None:
+        """Bytes that the probe log will still grow by until ageing holds it, None where nobody can say."""
+        return None if self.rate is None else self.rate * (max(self.kept - self.span, timedelta(0)) / DAY)
+
+    @property
+    def days_left(self) -> float | None:
+        """Days until the disk is full at this rate; None where it will not be, or nobody can say."""
+        needed = self.needed
+        return None if self.rate is None or needed is None or needed <= self.free else self.free / self.rate
+
+
+def survey(config: Config) -> Storage:
+    """Look at the data folder, without opening any of its files but the tables' logs. Raises OSError."""
+    data, job = config.data, config.job
+    parts = [_table(f"tables/{folder.name}", folder) for folder in _folders(job.tables_path)]
+    parts += [Part(name, *_taken(data / name)) for name in OTHERS if (data / name).is_dir()]
+    rate, span = _growth(job.history_path)
+    disk = shutil.disk_usage(data)
+    kept = timedelta(days=job.upkeep.history_days)
+    return Storage(data, [part for part in parts if part.files], disk.free, disk.total, rate, span, kept)
+
+
+def as_json(storage: Storage) -> dict[str, Any]:
+    """The same for programs: sizes in bytes."""
+    return {
+        "data": str(storage.data),
+        "parts": {part.name: {"bytes": part.size, "files": part.files, "live": part.live} for part in storage.parts},
+        "free": storage.free,
+        "total": storage.total,
+        "bytes_a_day": storage.rate,
+        "days_left": storage.days_left,
+    }
+
+
+def lines(storage: Storage) -> Iterator[Text]:
+    """The folder's parts, the largest first, the small ones as one, and the outlook."""
+    yield Text(f"{storage.data}: {size(storage.free)} free of {size(storage.total)}", style="bold")
+    taken = sum(part.size for part in storage.parts)
+    shown = [part for part in storage.parts if part.size >= taken / 100]
+    for part in sorted(shown, key=lambda part: (-part.size, part.name)):
+        live = f", {part.live:,} of them live" if part.live is not None else ""
+        yield Text(f"  {part.name:<22} {size(part.size):>8} in {part.files:,} file{'s' * (part.files > 1)}{live}")
+    if rest := [part for part in storage.parts if part not in shown]:
+        yield Text(f"  {f'{len(rest)} others':<22} {size(sum(part.size for part in rest)):>8}")
+    yield Text("")
+    yield Text(outlook(storage), style="bold red" if storage.days_left is not None else "")
+
+
+def outlook(storage: Storage) -> str:
+    """What comes, in a sentence."""
+    kept = f"{storage.kept / DAY:g} days"
+    if storage.rate is None or storage.needed is None:
+        return "How fast it grows can be told once the probe log is ten minutes long."
+    grows = f"The probe log grows by {size(storage.rate)} a day"
+    if storage.days_left is not None:
+        left = storage.days_left
+        when = f"{left:.0f} days" if left >= 2 else f"{left * 24:.0f} hours"
+        return (
+            f"{grows}: THE DISK IS FULL IN {when.upper()}. It is kept for {kept} (job.upkeep.history_days), for which "
+            f"{size(storage.needed)} more are needed."
+        )
+    return f"{grows} and is kept for {kept} (job.upkeep.history_days): {size(storage.needed)} more, and no more then."
+
+
+def size(count: float) -> str:
+    """Bytes for people: three digits and a unit."""
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.95 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _folders(tables: Path) -> list[Path]:
+    return sorted(folder for folder in tables.iterdir() if folder.is_dir()) if tables.is_dir() else []
+
+
+def _table(name: str, folder: Path) -> Part:
+    taken = _taken(folder)
+    try:
+        return Part(name, *taken, live=len(DeltaTable(str(folder)).file_uris()))
+    except (DeltaError, OSError):  # being made, or none of ours
+        return Part(name, *taken)
+
+
+def _taken(folder: Path) -> tuple[int, int]:
+    """Bytes and files below a folder; what goes away meanwhile is not counted."""
+    total = files = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(where) / name).stat().st_size
+            except OSError:
+                continue
+            files += 1
+    return total, files
+
+
+def _growth(history: Path) -> tuple[float | None, timedelta]:
+    """Bytes a day of the log's rows, and how long they reach, by what the table's log says of its files."""
+    try:
+        files = pa.table(DeltaTable(str(history)).get_add_actions(flatten=True))
+    except (DeltaError, OSError):
+        return None, timedelta(0)
+    first, last = (_known(files, column) for column in ("min.invoked", "max.completed"))
+    span = max(last) - min(first) if first and last else timedelta(0)
+    taken = sum(files["size_bytes"].to_pylist())
+    return (taken / (span / DAY) if span >= LEAST else None), span
+
+
+def _known(files: pa.Table, column: str) -> list[datetime]:
+    values = files[column].to_pylist() if column in files.schema.names else []
+    return [value for value in values if value is not None]

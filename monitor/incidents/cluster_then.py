@@ -1,0 +1,171 @@
+"""What the cluster did around a finding, by what the observer and the clients logged of one partition.
+
+Who led it and in which epoch, who was in sync, who coordinated the groups and transactional ids at work in it, which
+brokers did not answer, where its log went back, what clients were told that was no success.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from monitor.incidents.witnesses import Asked
+
+AROUND: Final = timedelta(seconds=90)
+"""Longer than the observer takes to tell of an unchanged leader again."""
+_SHOWN: Final = 12
+_COLUMNS: Final = (
+    "process", "f", "type", "error", "invoked", "completed", "settings", "log_start", "log_end", "last_stable", "group",
+    "transactional_id",
+)  # fmt: skip
+_COORDINATED: Final = {
+    "group_coordinator": ("group", "group"),
+    "transaction_coordinator": ("transactional_id", "transactional id"),
+}
+"""The settings that tell of a coordinator: the column that names whose it is, and what that is called."""
+_NAMED: Final = 3
+_NOBODY: Final = "nobody"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """Something that changed, or was told for the first time."""
+
+    at: datetime
+    told: str
+
+
+def cluster_then(history: Path, about: Asked) -> list[Change]:
+    """What changed around the finding's time, in the order of time; empty where there is no log, or it says nothing."""
+    if not DeltaTable.is_deltatable(str(history)):
+        return []
+    field, kind = pc.field, pa.timestamp("us", tz="UTC")
+    begin, end = about.at - AROUND, about.at + AROUND
+    days = sorted({one.astimezone(UTC).date() for one in (begin, about.at, end)})
+    wanted = (
+        field("date").isin(days)
+        & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
+        & (field("partition") == about.partition)
+        & (field("completed") >= pa.scalar(begin, kind))
+        & (field("completed") <= pa.scalar(end, kind))
+        & ((field("f") == "offsets") | field("error").is_valid() | (field("f") == "txn") & field("settings").is_valid())
+    )
+    rows = DeltaTable(str(history)).to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
+    return changes(sorted(rows, key=lambda row: row["completed"]))
+
+
+def changes(rows: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """The changes in these rows of the probe log, which are in the order of time; the first `_SHOWN` of each kind."""
+    observed = [row for row in rows if row["f"] == "offsets" and row["group"] is None]
+    found = [*_leaders(observed), *_coordinators(rows), *_silences(observed), *_ends(observed), *_errors(rows)]
+    return sorted(found)
+
+
+def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer."""
+    before: tuple[str, ...] = ()
+    told = 0
+    for row in rows:
+        settings = dict(row["settings"] or ())
+        if "led_by" not in settings:
+            continue
+        now = tuple(settings.get(name, "") for name in ("led_by", "leader_epoch", "in_sync"))
+        if now == before or told == _SHOWN:
+            continue
+        told += 1
+        leader = f"{_broker(now[0])} leads"
+        if before and before[0] != now[0]:
+            leader += f", after {before[0]}"
+        epoch = f", leader epoch {now[1]}" if now[1] else ""
+        yield Change(row["completed"], f"{leader}{epoch}, in sync: {now[2].replace(',', ', ') or 'nobody'}")
+        before = now
+
+
+def _coordinators(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """Who coordinates what: at first a line for each broker, then each that moved."""
+    stood: dict[tuple[str, str], str] = {}
+    first: dict[str, tuple[datetime, dict[str, list[str]]]] = {}
+    moved = []
+    for row in rows:
+        for setting, broker in dict(row["settings"] or ()).items():
+            if setting not in _COORDINATED:
+                continue
+            column, kind = _COORDINATED[setting]
+            name = row[column] or "without a name"
+            before = stood.get((kind, name))
+            stood[kind, name] = broker
+            if before is None:
+                first.setdefault(broker, (row["completed"], {}))[1].setdefault(kind, []).append(name)
+            elif before != broker:
+                after = f", after broker {before}" if before != _NOBODY else ""
+                moved.append(Change(row["completed"], f"{_broker(broker)} coordinates {kind} {name}{after}"))
+    for broker, (at, whose) in first.items():
+        listed = (f"{kind}{'s' * (len(names) > 1)} {_some(names)}" for kind, names in sorted(whose.items()))
+        yield Change(at, f"{_broker(broker)} coordinates {', '.join(listed)}")
+    yield from moved[:_SHOWN]
+
+
+def _broker(told: str) -> str:
+    return _NOBODY if told == _NOBODY else f"broker {told}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _silences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    silent: dict[str, datetime] = {}
+    told = 0
+    for row in rows:
+        settings = dict(row["settings"] or ())
+        now = set(settings.get("silent", "").split(",")) - {""}
+        # Who is silent is told by every row while it lasts, and by the rows of everybody.
+        for broker in sorted(now - set(silent)):
+            silent[broker] = row["completed"]
+            if (told := told + 1) <= _SHOWN:
+                yield Change(row["completed"], f"broker {broker} does not answer")
+        if row["type"] == "ok":
+            for broker in sorted(set(silent) - now):
+                lasted = (row["completed"] - silent.pop(broker)).total_seconds()
+                if told <= _SHOWN:
+                    yield Change(row["completed"], f"broker {broker} answers again, after {lasted:.1f} s")
+
+
+def _ends(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """Where the log went back, or lost its beginning."""
+    told = 0
+    before: dict[str, int] = {}
+    for row in rows:
+        for name, words in (("log_end", "the log's end"), ("last_stable", "the last stable offset")):
+            now, last = row[name], before.get(name)
+            if now is not None and last is not None and now < last and (told := told + 1) <= _SHOWN:
+                yield Change(row["completed"], f"{words} went back from {last} to {now}")
+        start, first = row["log_start"], before.get("log_start")
+        if start is not None and first is not None and start > first and (told := told + 1) <= _SHOWN:
+            yield Change(row["completed"], f"the log starts at {start}, before at {first}")
+        before |= {name: row[name] for name in ("log_end", "last_stable", "log_start") if row[name] is not None}
+
+
+def _errors(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """What clients were told that was no success: each error with how often, and until when."""
+    counted: Counter[str] = Counter()
+    first: dict[str, datetime] = {}
+    last: dict[str, datetime] = {}
+    for row in rows:
+        if row["error"] is not None:
+            counted[row["error"]] += 1
+            first.setdefault(row["error"], row["completed"])
+            last[row["error"]] = row["completed"]
+    for error, times in counted.most_common(_SHOWN):
+        often = f"{times} operations here ended with" if times > 1 else "an operation here ended with"
+        until = f", the last {last[error].astimezone(UTC):%H:%M:%S}" if times > 1 else ""
+        yield Change(first[error], f"{often} {error}{until}")

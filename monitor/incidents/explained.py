@@ -1,0 +1,121 @@
+"""One incident, or one finding, with everything that explains it: its findings, and who did what with its records.
+
+An id may be cut to as many digits as tell it apart. Read from the tables alone: the findings, and of the probe log what
+every client did with the first finding's records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from alerts.event import parsed
+from alerts.incidents.grouping import HOLD, Incidents
+from alerts.incidents.incident import Incident, Names, nameless
+from alerts.incidents.silence import Silence
+from alerts.silences import silenced
+from monitor.errors import UserError
+from monitor.incidents.cluster_then import Change, cluster_then
+from monitor.incidents.findings import Filter, tables_of
+from monitor.incidents.findings import named as with_name
+from monitor.incidents.overview import overview_of
+from monitor.incidents.witnesses import Asked, Witness, asked, names, witnesses
+from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current
+
+SHOWN: Final = 10
+"""Findings of an incident that are shown one by one; the others are counted."""
+_LEAST_ID: Final = 4
+_LONG: Final = re.compile(r"(?<!\d)\d{6,19}(?!\d)")
+_ID: Final = re.compile(r"(?P<process>process )?(?<!\d)(?P<id>\d{6,19})(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`incident`: None for what is only counted. `findings`: rows of `CURRENT`, the oldest first. `witnesses`: what
+    clients did with the first finding's records; `then`: what the cluster did around that time; `names`: how probes
+    call these, and those that findings name."""
+
+    incident: Incident | None
+    findings: Sequence[Mapping[str, Any]]
+    witnesses: Sequence[Witness] = ()
+    then: Sequence[Change] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+
+
+def find(
+    tables: Path, history: Path, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
+) -> Explained:
+    """The incident that this id names, the newest of it, or that the finding is a part of. Raises UserError where
+    there is none, or several."""
+    events = read_table(tables_of(tables), "findings")
+    found = found_in(events, read_table(tables, "partition_state"), wanted, now, hold, called)
+    about = subject(found)
+    saw = witnesses(history, about) if about is not None else []
+    processes = mentioned(found) | {one.process for one in saw}
+    then = cluster_then(history, about) if about is not None else []
+    return replace(found, witnesses=saw, then=then, names=names(history, processes))
+
+
+def under_silences(found: Explained, silences: Sequence[Silence], now: datetime) -> Explained:
+    """The same, with the silence under which its incident is, or ended."""
+    if found.incident is None:
+        return found
+    (incident,) = silenced([found.incident], silences, now)
+    return replace(found, incident=incident)
+
+
+def subject(found: Explained) -> Asked | None:
+    """Which records its first finding is about, None where it names none."""
+    first = found.findings[0]
+    return asked(first, parsed(first["evidence"]))
+
+
+def mentioned(found: Explained) -> set[int]:
+    """The long numbers that its findings name: processes and writers, among others."""
+    told = " ".join(f"{row['message']} {row['evidence']}" for row in found.findings[:SHOWN])
+    return {int(number) for number in _LONG.findall(told)}
+
+
+def found_in(
+    events: pa.Table, states: pa.Table, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
+) -> Explained:
+    """What the id names among the rows of `findings`, without what the probe log says of it. Raises UserError where
+    that is nothing, or several."""
+    if len(wanted) < _LEAST_ID:
+        raise UserError(f"{wanted}: give at least {_LEAST_ID} digits of the id")
+    overview, incidents = overview_of(events, states, now, Filter(), hold, called)
+    rows = [with_name(row, called) for row in current(events).to_pylist()]
+    rows.sort(key=lambda row: (row["first_at"], row["id"]))
+    ids = sorted({row["id"] for row in rows if row["id"].startswith(wanted)})
+    if not ids:
+        raise UserError(f"no finding and no incident has the id {wanted}: offsetwatch findings lists them")
+    if len(ids) > 1:
+        raise UserError(f"{wanted} may be {', '.join(ids[:5])}{' and others' * (len(ids) > 5)}: give more digits")
+    of = incidents.of(ids[0])
+    incident = next((one for one in overview.incidents if one.occurrence == of), None)
+    if incident is None:
+        return Explained(None, [row for row in rows if row["id"] == ids[0]])
+    return Explained(incident, _members(incidents, incident, rows))
+
+
+def _members(
+    incidents: Incidents, incident: Incident, rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:  # fmt: skip
+    return [row for row in rows if incidents.of(row["id"]) == incident.occurrence]
+
+
+def named(text: str, names: Mapping[int, str]) -> str:
+    """The text with the probes' names for the ids that it tells: a value is its writer's name and a number."""
+
+    def name(found: re.Match[str]) -> str:
+        known = names.get(int(found["id"]))
+        return found.group() if known is None else f"{known}" if found["process"] else f"{known}:{found['id'][-4:]}"
+
+    return _ID.sub(name, text)

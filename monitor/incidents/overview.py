@@ -1,0 +1,274 @@
+"""What stands now: incidents, how far things have been checked, and the verdict, which is one sentence.
+
+Read from the tables alone: nothing else needs to run, so how far things have been checked is part of the verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.event import recorded
+from alerts.incidents.grouping import HOLD, JUDGED, Incidents, kind_of
+from alerts.incidents.incident import Incident, Names, nameless, of_cluster, where
+from alerts.incidents.silence import Silence
+from alerts.silences import Silences, path_of, silenced
+from monitor.incidents.findings import Filter, tables_of
+from streaming_jobs.tables.delta_tables import read_table
+
+SILENT: Final = timedelta(seconds=60)
+"""Nothing was checked for so long: nobody can say that all is well."""
+ID: Final = 6
+"""Digits of an id that are shown: as many as tell apart what one screen holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far things have been checked, in log time: by the partition that is furthest (`newest`) and by the one that
+    is least far (`through`), of those that still get rows. `failed`: partitions whose checks broke."""
+
+    newest: datetime | None
+    through: datetime | None
+    failed: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
+    probe log that was kept: `now` is its end, and its incidents stand in no table. `silences`: those that are
+    active, that which ends first being the first."""
+
+    now: datetime
+    incidents: Sequence[Incident]
+    counted: Mapping[tuple[str, str], int]
+    checked: Checked
+    kept: bool = False
+    silences: Sequence[Silence] = ()
+
+    @property
+    def open(self) -> list[Incident]:
+        """Those that are open, the worst and then the oldest first."""
+        return sorted((one for one in self.incidents if one.open), key=lambda one: (one.severity, one.since, one.id))
+
+    @property
+    def over(self) -> list[Incident]:
+        return [one for one in self.incidents if not one.open]
+
+
+def gather(
+    tables: Path, now: datetime, wanted: Filter, hold: timedelta = HOLD, names: Names = nameless
+) -> tuple[Overview, Incidents]:
+    """The overview of a monitor's tables, and everything it was made from. Raises UserError where no tables are."""
+    return overview_of(
+        read_table(tables_of(tables), "findings"), read_table(tables, "partition_state"), now, wanted, hold, names
+    )
+
+
+def overview_of(
+    events: pa.Table, states: pa.Table, now: datetime, wanted: Filter, hold: timedelta = HOLD, names: Names = nameless
+) -> tuple[Overview, Incidents]:
+    """The same of the rows of `findings` and `partition_state`."""
+    incidents = Incidents(hold=hold, kept=None, names=names)
+    if wanted.cluster is not None:
+        events, states = (rows.filter(pc.equal(rows["cluster"], wanted.cluster)) for rows in (events, states))
+    judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
+    incidents.take(recorded(events.filter(judging).to_pylist()))
+    counted = only_counted(events, wanted) + Counter(
+        {key: number for key, number in incidents.classified.items() if _passes(wanted, *key)}
+    )
+    known = checked(states)
+    found = [one for one in incidents.at(_stood(now, known, events)) if concerns(one, wanted)]
+    return Overview(now, found, counted, known), incidents
+
+
+def silences_of(data: Path) -> tuple[Silence, ...]:
+    """All silences of this data folder, active or not."""
+    return Silences(path_of(data / "alerts")).all()
+
+
+def with_silences(overview: Overview, data: Path) -> Overview:
+    """The same with the silences of this data folder."""
+    held, now = silences_of(data), overview.now
+    return replace(
+        overview,
+        incidents=silenced(overview.incidents, held, now),
+        silences=in_order(one for one in held if one.active(now)),
+    )
+
+
+def in_order(silences: Iterable[Silence]) -> list[Silence]:
+    """Silences, that which ends first being the first."""
+    return sorted(silences, key=lambda one: (one.until, one.id))
+
+
+def _stood(now: datetime, known: Checked, events: pa.Table) -> datetime:
+    """When things stood as they are told: an incident is not over because nobody looks any more."""
+    if known.newest is None or now - known.newest <= SILENT:
+        return now
+    return max(known.newest, pc.max(events["recorded"]).as_py() or known.newest)
+
+
+def concerns(incident: Incident, wanted: Filter) -> bool:
+    """Does the incident hold anything of what is asked for?"""
+    states = {"open"} if incident.open else set()
+    states.add("raised" if incident.kind == "violation" else "open" if incident.open else "closed")
+    return (
+        (not wanted.anomalies or bool({incident.anomaly, *incident.folded} & set(wanted.anomalies)))
+        and (not wanted.severities or incident.severity in wanted.severities)
+        and (not wanted.kinds or incident.kind in wanted.kinds)
+        and (not wanted.states or bool(states & set(wanted.states)))
+        and (not wanted.topics or any(_topic(s) in wanted.topics for s in (incident.topic, *incident.subjects)))
+        and (wanted.partition is None or any(s.endswith(f"/{wanted.partition}") for s in incident.subjects))
+        and (wanted.since is None or incident.open or incident.last >= wanted.since)
+        and (wanted.until is None or incident.since <= wanted.until)
+    )
+
+
+def checked(states: pa.Table) -> Checked:
+    """How far the rows of `partition_state` say that things have been checked."""
+    return checked_rows(states.select(_STATE).to_pylist())
+
+
+def checked_rows(states: Iterable[Mapping[str, Any]]) -> Checked:
+    """The same of rows as objects."""
+    rows = [row for row in states if row["now"] is not None]
+    newest = max((row["now"] for row in rows), default=None)
+    if newest is None:
+        return Checked(None, None)
+    live = [row for row in rows if newest - row["now"] <= SILENT and row["check_failed"] is None]
+    through = min((row["checked_through"] for row in live if row["checked_through"] is not None), default=None)
+    failed = sorted(f"{row['topic']}/{row['partition']}" for row in rows if row["check_failed"] is not None)
+    return Checked(newest, through, failed)
+
+
+_STATE: Final = ["topic", "partition", "now", "checked_through", "check_failed"]
+
+
+def only_counted(events: pa.Table, wanted: Filter) -> Counter[tuple[str, str]]:
+    """By anomaly and severity the findings that nobody is told of, each once, however often it was recorded."""
+    judging = pc.is_in(events["severity"], value_set=pa.array(sorted(JUDGED)))
+    events = events.filter(pc.and_(pc.invert(judging), pc.not_equal(events["event"], "closed")))
+    for column, least, most in (("at", wanted.since, wanted.until),):
+        if least is not None:
+            events = events.filter(pc.greater_equal(events[column], pa.scalar(least, events[column].type)))
+        if most is not None:
+            events = events.filter(pc.less_equal(events[column], pa.scalar(most, events[column].type)))
+    for column, values in (("topic", wanted.topics), ("partition", _one(wanted.partition))):
+        if values:
+            events = events.filter(pc.is_in(events[column], value_set=pa.array(values, events[column].type)))
+    once = events.group_by(["id", "anomaly", "severity"]).aggregate([])
+    by = once.group_by(["anomaly", "severity"]).aggregate([("id", "count")]).to_pylist()
+    return Counter(
+        {
+            (row["anomaly"], row["severity"]): row["id_count"]
+            for row in by
+            if _passes(wanted, row["anomaly"], row["severity"])
+        }
+    )
+
+
+def _passes(wanted: Filter, anomaly: str, severity: str) -> bool:
+    return (
+        (not wanted.anomalies or anomaly in wanted.anomalies)
+        and (not wanted.severities or severity in wanted.severities)
+        and (not wanted.kinds or kind_of(anomaly) in wanted.kinds)
+        and (not wanted.states or "raised" in wanted.states)
+    )
+
+
+def _one(value: int | None) -> Sequence[int]:
+    return () if value is None else (value,)
+
+
+def _topic(subject: str) -> str:
+    return subject.rpartition("/")[0] or subject
+
+
+# In words
+
+
+def verdict(overview: Overview, *, by_monitor: bool = False) -> str:
+    """What somebody needs who reads one line. `by_monitor`: it is the running monitor that says it, and so does not
+    ask whether one runs."""
+    checked, now = overview.checked, overview.now
+    asked = "." if by_monitor else ": is the monitor running?"
+    if checked.newest is None:
+        standing = _standing(overview, "is")
+        return f"Nothing has been checked yet{asked} {standing[:1].upper()}{standing[1:]}."
+    at = clock(checked.newest, now, seconds=True)
+    if now - checked.newest > SILENT:
+        silent = age(now - checked.newest)
+        return f"NOTHING HAS BEEN CHECKED FOR {silent}, since {at} UTC{asked} " + (
+            f"Then, {_standing(overview, 'was')}."
+        )
+    standing = _standing(overview, "is")
+    return f"{standing[:1].upper()}{standing[1:]}; {_health(overview, checked.newest)}"
+
+
+def silence_words(silence: Silence, now: datetime) -> str:
+    """What is silenced, until when, why and by whom."""
+    until = clock(silence.until, now, seconds=False)
+    by = f", by {silence.by}" if silence.by else ""
+    return f"Silenced until {until} UTC: {silence.place} ({silence.because}{by}); {silence.id}"
+
+
+def silence_json(silence: Silence) -> dict[str, Any]:
+    """A silence for programs: times as RFC 3339 in UTC."""
+    since, until = (at.astimezone(UTC).isoformat().replace("+00:00", "Z") for at in (silence.since, silence.until))
+    return {
+        "id": silence.id, "cluster": silence.cluster, "topic": silence.topic or None, "since": since, "until": until,
+        "because": silence.because, "by": silence.by,
+    }  # fmt: skip
+
+
+def _standing(overview: Overview, verb: str) -> str:
+    standing = overview.open
+    if not standing:
+        return f"no incident {verb} open"
+    worst = standing[0]
+    since = f"since {clock(worst.since, overview.now, seconds=True)}"
+    more = f" and {worst.places - 1} more" if worst.places > 1 else ""
+    what = f"{worst.anomaly} in {f'{worst.subjects[0]}{of_cluster(worst)}{more}' if worst.subjects else where(worst)}"
+    if len(standing) == 1:
+        return f"1 incident {'' if verb == 'is' else 'was '}open: {what}, {worst.severity}, {since}"
+    bad = sum(one.severity == "critical" for one in standing)
+    were = "" if verb == "is" else "were "
+    return f"{len(standing)} incidents {were}open, {bad or 'none'} critical, first {what}, {since}"
+
+
+def _health(overview: Overview, newest: datetime) -> str:
+    checked = overview.checked
+    rest = "everything else healthy" if overview.open else "everything healthy"
+    if checked.failed:
+        more = f" and {len(checked.failed) - 1} more" if len(checked.failed) > 1 else ""
+        rest = f"the checks of {checked.failed[0]}{more} have failed: nobody knows how these are"
+    through = checked.through or newest
+    at = clock(through, overview.now, seconds=True)
+    if newest - through > SILENT:
+        return f"{rest}, but some is checked only through {at} UTC, {age(overview.now - through)} ago"
+    return f"{rest}, checked through {at} UTC"
+
+
+def age(span: timedelta) -> str:
+    """A span in its largest unit: 14m."""
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def clock(at: datetime, now: datetime, *, seconds: bool) -> str:
+    """The time of day; with the date where it is not today's."""
+    at = at.astimezone(UTC)
+    day = (
+        "" if at.date() == now.astimezone(UTC).date() else at.strftime("%m-%d " if at.year == now.year else "%Y-%m-%d ")
+    )
+    return day + at.strftime("%H:%M:%S" if seconds else "%H:%M")

@@ -1,0 +1,27 @@
+"""Published defects whose evidence is unmistakable: what an incident looks like, for whoever has to explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from alerts.event import parsed
+
+LEADERLESS: Final = "KAFKA-20734"
+_OF_MARKERS: Final = frozenset({"G1a", "lost-write", "torn-transaction"})
+_LEADERLESS_TOLD: Final = (
+    f"{LEADERLESS}, seen in Kafka 4.3.1: a transaction that ends while one of its partitions has no leader gets no"
+    " marker there, although its client is told that all is well. The next marker of the same producer then decides"
+    " over its records, too. The coordinator's log says \"Couldn't find leader endpoint for partitions\", with the"
+    " partition and the transactional id."
+)
+
+
+def without_marker(anomaly: str, evidence: Mapping[str, Any]) -> bool:
+    """Is it a finding about a transaction that has no marker in a partition, so that the next one's decided there?"""
+    return anomaly in _OF_MARKERS and evidence.get("offsets_between") == 0
+
+
+def looks_like(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The published defect that these findings, rows of `CURRENT`, look like, in words; empty where none is known."""
+    return _LEADERLESS_TOLD if any(without_marker(row["anomaly"], parsed(row["evidence"])) for row in rows) else ""

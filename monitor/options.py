@@ -1,0 +1,93 @@
+"""Options that many commands have: the configuration, the data folder, the log."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from monitor.config.config import Config
+
+
+class Asked:
+    """What the command line asked for before the command began."""
+
+    debug = False
+
+
+def _set_debug(value: bool) -> bool:
+    Asked.debug = Asked.debug or value
+    return value
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="TOML file; else $OFFSETWATCH_CONFIG, else ./offsetwatch.toml.", show_default=False
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Data folder, instead of the configured one.", show_default=False)
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Log everything, show tracebacks.", callback=_set_debug, is_eager=True)
+]
+
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Only this one of several clusters, by its name or id.", show_default=False),
+]
+
+
+class Panels(StrEnum):
+    """Under which headings the commands are listed."""
+
+    begin = "Begin"
+    run = "Watch a cluster"
+    found = "When something is found"
+    after = "After an incident"
+    kept = "Judge what was kept, and the monitor itself"
+
+
+class LogFormats(StrEnum):
+    auto = "auto"
+    text = "text"
+    json = "json"
+
+
+LogFormat = Annotated[
+    LogFormats | None,
+    typer.Option(
+        "--log-format", help="text, for people; json, a line each; auto: findings as text on a terminal, else as json.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        help="A kept probe log (its table, or a data folder) is judged anew, instead of reading a monitor's tables.",
+    ),
+]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="NAME", help="Only this topic (repeatable).", show_default=False)
+]
+
+
+def loaded_by(file: Path | None, data: Path | None, log_format: LogFormats | None = None) -> Config:
+    """The configuration that these options ask for. Raises ConfigError."""
+    from monitor.config.config import load
+
+    environment = dict(os.environ)
+    if log_format is not None:
+        environment["OFFSETWATCH_ALERTS__LOG_FORMAT"] = log_format.value
+    if data is not None:
+        environment["OFFSETWATCH_DATA"] = str(data)
+    return load(file, environment)

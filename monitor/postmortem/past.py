@@ -1,0 +1,65 @@
+"""A Delta table as it was: which version stood at a time, and the files of it that are left.
+
+The time of a version is the one that its commit tells. That of the commit's file, by which Delta libraries go, is
+another one in every copy of a folder.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from monitor.errors import UserError
+
+_LEFT: Final = "files of this version have been cleaned away since"
+
+
+def dataset(table: Path, at: datetime | None = None) -> ds.Dataset | None:
+    """The table's rows, none of them read yet: as they are, or as they were at a time. None where there is no table.
+
+    Raises UserError where the table does not reach so far back, or cannot be read."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return None
+    try:
+        if at is None:
+            return DeltaTable(str(table)).to_pyarrow_dataset()
+        delta = DeltaTable(str(table), version=version_at(table, at))
+        if any(not Path(uri.removeprefix("file://")).exists() for uri in delta.file_uris()):
+            raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}: {_LEFT}")
+        return delta.to_pyarrow_dataset()
+    except (DeltaError, OSError) as error:
+        raise UserError(f"the table {table.name} in {table} cannot be read: {error}") from error
+
+
+def version_at(table: Path, at: datetime) -> int:
+    """The newest version that was committed by this time. Raises UserError where none is left that is so old."""
+    commits = sorted(path for path in (table / "_delta_log").glob("*.json") if path.stem.isdecimal())
+    low, high = 0, len(commits)
+    while low < high:
+        middle = (low + high) // 2
+        if _committed(commits[middle]) <= at:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        since = f": its first version is of {_clock(_committed(commits[0]))}" if commits else ""
+        raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}{since}")
+    return int(commits[low - 1].stem)
+
+
+def _committed(commit: Path) -> datetime:
+    for line in commit.read_text(encoding="utf-8").splitlines():
+        told = json.loads(line).get("commitInfo", {}).get("timestamp")
+        if told is not None:
+            return datetime.fromtimestamp(told / 1000, UTC)
+    raise UserError(f"the commit {commit} does not say when it was made")
+
+
+def _clock(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

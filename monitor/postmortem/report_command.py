@@ -1,0 +1,53 @@
+"""`offsetwatch report`: the page of a stretch of time, written to a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from monitor.config.config import Config
+from monitor.errors import UserError
+from monitor.incidents.findings import require_topics
+from monitor.postmortem.database import MEMORY
+from monitor.postmortem.report import gather, html, sentences, stretch
+from monitor.postmortem.sql_command import sources
+from monitor.postmortem.stretch import Stretch
+
+STDOUT: Final = Path("-")
+
+
+def run(output: Path, asked: Stretch, config: Config, history: Path | None) -> None:
+    """Write the report, and say in two sentences what it says; on stderr where the page itself goes to standard output.
+    Raises UserError where it cannot."""
+    told = write(output, asked, config, history)
+    if output == STDOUT:
+        print(f"offsetwatch: {told}", file=sys.stderr)
+        return
+    print(told)
+    print(f"{output}: {output.stat().st_size / 1_000_000:.1f} MB", file=sys.stderr)
+
+
+def write(output: Path, asked: Stretch, config: Config, history: Path | None) -> str:
+    """Write the report; returns what it says, in two sentences. Raises UserError where it cannot."""
+    wanted = sources(
+        config, history, memory=MEMORY, since=asked.begin, until=asked.end, cluster=asked.cluster
+    )  # fmt: skip
+    with wanted as found:
+        of = replace(found, topics=asked.topics)
+        require_topics(of.tables, of.history, of.topics)
+        first, last = stretch(of)
+        if last <= first:
+            raise UserError(f"--to {asked.end} is not after --from {asked.begin}")
+        gathered = gather(replace(of, since=None, until=None), first, last, config.job.root / "cycles")
+        text = html(gathered, datetime.now(UTC))
+    if output == STDOUT:
+        sys.stdout.write(text)
+        return " ".join(sentences(gathered))
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{output}: {error.strerror or error}") from error
+    return " ".join(sentences(gathered))

@@ -1,0 +1,36 @@
+"""How a member of a group is closed: it leaves first.
+
+A consumer that is closed while a rebalance waits to be told of may wait for itself in librdkafka (4884, 4527), and with
+it the whole process, since the Python client holds the interpreter meanwhile. Where it has left, and been told, nothing
+waits any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException
+
+log = logging.getLogger("offsetwatch.probe")
+
+LEFT_WITHIN: Final = 2.0
+"""Seconds; leaving is a matter of the client alone, no broker is waited for."""
+_LOOK: Final = 0.05
+
+
+def close_member(consumer: Consumer) -> None:
+    """Leave the group and close. What was fetched is given to nobody: to read it would be an observation."""
+    try:
+        if held := consumer.assignment():
+            consumer.pause(held)  # the client drops what it has of them
+        consumer.unsubscribe()
+        limit = time.monotonic() + LEFT_WITHIN
+        while True:
+            consumer.consume(1, _LOOK)  # the rebalance is told to whoever polls
+            if not consumer.assignment() or time.monotonic() > limit:
+                break
+    except (KafkaException, RuntimeError) as error:
+        log.info("a consumer is closed without having left its group: %s", error)
+    consumer.close()

@@ -1,0 +1,120 @@
+"""What the monitor takes for a recorded log, which comes a commit a second: no broker and no probes beside it.
+
+BENCH_HISTORY: the probe log's table (default: what `canary` left). The commits before BENCH_REPLAY_FIRST (30) are there
+at the start; then it is measured for BENCH_REPLAY_SECONDS (60), after BENCH_REPLAY_WARM (20). BENCH_REPLAY_TRIGGER: the
+shortest time between two batches' starts (0).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from monitor.config.config import from_environment
+from monitor.process.watch import Watch
+from streaming_jobs.integrity_job import Progress
+from tests.bench.footprint import taken
+from tests.bench.report import machine, mib, show
+
+
+def run(root: Path) -> None:
+    """Measure once and print it."""
+    recorded = Path(os.environ.get("BENCH_HISTORY", root / "canary" / "data" / "tables" / "history"))
+    seconds, warm, first = (
+        float(os.environ.get(f"BENCH_REPLAY_{name}", default))
+        for name, default in (("SECONDS", "60"), ("WARM", "20"), ("FIRST", "30"))
+    )
+    data = root / "replayed"
+    shutil.rmtree(data, ignore_errors=True)
+    log = Recorded(recorded, data / "tables" / "history")
+    log.commit(int(first))
+    done: list[Progress] = []
+    settings = {
+        "OFFSETWATCH_DATA": str(data),
+        "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
+        "OFFSETWATCH_ALERTS__LOG": str(root / "replayed.jsonl"),
+        "OFFSETWATCH_JOB__TRIGGER": os.environ.get("BENCH_REPLAY_TRIGGER", "0"),
+    }
+    told = machine()
+    watch = Watch(from_environment(settings), say=print, on_progress=[done.append])
+    try:
+        watch.start()
+        while not done:
+            if watch.wait(0.25):
+                raise SystemExit("the checks ended before their first batch")
+        log.play(warm)
+        before, since, began = taken(psutil.Process()), len(done), time.monotonic()
+        log.play(seconds)
+        after, batches, passed = taken(psutil.Process()), done[since:], time.monotonic() - began
+    finally:
+        watch.stop()
+    spent = {kind: after.seconds[kind] - before.seconds.get(kind, 0.0) for kind in after.seconds}
+    cores = {kind: took / passed for kind, took in spent.items()}
+    phases = {name: np.median([one.phases.get(name, 0.0) for one in batches]) for name in PHASES}
+    show(
+        "a recorded log, a commit a second",
+        {
+            "machine": told,
+            "measured": f"{passed:.0f} s, load {os.getloadavg()[0]:.1f} at the end",
+            "processor time": f"{sum(cores.values()):.2f} cores ({_listed(cores, _hundredths)})",
+            "memory": f"{mib(sum(after.memory.values()))} ({_listed(after.memory, mib)})",
+            "threads": after.threads,
+            "written to disk": f"{mib((after.written - before.written) / passed * 3600)}/h",
+            "batches a second": f"{len(batches) / passed:.2f}",
+            "processor time of a batch": f"{sum(spent.values()) / max(1, len(batches)):.2f} s",
+            "batch, median": f"{np.median([one.duration for one in batches]):.2f} s",
+            "of it": ", ".join(f"{name} {took:.2f}" for name, took in phases.items()),
+        },
+    )
+
+
+PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
+
+
+class Recorded:
+    """A recorded table, of which commit after commit is laid into another folder, as its writer did."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self._source, self._target = source, target
+        self._next = 0
+        (target / "_delta_log").mkdir(parents=True)
+
+    def commit(self, count: int) -> None:
+        """The next `count` commits, as far as there are so many."""
+        for _ in range(count):
+            name = f"{self._next:020d}.json"
+            commit = self._source / "_delta_log" / name
+            if not commit.is_file():
+                raise SystemExit(f"{self._source} has no commit {self._next}")
+            for line in commit.read_text().splitlines():
+                if added := json.loads(line).get("add"):
+                    file = self._target / added["path"]
+                    file.parent.mkdir(exist_ok=True)
+                    shutil.copyfile(self._source / added["path"], file)
+            beside = self._target / "_delta_log" / f".{name}.tmp"
+            shutil.copyfile(commit, beside)
+            beside.rename(beside.with_name(name))
+            self._next += 1
+
+    def play(self, seconds: float) -> None:
+        """A commit a second."""
+        began = time.monotonic()
+        for second in range(round(seconds)):
+            time.sleep(max(0.0, began + second - time.monotonic()))
+            self.commit(1)
+        time.sleep(max(0.0, began + seconds - time.monotonic()))
+
+
+def _listed(figures: Mapping[str, float], told: Callable[[float], str]) -> str:
+    return ", ".join(f"{kind} {told(figure)}" for kind, figure in figures.items())
+
+
+def _hundredths(figure: float) -> str:
+    return f"{figure:.2f}"

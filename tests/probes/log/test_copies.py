@@ -1,0 +1,78 @@
+"""What the table has survives the loss of the host in the journals too, although they are seldom synced."""
+
+import os
+
+import pytest
+
+from probes.log.commits.committer import committer
+from probes.log.journals import copies
+from probes.log.journals.segments import segments
+from tests.probes.log.lives import Prober, check_marks, check_slices, logged, table_rows
+
+
+def as_lost(path, size: int, how: str) -> None:
+    """The file as a host leaves it that went down when only its first `size` bytes had been written to the disk."""
+    whole = path.read_bytes()
+    left = {"cut": b"", "zeros": bytes(len(whole) - size), "a hole": bytes((len(whole) - size) // 2)}[how]
+    path.write_bytes(whole[:size] + left + (whole[size + len(left) :] if how == "a hole" else b""))
+
+
+@pytest.mark.parametrize("how", ["cut", "zeros", "a hole"])
+@pytest.mark.parametrize("full", [copies.FULL, 150, 0], ids=["not full", "filled now and then", "always full"])
+def test_a_lost_host_takes_back_nothing_that_the_table_has(folder, history, clock, monkeypatch, how, full):
+    monkeypatch.setattr(copies, "FULL", full)
+    synced: dict[int, int] = {}
+    real = os.fdatasync
+
+    def fdatasync(descriptor):
+        real(descriptor)
+        synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    prober, other = (Prober.start(folder, n, clock, segment_bytes=400) for n in (1, 2))
+    with committer(folder, history, clock) as one:
+        for turn in range(12):
+            prober.send(turn % 2)
+            if turn % 4 == 0:
+                other.send(0)
+            one.commit()
+        left_open = prober.invoke(0)
+        one.commit()
+        prober.poll(1)  # after the last append: this the loss may take
+    for one_life in (prober, other):
+        one_life.kill()
+        for _, path in segments(one_life.journal.folder):
+            as_lost(path, synced[path.stat().st_ino], how)
+    clock.boot = "boot-2"
+    clock.tick(20)
+    with committer(folder, history, clock) as one:
+        one.commit()
+        assert all("its host went down" in reason for reason in one.status().unverifiable.values())
+        assert len(one.status().unverifiable) == 2
+    rows = table_rows(history)
+    check_slices(rows)
+    check_marks(history)
+    told = [row for row in logged(rows, 1)[0] if row[0] <= left_open]
+    assert told == prober.must_be_logged()[0] and told[-1][2] == "info"
+
+
+def test_copies_of_a_boot_that_goes_on_put_nothing_back(folder, history, clock):
+    """A segment that was put back over what a living process writes would take from its journal."""
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    path = segments(prober.journal.folder)[-1][1]
+    path.write_bytes(before := path.read_bytes()[:-1] + b"?")
+    with committer(folder, history, clock):
+        assert path.read_bytes() == before and (folder / copies.COPIES).stat().st_size == 0
+
+
+def test_what_was_deleted_since_is_not_made_again(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    path = segments(prober.journal.folder)[-1][1]
+    path.unlink()
+    clock.boot = "boot-2"
+    with committer(folder, history, clock):
+        assert not path.exists()

@@ -1,0 +1,72 @@
+"""A data file of the probe log holds its rows and little else, and the table's log says what is in it."""
+
+from datetime import UTC, datetime, timedelta
+
+import cramjam
+import orjson
+import pyarrow.parquet as pq
+
+from probes.log.commits import data_files
+from probes.log.commits.append_plan import PLAN, load, save
+from probes.log.commits.committer import committer
+from probes.log.rows import Shared, pack, table
+from rules.vocabulary.slices import Slice
+from tests.probes.log.lives import Prober, table_rows
+
+AT = datetime(2026, 3, 1, 12, 0, 0, 1_500, tzinfo=UTC)
+
+
+def rows_at(*times: datetime):
+    shared = Shared("c", "r", 7, "boot")
+    made = [
+        Slice(cluster="c", topic_id="t", topic="topic", partition=i, run="r", process=7, op=i, slice=-1, f="poll",
+              type="ok", invoked=at, completed=at, boot="boot")
+        for i, at in enumerate(times)
+    ]  # fmt: skip
+    return table([(shared, [pack(row, shared, 0) for row in made])])
+
+
+def test_bounds_of_times_are_milliseconds_that_hold_the_times_between_them():
+    told = data_files.statistics(rows_at(AT, AT + timedelta(microseconds=700)), ["invoked", "op", "group"])
+    assert told == {
+        "numRecords": 2,
+        "minValues": {"invoked": "2026-03-01T12:00:00.001Z", "op": 0},
+        "maxValues": {"invoked": "2026-03-01T12:00:00.003Z", "op": 1},
+        "nullCount": {"invoked": 0, "op": 0, "group": 2},
+    }
+    whole = data_files.statistics(rows_at(AT.replace(microsecond=2_000)), ["invoked"])
+    assert whole["minValues"] == whole["maxValues"] == {"invoked": "2026-03-01T12:00:00.002Z"}
+
+
+def test_a_file_leaves_out_what_is_empty_and_the_table_has_all_columns(folder, history, clock):
+    prober = Prober.start(folder, 1, clock)
+    prober.send(0)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    (file,) = history.glob("date=*/*.parquet")
+    assert {"irregular", "altered", "registers"}.isdisjoint(pq.ParquetFile(file).schema_arrow.names)
+    rows = table_rows(history)
+    assert {row["irregular"] for row in rows} == {None} and prober.must_be_logged()
+    (action,) = _added(history)
+    assert action["stats"]["numRecords"] == len(rows)
+    assert action["stats"]["minValues"]["process"] == min(row["process"] for row in rows)
+
+
+def _added(history):
+    lines = [line for file in (history / "_delta_log").glob("*.json") for line in file.read_bytes().splitlines()]
+    added = [one["add"] for line in lines if "add" in (one := orjson.loads(line))]
+    return [one | {"stats": orjson.loads(one["stats"])} for one in added]
+
+
+def test_the_plan_of_an_earlier_version_which_did_not_compress_it_is_read(folder, history, clock):
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    plan = load(folder)
+    packed = (folder / PLAN).read_bytes()
+    plain = bytes(cramjam.zstd.decompress(packed))
+    assert orjson.loads(plain)["version"] == 1
+    (folder / PLAN).write_bytes(plain)
+    assert load(folder) == plan
+    save(folder, plan)
+    assert (folder / PLAN).read_bytes() == packed

@@ -1,0 +1,54 @@
+"""Which violations must be the same in every delivery.
+
+Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by a reader that
+comes by when all others have long gone on (an audit, a call that hung), since it may be told by an index that is
+settled and forgotten; nor a loss that is due as a log ends for ever.
+"""
+
+from __future__ import annotations
+
+from rules.vocabulary.finding import Finding
+from tests.rules.world.engine import values_of
+from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, ORDER
+from tests.rules.world.must import GRACE
+from tests.rules.world.oracle import Oracle
+
+
+def is_lasting(oracle: Oracle, f: Finding) -> bool:
+    if f.anomaly in ALWAYS:
+        return False
+    across, world = f.partition < 0, oracle.world
+    here = {p.kind for p in world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)}
+    if f.anomaly in LOST and _is_just_due(oracle, f):
+        return False
+    if f.anomaly in ORDER | LOST:
+        audits = {life.process for life in world.lives if life.kind == "audit"}
+        return "late" not in here and "cut" not in here and f.subject[0] not in audits and not _came_late(oracle, f)
+    return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
+
+
+def _is_just_due(oracle: Oracle, f: Finding) -> bool:
+    """Skips name the values that they went over as long as the log knows them."""
+    low, high = int(f.evidence.get("previous_offset", f.evidence["offset"])), int(f.evidence["offset"])
+    over = {v for v, offset in oracle.just_due.items() if v[0] == f.partition and low < offset < high}
+    return bool(over | (values_of(f) & oracle.just_due.keys()))
+
+
+def _came_late(oracle: Oracle, f: Finding) -> bool:
+    """Was this step made later than the grace after all that it went over had been acknowledged?"""
+    if "previous_offset" not in f.evidence:
+        return False
+    ends = int(f.evidence["previous_offset"]), int(f.evidence["offset"])
+    sent = [
+        seen.entry.completed
+        for (partition, _, _), seen in oracle.truths[f.topic_id].sends.items()
+        if partition == f.partition and seen.offset is not None and min(ends) <= seen.offset <= max(ends)
+    ]
+    made = [
+        entry.completed
+        for life in oracle.world.lives
+        if life.process == f.evidence["process"]
+        for entry in [*life.entries, *life.gone]
+        if entry.row.op == f.evidence["op"] and entry.row.partition == f.partition
+    ]
+    return bool(sent and made) and min(made) > max(sent) + GRACE
