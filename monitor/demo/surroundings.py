@@ -61,4 +61,6 @@ def configuration(data: Path, bootstrap: str, brokers: int) -> Config:
 
 def command() -> str:
     """How this program can be called again: by its name where the shell finds it, else as it was called now."""
-    return "offsetwatch" if shutil.which("offsetwatch") else sys.argv[0]
+    if shutil.which("offsetwatch"):
+        return "offsetwatch"
+    return "python -m monitor.cli" if sys.argv[0].endswith(".py") else sys.argv[0]
