@@ -17,8 +17,8 @@ again; where that took longer than `BUSY`, everybody begins anew.
 
 It is judged in log time, by what is known of that writer and of the partition alone.
 
-State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, and what happened after
-the last tick.
+State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
+marks that came before the slices that they count, and what happened after the last tick.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from rules.arrays.columns import CLOSE, INFO, OFFSETS, OK, START, Columns, marks
 from rules.arrays.intervals import EMPTY, Ints, distinct
 from rules.kept.check import Check, News, Passage
-from rules.kept.codec import Table
+from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.vocabulary.objectives import SECOND
@@ -40,6 +40,8 @@ NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND
 """A mark that is held back by less than this shows an ordinary operation under way."""
 LINEAGE: Final = 64
+EARLY: Final = 256
+"""So many marks are kept that came before the slices that they count."""
 GONE: Final = ("process-died", "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
 NOT_THERE: Final = frozenset(
@@ -69,11 +71,21 @@ class Sightings(Table):
 
 
 @dataclass(slots=True)
+class Held(Table):
+    """Marks, told at `at`, that say of a process's first slices that an operation invoked at `through` was open."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    process: Ints = field(default_factory=lambda: EMPTY)
+    slices: Ints = field(default_factory=lambda: EMPTY)
+    through: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
     error, which the name's next life goes on from. `absent`: since when the partition is not there, -1 while it is;
     `again`: when it was there again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the
-    partition was seen after it."""
+    partition was seen after it; `early`: marks that wait for the slices that they count."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
@@ -81,6 +93,7 @@ class Producers:
     again: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
     seen: Sightings = field(default_factory=Sightings)
+    early: Held = field(default_factory=Held)
 
 
 _ABSENT, _PRESENT, _BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(8)
@@ -93,8 +106,9 @@ def arrive(own: Producers, new: News) -> None:
     """Take in new rows: starts, closes, what completed, and marks."""
     columns, state = new.columns, new.state
     _look(own, new)
-    held = _held_marks(state, columns)
-    own.waiting += [[time, _HELD, number, through, ""] for number, told in held.items() for time, through in told]
+    held = _held_marks(own, state, columns)
+    for time, number, through in zip(held.at.tolist(), held.process.tolist(), held.through.tolist(), strict=True):
+        own.waiting.append([time, _HELD, number, through, ""])
     rare = new.where(START, CLOSE)
     own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     waiting = {event[2] for event in own.waiting}
@@ -175,15 +189,16 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
             _end(own, number, time, kind == _FAILED, report)
 
 
-def _held_marks(state: State, columns: Columns) -> dict[int, list[tuple[int, int]]]:
-    """By process, (time, through) of the marks that show an operation open for long, and whose slices are here."""
-    times, processes, slices, through = marks(columns)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for i in np.flatnonzero(times - through >= BUSY).tolist():
-        process = state.processes.get(int(processes[i]))
-        if process is not None and slices[i] <= process.next:
-            found.setdefault(int(processes[i]), []).append((int(times[i]), int(through[i])))
-    return found
+def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
+    """The marks that show an operation open for long, and whose slices are here; the others wait for them."""
+    told = Held(*marks(columns))
+    told = concat(own.early, take(told, told.at - told.through >= BUSY))
+    if not len(told):
+        return told
+    here = {number: process.next for number, process in state.processes.items()}
+    ready = told.slices <= np.array([here.get(number, -1) for number in told.process.tolist()], np.int64)
+    own.early = take(take(told, ~ready), slice(-EARLY, None))
+    return take(told, ready)
 
 
 def _telling(columns: Columns, own: Ints) -> Ints:

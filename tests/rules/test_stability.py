@@ -334,9 +334,24 @@ def test_nobody_is_stuck_in_a_partition_that_is_not_there(history: Mapping[str, 
     whole = [(event, second) for event, _, second in events(at_once(h), "stuck-producer")]
     assert whole == expected
     assert [(event, second) for event, _, second in events(row_by_row(h), "stuck-producer")] == whole
-    for seed in range(5):  # a mark that comes before what it counts is not believed, the next one is
+    for seed in range(5):  # a mark that comes after a later one says nothing new
         for fed in (shuffled(h, seed), delayed(h, seed)):
             assert whole or not events(fed, "stuck-producer")
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_marks_wait_for_the_slices_that_they_count(answered: bool) -> None:
+    """All marks come first, the writer's rows after them, and no mark after those."""
+    h = History()
+    open_for_long(h)
+    if answered:
+        writes(h, 1, first=3)
+    assert {row.process for row in h.rows} == {number("w"), number("committer")}
+    store = Store()
+    store.feed([row for row in h.rows if row.process == number("committer")])
+    assert "stuck-producer" not in kinds(store)
+    store.feed([row for row in h.rows if row.process == number("w")])
+    assert [e[0] for e in events(store, "stuck-producer")] == ["opened", "closed"][: 1 + answered]
 
 
 @FEEDS
