@@ -191,6 +191,13 @@ class RegistersConfig(Section):
     record_bytes: int = Field(default=256, ge=64, le=1_000_000, description="Size of a record's value, tag included.")
 
 
+class ZombiesConfig(Section):
+    """The probe that asks as lives that are over: what it asks must be refused."""
+
+    count: Count = Field(default=1, description="Probes of this kind.")
+    interval: Seconds = Field(default=15.0, description="Seconds between two rounds of such requests.")
+
+
 class EndToEndConfig(Section):
     """The probe that measures latency: a record to each partition, read back by the same process."""
 
@@ -262,6 +269,7 @@ class ProbesConfig(Section):
     transform: TransformConfig = TransformConfig()
     aborts: AbortsConfig = AbortsConfig()
     registers: RegistersConfig = RegistersConfig()
+    zombies: ZombiesConfig = ZombiesConfig()
     end_to_end: EndToEndConfig = EndToEndConfig()
     audit: AuditConfig = AuditConfig()
     observer: ObserverConfig = ObserverConfig()

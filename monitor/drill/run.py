@@ -91,11 +91,11 @@ def _staging(config: Config, drills: Sequence[Drill]) -> Staging:
             )
     reached = connection(config)
     if any(drill.play().lies() for drill in drills):
-        from monitor.drill.proxy import ProxyFailed, upstream
+        from monitor.drill.proxy import CannotConnect, upstream
 
         try:
             upstream(reached.security, reached.token)
-        except ProxyFailed as error:
+        except CannotConnect as error:
             raise UserError(f"{config.named('cluster.security')}: {error}") from None
     return Staging(reached, len(reach(config).brokers))
 

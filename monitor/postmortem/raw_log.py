@@ -15,23 +15,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from monitor.config.config import Config
-from monitor.drill.proxy.addresses import Address
-from monitor.drill.proxy.errors import ProxyFailed, Refused, Undecodable
-from monitor.drill.proxy.frames import read_frame, write_frame
-from monitor.drill.proxy.messages import (
-    Api,
-    Payload,
-    build,
-    decode_response,
-    element,
-    milliseconds,
-    new_request,
-    request_class,
-)  # fmt: skip
 from monitor.drill.proxy.records import Batch, parse
-from monitor.drill.proxy.upstream import Stream, Upstream, upstream
 from monitor.errors import UserError
 from monitor.process.reach import connection
+from probes.kafka.wire.errors import CannotConnect, Refused, Undecodable
+from probes.kafka.wire.messages import Api, Payload, build, element, milliseconds, request_class
+from probes.kafka.wire.upstream import Address, Stream, Upstream, addresses, asked, upstream
 from probes.records.tag import read as read_tag
 
 AROUND: Final = 3
@@ -71,10 +60,10 @@ def read(config: Config, topic: str, partition: int, offsets: Sequence[int]) -> 
     reached = connection(config)
     try:
         means = upstream(reached.security, reached.token)
-        return asyncio.run(_bounded(means, _addresses(config.cluster.bootstrap), topic, partition, offsets))
+        return asyncio.run(_bounded(means, addresses(config.cluster.bootstrap), topic, partition, offsets))
     except TimeoutError:
         raise UserError(f"--raw: {config.cluster.bootstrap} has not answered within {_WITHIN:g} s") from None
-    except (ProxyFailed, Refused, Undecodable, OSError) as error:
+    except (CannotConnect, Refused, Undecodable, OSError) as error:
         raise UserError(f"--raw: {topic}/{partition} cannot be read: {error}") from error
 
 
@@ -181,22 +170,7 @@ async def _fetched(line: Stream, topic: str, partition: int, at: int) -> Payload
 
 
 async def _asked(line: Stream, api: Api, **values: Any) -> Payload:
-    reader, writer = line
-    kind = request_class(api, _VERSIONS[api])
-    assert kind is not None
-    await write_frame(writer, new_request(api, _VERSIONS[api], 1, "offsetwatch-explain", build(kind, **values)))
-    frame = await read_frame(reader)
-    if frame is None:
-        raise ConnectionResetError("the broker closed the connection")
-    return decode_response(api, _VERSIONS[api], frame)
-
-
-def _addresses(bootstrap: str) -> list[Address]:
-    found = []
-    for one in bootstrap.split(","):
-        host, _, port = one.strip().rpartition(":")
-        found.append(Address(host.strip("[]"), int(port)))
-    return found
+    return await asked(line, api, _VERSIONS[api], "offsetwatch-explain", **values)
 
 
 # In words

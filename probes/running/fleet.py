@@ -41,6 +41,7 @@ from probes.workloads.transactional.aborts import Aborts
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.transactional.transform import Transform
 from probes.workloads.writer import Writer
+from probes.workloads.zombies import Zombies
 
 log = logging.getLogger("offsetwatch.fleet")
 
@@ -81,6 +82,7 @@ def specs(config: ProbesConfig, run: str, brokers: Sequence[Broker]) -> list[Spe
     for i in range(config.aborts.count):
         made.append(Spec(f"aborts-{i + 1}", Aborts, (("group", f"{base}-aborts-{i + 1}"),)))
     made += [Spec(f"registers-{i + 1}", Registers) for i in range(config.registers.count)]
+    made += [Spec(f"zombies-{i + 1}", Zombies) for i in range(config.zombies.count)]
     made += [Spec(f"end-to-end-{i + 1}", EndToEnd) for i in range(config.end_to_end.count)]
     if config.reader.per_broker:
         made += [broker_spec(config, run, broker) for broker in brokers]

@@ -35,6 +35,7 @@ RANKS: Final = {
     "transform": 0,
     "aborts": 0,
     "registers": 0,
+    "zombies": 0,
     "end-to-end": 0,
     "reader": 1,
     "audit": 1,

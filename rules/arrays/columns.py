@@ -17,7 +17,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
-    SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER,
+    SEND, POLL, TXN, INIT, ASSIGN, SUBSCRIBE, REVOKE, COMMIT, POSITION, OFFSETS, START, CLOSE, MARK, REGISTER, ZOMBIE,
 ) = range(len(FUNCTIONS))  # fmt: skip
 OK, FAIL, INFO = range(len(OUTCOMES))
 CORRUPTED, FOREIGN, RELOCATED = range(len(get_args(Irregularity)))

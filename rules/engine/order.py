@@ -34,6 +34,7 @@ from rules.checks import (
     stuck_producers,
     transaction_outcomes,
     transforms,
+    unfenced_zombies,
     unreachable_brokers,
     unsafe_settings,
     zero_offsets,
@@ -47,6 +48,7 @@ from rules.settling import listed_ends, transactional_ids
 CHECKS: Final[tuple[Check[Any], ...]] = (
     sequence_loss.CHECK,
     fences.CHECK,
+    unfenced_zombies.CHECK,
     rebalances.CHECK,
     abort_positions.CHECK,
     altered_records.CHECK,

@@ -44,13 +44,15 @@ Function = Literal[
     "close",
     "mark",
     "register",
+    "zombie",
 ]
 """What an operation did. `offsets` is the observer's reading of a partition; `mark` is the committer's heartbeat;
-`register` is a read or a write of a register kept on top of the log."""
+`register` is a read or a write of a register kept on top of the log; `zombie` is a request of a producer's life, or a
+group member's, that was over."""
 
 FUNCTIONS: Final[tuple[str, ...]] = (
     "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets",
-    "start", "close", "mark", "register",
+    "start", "close", "mark", "register", "zombie",
 )  # fmt: skip
 
 Outcome = Literal["ok", "fail", "info"]
@@ -272,7 +274,8 @@ offset in the input partition of the same number; the row's `group` is the trans
 tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
 polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
 topic, which brokers do not answer, and who leads or coordinates; so may a `txn` row, who coordinates its transactional
-id: see `probes/topics/settings.py`, `probes/workloads/observer.py` and `probes/kafka/coordinators.py`."""
+id: see `probes/topics/settings.py`, `probes/workloads/observer.py` and `probes/kafka/coordinators.py`. Those of a
+`zombie` row say what was asked, for whom, and when its life was over: see `probes/workloads/zombies.py`."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -50,6 +50,8 @@ _MANY: Final = (
 )
 _HASH: Final = Field("hash", "int", "hash", "of the record's bytes")
 _KNOWN: Final = Field("known", "int", "offset", "the offset above 0 that was known before")
+_REQUEST: Final = Field("request", "str", "", "what was asked, by its name in Kafka's protocol")
+_OVER: Final = Field("late_by_s", "float", "s", "from the end of that life to the invocation")
 _CYCLE: Final = (
     Form(
         ("process", "op", "..."),
@@ -328,6 +330,35 @@ VIOLATIONS: Final = (
                     Field("late_by_s", "float", "s", "from that one's begin to the invocation of the commit"),
                 ),
                 "its commit was invoked after a later life had begun",
+            ),
+        ),
+    ),
+    Anomaly(
+        "unfenced-zombie", "violation", "at once",
+        "A broker granted a request of a producer's life, or a group member's, that was over.",
+        "the request, for whom, and how long it had been over",
+        (
+            Form(
+                ("process", "op"),
+                (
+                    PROCESS, OP, _REQUEST, TRANSACTIONAL_ID,
+                    Field("producer_id", "int", "", "the producer that asked"),
+                    Field("epoch", "int", "", "its epoch"),
+                    Field("latest_producer_id", "int", "", "the producer that the broker had named since"),
+                    Field("latest_epoch", "int", "", "that one's epoch"),
+                    _OVER,
+                ),
+                "of an earlier life of a transactional id",
+            ),
+            Form(
+                ("process", "op"),
+                (
+                    PROCESS, OP, _REQUEST, GROUP,
+                    Field("member", "str", "", "the member that asked"),
+                    Field("generation", "int", "", "the generation that it had been a member of"),
+                    _OVER,
+                ),
+                "of a member that had left its group",
             ),
         ),
     ),

@@ -28,7 +28,7 @@ OUTCOMES: Final = (
 )
 OF_TRANSACTIONS: Final = (
     'anomaly=~"G0.*|G1.*|torn-transaction|precommitted-read|hanging-transaction|unrecovered-transaction|zombie-write'
-    '|eos-violation|lost-commit"'
+    '|unfenced-zombie|eos-violation|lost-commit"'
 )
 
 

@@ -142,6 +142,7 @@ QUIET: Final[Mapping[str, Any]] = {
     "transform": {"count": 0},
     "aborts": {"count": 0},
     "registers": {"count": 0},
+    "zombies": {"count": 0},
     "end_to_end": {"count": 0},
     "audit": {"enabled": False},
     "unrest": {"enabled": False},

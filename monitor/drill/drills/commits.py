@@ -73,6 +73,15 @@ DRILLS: Final = (
         ),
     ),
     Drill(
+        name="zombie-request",
+        case="member",
+        what="A commit of offsets by a member that has left its group is granted.",
+        seen_in="the field's checkers",
+        must=(found("unfenced-zombie"),),
+        probes={"zombies": {"count": 1, "interval": 2.0}},
+        play=lambda: OneLie(SwallowCommits(Where(group="*-zombies-*")), ends=True),
+    ),
+    Drill(
         name="double-transform",
         what="TxnOffsetCommit is answered and not forwarded, then the group rebalances: inputs are transformed again.",
         seen_in="exactly-once",

@@ -21,6 +21,7 @@ from monitor.drill.lies.transactions import (
     HoldEndTxn,
     LateProduce,
     LoseInTransaction,
+    ServeZombies,
     SwallowCommit,
     Unfenced,
 )
@@ -35,6 +36,7 @@ SKIPS: Final = frozenset({"poll-skip", "int-poll-skip"})
 """What follows by definition where readers pass over records that count as written."""
 COMMITS: Final = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.0, "timeouts": [10.0]}}
 ONLY_SCRIPTED: Final = {"transaction": {"rate": 4.0}}
+ZOMBIES: Final = {"zombies": {"count": 1, "interval": 2.0}}
 
 both_commit = alternating("commit", "commit")
 one_aborts = alternating("commit", "abort")
@@ -285,6 +287,15 @@ DRILLS: Final = (
         never=frozenset({"stuck-consumer", "hanging-transaction", "unrecovered-transaction"}),
         probes=ONLY_SCRIPTED,
         play=HeldBehindAborted,
+    ),
+    Drill(
+        name="zombie-request",
+        case="producer",
+        what="What an earlier life of a transactional id asks of its coordinator is granted.",
+        seen_in="franz-go's kfake",
+        must=(found("unfenced-zombie"),),
+        probes=ZOMBIES,
+        play=lambda: OneLie(ServeZombies(), ends=True),
     ),
     Drill(
         name="fenced-by-timeout",

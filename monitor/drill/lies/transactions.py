@@ -156,6 +156,32 @@ class Unfenced(Lie):
         return Answer(answer(exchange, base_offset=offset))
 
 
+class ServeZombies(Lie):
+    """What an earlier life of a transactional id asks is forwarded as if the latest one had asked."""
+
+    apis = frozenset({Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN, Api.END_TXN})
+    _PREFIXES = ("", "v3_and_below_")
+
+    def __init__(self, where: Where = EVERYWHERE, when: When = ALWAYS, **options: Any) -> None:
+        super().__init__(where, when, **options)
+        self._latest: dict[str, int] = {}
+
+    async def on_request(self, exchange: Exchange) -> Decision:
+        for prefix in self._PREFIXES:
+            field = f"{prefix}producer_epoch"
+            epoch = getattr(exchange.request, field, -1)
+            latest = self._latest.get(str(exchange.transactional_id), epoch)
+            if 0 <= epoch < latest and self.turn():
+                exchange.request = replace(exchange.request, **{field: latest})
+                self.did(f"forwarded {Api(exchange.api).name} of epoch {epoch} as of {latest}", exchange)
+        return PASS
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if exchange.api == Api.INIT_PRODUCER_ID and exchange.response.error_code is ErrorCode.none:
+            self._latest[str(exchange.transactional_id)] = int(exchange.response.producer_epoch)
+        return PASS
+
+
 class FakedInit(Lie):
     """InitProducerId is answered with the id of a producer that has never lived, and the coordinator hears nothing."""
 

@@ -52,7 +52,7 @@ and quotas see the proxy's address as the client's.
 '''
 
 from monitor.drill.proxy.edits import answer
-from monitor.drill.proxy.errors import ProxyFailed, Refused, Undecodable
+from monitor.drill.proxy.errors import ProxyFailed
 from monitor.drill.proxy.exchange import Exchange, Place
 from monitor.drill.proxy.lie import (
     ALWAYS,
@@ -69,10 +69,11 @@ from monitor.drill.proxy.lie import (
     When,
     Where,
 )
-from monitor.drill.proxy.messages import Api
 from monitor.drill.proxy.proxy import Proxy
 from monitor.drill.proxy.side import Side, SideTransaction
-from monitor.drill.proxy.upstream import Login, Upstream, upstream
+from probes.kafka.wire.errors import CannotConnect, Refused, Undecodable
+from probes.kafka.wire.messages import Api
+from probes.kafka.wire.upstream import Login, Upstream, upstream
 
 __all__ = [
     "ALWAYS",
@@ -84,6 +85,7 @@ __all__ = [
     "Act",
     "Answer",
     "Api",
+    "CannotConnect",
     "Decision",
     "Delay",
     "Exchange",

@@ -11,19 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
-from monitor.drill.proxy.messages import Api, Payload
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
+from probes.kafka.wire.messages import Api, Payload
+from probes.kafka.wire.upstream import Address
 
 Listen = Callable[[Address], Awaitable[Address]]
 """From a broker's address to that of the proxy's listener for it, which is open when this returns."""

@@ -15,7 +15,7 @@ from typing import Final
 
 import cramjam
 
-from monitor.drill.proxy.errors import Undecodable
+from probes.kafka.wire.errors import Undecodable
 
 
 class Codec(IntEnum):

@@ -17,13 +17,13 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from monitor.drill.proxy import addresses, versions
-from monitor.drill.proxy.addresses import Address, AddressBook
-from monitor.drill.proxy.errors import Refused, Undecodable
+from monitor.drill.proxy.addresses import AddressBook
 from monitor.drill.proxy.exchange import Exchange
-from monitor.drill.proxy.frames import read_frame, write_frame
 from monitor.drill.proxy.lie import Answer, Close, Drop, Lie, first_decision
-from monitor.drill.proxy.messages import Api, acknowledged, correlation_of, request_head
-from monitor.drill.proxy.upstream import Stream
+from probes.kafka.wire.errors import Refused, Undecodable
+from probes.kafka.wire.frames import read_frame, write_frame
+from probes.kafka.wire.messages import Api, acknowledged, correlation_of, request_head
+from probes.kafka.wire.upstream import Address, Stream
 
 _UNSENT: Final = 8 * 1024 * 1024
 """Bytes of responses that may wait for their turn before no more are read; one more response may always come."""

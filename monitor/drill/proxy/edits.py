@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from monitor.drill.proxy import records
 from monitor.drill.proxy.exchange import Exchange, Place
-from monitor.drill.proxy.messages import Api, Payload, build, element
 from monitor.drill.proxy.records import Batch
+from probes.kafka.wire.messages import Api, Payload, build, element
 
 BatchesChange = Callable[[Place, list[Batch]], list[Batch] | None]
 PartitionChange = Callable[[Place, Any], Any | None]

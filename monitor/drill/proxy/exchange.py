@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from monitor.drill.proxy.addresses import Address, AddressBook
-from monitor.drill.proxy.errors import Undecodable
-from monitor.drill.proxy.messages import (
+from monitor.drill.proxy.addresses import AddressBook
+from probes.kafka.wire.errors import Undecodable
+from probes.kafka.wire.messages import (
     Payload,
     RequestHead,
     correlation_of,
@@ -18,6 +18,7 @@ from monitor.drill.proxy.messages import (
     encode_response,
     response_class,
 )
+from probes.kafka.wire.upstream import Address
 
 
 class Place(NamedTuple):

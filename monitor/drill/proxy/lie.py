@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, Protocol
 
 from monitor.drill.proxy.exchange import Exchange, Place
-from monitor.drill.proxy.messages import Api, Payload
 from monitor.drill.proxy.side import Side
+from probes.kafka.wire.messages import Api, Payload
 
 
 class Teller(Protocol):

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from monitor.drill.proxy.addresses import Address, AddressBook
+from monitor.drill.proxy.addresses import AddressBook
 from monitor.drill.proxy.connection import Connection
 from monitor.drill.proxy.errors import ProxyFailed
-from monitor.drill.proxy.frames import BUFFER
 from monitor.drill.proxy.lie import Lie
 from monitor.drill.proxy.side import Side
-from monitor.drill.proxy.upstream import PLAIN, Stream, Upstream
+from probes.kafka.wire.frames import BUFFER
+from probes.kafka.wire.upstream import PLAIN, Address, Stream, Upstream
 
 HOST: Final = "127.0.0.1"
 _OPEN_LIMIT_S: Final = 10.0

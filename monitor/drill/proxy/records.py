@@ -19,7 +19,7 @@ from typing import Final
 from crc32c import crc32c
 
 from monitor.drill.proxy.compression import Codec, compress, decompress
-from monitor.drill.proxy.errors import Undecodable
+from probes.kafka.wire.errors import Undecodable
 
 _PREFIX: Final = struct.Struct(">qi")
 """Base offset, and the length of what follows it."""

@@ -17,11 +17,12 @@ from typing import Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.proxy import records
-from monitor.drill.proxy.addresses import Address, AddressBook
-from monitor.drill.proxy.errors import Refused
+from monitor.drill.proxy.addresses import AddressBook
 from monitor.drill.proxy.exchange import Exchange, Place
-from monitor.drill.proxy.frames import read_frame, write_frame
-from monitor.drill.proxy.messages import (
+from monitor.drill.proxy.records import Batch
+from probes.kafka.wire.errors import Refused
+from probes.kafka.wire.frames import read_frame, write_frame
+from probes.kafka.wire.messages import (
     Api,
     Payload,
     build,
@@ -31,7 +32,7 @@ from monitor.drill.proxy.messages import (
     new_request,
     request_class,
 )
-from monitor.drill.proxy.records import Batch
+from probes.kafka.wire.upstream import Address
 
 Result = TypeVar("Result")
 Connect = Callable[[Address], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
-from monitor.drill.proxy.messages import Api, Payload, build, element, encode_response, response_class
+from probes.kafka.wire.messages import Api, Payload, build, element, encode_response, response_class
 
 
 @cache

@@ -40,6 +40,6 @@ def test_exposed_aborts_are_one_page(kafka: LocalKafka, tmp_path: Path, when: Wh
         opened = [one for _, one in evening.pages("/webhook") if one["incident"]["severity"] == "critical"]
         assert [(one["state"], one["incident"]["id"]) for one in opened] == [("open", alert["labels"]["incident"])]
         aborted = evening.findings("G1a")
-        assert len(aborted) > 1, "it was more than one record"
+        assert len(aborted) > (when is not ONCE), "a lie that is told once may expose one record"
         assert {one["severity"] for one in aborted} == {"critical"}
         print(f"{len(aborted)} findings of G1a, {len(lie.acts)} times exposed, {len(pages)} page")

@@ -7,7 +7,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from monitor.drill.proxy.messages import Payload, build, decode_response, new_request, request_class
+from probes.kafka.wire.messages import Payload, build, decode_response, new_request, request_class
 
 LIMIT_S = 15.0
 

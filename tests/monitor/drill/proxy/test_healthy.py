@@ -10,8 +10,8 @@ import pytest
 from monitor.drill.definition.drill import Drill
 from monitor.drill.lies.plays import OneLie
 from monitor.drill.proxy import PASS, Decision, Exchange, Lie
-from monitor.drill.proxy.messages import ALL_APIS
 from monitor.drill.running.session import Session
+from probes.kafka.wire.messages import ALL_APIS
 
 
 class Look(Lie):

@@ -14,7 +14,7 @@ from deploy.local_kafka import LocalKafka
 from monitor.drill.actors.java_client import JavaClients
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy, records
 from monitor.drill.proxy.edits import change_fetched_batches
-from monitor.drill.proxy.messages import ALL_APIS, encode_request, encode_response
+from probes.kafka.wire.messages import ALL_APIS, encode_request, encode_response
 from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic, values
 
 pytestmark = pytest.mark.kafka

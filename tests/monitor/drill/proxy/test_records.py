@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.drill.proxy.compression import Codec, compress, decompress
-from monitor.drill.proxy.errors import Undecodable
 from monitor.drill.proxy.records import Batch, Record, batch_of, encode, parse
+from probes.kafka.wire.errors import Undecodable
 
 BATCH = replace(
     batch_of([(b"k", b"v0"), (None, None), (b"", b"v2" * 1000)], timestamp=1_700_000_000_000),

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from monitor.cli import app
-from monitor.drill.proxy import Place, Proxy, ProxyFailed, upstream
+from monitor.drill.proxy import CannotConnect, Place, Proxy, ProxyFailed, upstream
 from tests.monitor.drill.proxy.clients import LIMIT_S, producer, read, send, topic
 from tests.monitor.secured import TOKEN_HOOK, USER, Secured, token
 
@@ -81,7 +81,7 @@ def test_a_broker_whose_certificate_nobody_vouches_for_is_not_spoken_to(secured:
 )
 def test_settings_that_it_cannot_follow_are_named(changed: dict[str, str], told: str) -> None:
     security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
-    with pytest.raises(ProxyFailed, match=told):
+    with pytest.raises(CannotConnect, match=told):
         upstream(security | changed)
 
 

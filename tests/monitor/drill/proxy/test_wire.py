@@ -32,9 +32,10 @@ from monitor.drill.proxy import (
     answer,
     records,
 )
-from monitor.drill.proxy.addresses import Address, AddressBook, rewritten
-from monitor.drill.proxy.messages import build, decode_response, element, request_class, response_class
+from monitor.drill.proxy.addresses import AddressBook, rewritten
 from monitor.drill.proxy.versions import known, narrowed
+from probes.kafka.wire.messages import build, decode_response, element, request_class, response_class
+from probes.kafka.wire.upstream import Address
 from tests.monitor.drill.proxy.clients import producer, read, send, topic, values
 from tests.monitor.drill.proxy.raw import Raw, correlation
 

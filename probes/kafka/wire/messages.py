@@ -23,7 +23,7 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
-from monitor.drill.proxy.errors import Undecodable
+from probes.kafka.wire.errors import Undecodable
 
 Payload = Any
 """An instance of one of kio's request or response classes."""

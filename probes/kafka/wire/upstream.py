@@ -1,6 +1,8 @@
-"""How the proxy, and `explain --raw`, reach brokers that want TLS or a login: they do both themselves. Clients speak to
-the proxy in the clear, and only on loopback, so that a lie can be told about every request and no client's settings
-have to fit the proxy."""
+"""How connections of our own reach brokers that want TLS or a login, and how requests are asked on them.
+
+Drills' proxies, `explain --raw` and the probe of zombies do both themselves. Clients speak to a proxy in the clear, and
+only on loopback, so that a lie can be told about every request and no client's settings have to fit the proxy.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +11,56 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from scramp import ScramClient, ScramException
 
-from monitor.drill.proxy.addresses import Address
-from monitor.drill.proxy.errors import ProxyFailed, Refused
-from monitor.drill.proxy.frames import BUFFER, read_frame, write_frame
-from monitor.drill.proxy.messages import Api, Payload, build, decode_response, new_request, request_class
 from probes.kafka.client import token_function
+from probes.kafka.wire.errors import CannotConnect, Refused
+from probes.kafka.wire.frames import BUFFER, read_frame, write_frame
+from probes.kafka.wire.messages import Api, Payload, build, decode_response, new_request, request_class
 
-CLIENT_ID: Final = "drill-login"
+CLIENT_ID: Final = "offsetwatch-login"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _VERSIONS: Final = {Api.SASL_HANDSHAKE: 1, Api.SASL_AUTHENTICATE: 1}
 _NETWORK: Final = {"broker.address.family", "client.dns.lookup", "client.rack", "socket.keepalive.enable"}
 _LOGIN_WITHIN: Final = 10.0
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """The addresses of a list that commas separate."""
+    found = []
+    for one in bootstrap.split(","):
+        host, _, port = one.strip().rpartition(":")
+        found.append(Address(host.strip("[]"), int(port)))
+    return found
+
+
+async def asked(line: Stream, api: Api, version: int, client: str, **values: Any) -> Payload:
+    """The answer to one request, on a connection where nothing else is under way.
+
+    Raises OSError, and Undecodable."""
+    reader, writer = line
+    kind = request_class(api, version)
+    assert kind is not None
+    await write_frame(writer, new_request(api, version, 1, client, build(kind, **values)))
+    frame = await read_frame(reader)
+    if frame is None:
+        raise ConnectionResetError("the broker closed the connection")
+    return decode_response(api, version, frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +86,7 @@ class Upstream:
         if self.login is not None:
             try:
                 async with asyncio.timeout(_LOGIN_WITHIN):
-                    await _Conversation(reader, writer).log_in(self.login)
+                    await _Conversation((reader, writer)).log_in(self.login)
             except BaseException:
                 writer.transport.abort()
                 raise
@@ -64,18 +98,18 @@ PLAIN: Final = Upstream()
 
 def upstream(security: Mapping[str, str], token: str | None = None) -> Upstream:
     """What these settings of librdkafka ask for; `token`: for OAUTHBEARER, the function that gives tokens, by its name
-    (`probes.kafka.client.Connection`). Raises `ProxyFailed` for a setting that cannot be followed."""
+    (`probes.kafka.client.Connection`). Raises `CannotConnect` for a setting that cannot be followed."""
     left = {key: value for key, value in security.items() if key not in _NETWORK}
     protocol = left.pop("security.protocol", "plaintext").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ProxyFailed(f"a connection of our own (drills, --raw) does not know security.protocol {protocol}")
+        raise CannotConnect(f"a connection of our own does not know security.protocol {protocol}")
     login = _login(left, token) if protocol.startswith("SASL") else None
     tls = _tls(left) if protocol.endswith("SSL") else None
     for key in left:
         # A setting of a layer that the protocol does not use means nothing to a client, either.
         ours = (login is not None and key.startswith("sasl.")) or (tls is not None and "ssl." in key)
         if ours or not key.startswith(("sasl.", "ssl.", "enable.ssl.")):
-            raise ProxyFailed(f"a connection of our own (drills, --raw) does not understand {key}")
+            raise CannotConnect(f"a connection of our own does not understand {key}")
     return Upstream(tls, login)
 
 
@@ -83,16 +117,15 @@ def _login(left: dict[str, str], token: str | None) -> Login:
     names = [left.pop(key, None) for key in ("sasl.mechanism", "sasl.mechanisms")]
     mechanism = next((name for name in names if name), "GSSAPI")
     if mechanism not in MECHANISMS:
-        raise ProxyFailed(
-            f"a connection of our own (drills, --raw) cannot log in by sasl.mechanism {mechanism}, only "
-            f"{', '.join(MECHANISMS)}"
+        raise CannotConnect(
+            f"a connection of our own cannot log in by sasl.mechanism {mechanism}, only {', '.join(MECHANISMS)}"
         )
     login = Login(mechanism, left.pop("sasl.username", ""), left.pop("sasl.password", ""))
     given = left.pop("sasl.oauthbearer.config", "")
     if mechanism != "OAUTHBEARER":
         return login
     if token is None:
-        raise ProxyFailed("a connection of our own (drills, --raw) logs in by OAUTHBEARER only with cluster.token")
+        raise CannotConnect("a connection of our own logs in by OAUTHBEARER only with cluster.token")
     function = token_function(token)
     return replace(login, token=lambda: function(given)[0])
 
@@ -106,7 +139,7 @@ def _tls(left: dict[str, str]) -> ssl.SSLContext:
     told = {"ssl.ca.location": location, "ssl.certificate.location": certificate, "ssl.key.location": key}
     for name, path in told.items():
         if path is not None and not Path(path).exists():
-            raise ProxyFailed(f"{name}: {path} does not exist")
+            raise CannotConnect(f"{name}: {path} does not exist")
     try:
         folder = location is not None and Path(location).is_dir()
         context = ssl.create_default_context(
@@ -115,7 +148,7 @@ def _tls(left: dict[str, str]) -> ssl.SSLContext:
         if certificate is not None:
             context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, OSError) as error:
-        raise ProxyFailed(f"a connection of our own (drills, --raw) cannot use the TLS files: {error}") from error
+        raise CannotConnect(f"a connection of our own cannot use the TLS files: {error}") from error
     context.check_hostname = by_name and verified
     if not verified:
         context.verify_mode = ssl.CERT_NONE
@@ -125,9 +158,8 @@ def _tls(left: dict[str, str]) -> ssl.SSLContext:
 class _Conversation:
     """The first requests of a connection: which mechanism, and what it asks for."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._asked = 0
+    def __init__(self, line: Stream) -> None:
+        self._line = line
 
     async def log_in(self, login: Login) -> None:
         await self._ask(Api.SASL_HANDSHAKE, login, mechanism=login.mechanism)
@@ -151,14 +183,7 @@ class _Conversation:
         return bytes(answer.auth_bytes).decode()
 
     async def _ask(self, api: Api, login: Login, **values: Any) -> Payload:
-        self._asked += 1
-        kind = request_class(api, _VERSIONS[api])
-        assert kind is not None
-        await write_frame(self._writer, new_request(api, _VERSIONS[api], self._asked, CLIENT_ID, build(kind, **values)))
-        frame = await read_frame(self._reader)
-        if frame is None:
-            raise ConnectionResetError("the broker closed the connection during the login")
-        answer = decode_response(api, _VERSIONS[api], frame)
+        answer = await asked(self._line, api, _VERSIONS[api], CLIENT_ID, **values)
         if answer.error_code is not ErrorCode.none:
             raise Refused(f"the login by {login.mechanism}", answer.error_code.name)
         return answer

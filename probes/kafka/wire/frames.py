@@ -6,7 +6,7 @@ import asyncio
 import struct
 from typing import Final
 
-from monitor.drill.proxy.errors import Undecodable
+from probes.kafka.wire.errors import Undecodable
 
 BUFFER: Final = 1024 * 1024
 """Bytes that a connection reads ahead."""

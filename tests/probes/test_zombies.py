@@ -1,0 +1,88 @@
+"""The probe of zombies on a real broker: what it asks is refused, and granted where somebody serves zombies."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from deploy.local_kafka import LocalKafka
+from monitor.drill.lies.groups import SwallowCommits
+from monitor.drill.lies.transactions import ServeZombies
+from monitor.drill.proxy import Proxy, Where
+from probes.kafka.client import Connection
+from probes.workloads.zombies import Zombies
+from rules.store import MemoryStore
+from rules.vocabulary.slices import Slice, to_table
+from tests.monitor.commands import silent_address
+from tests.probes.conftest import witness
+
+pytestmark = pytest.mark.kafka
+
+ASKED = ["AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "InitProducerId", "OffsetCommit"]
+FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
+LEFT = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+
+
+def asked(probe, rounds=1) -> list[Slice]:
+    """The rows of so many rounds, once the coordinators are there: a new cluster makes their topics when asked."""
+    rows: list[Slice] = []
+    while len(rows) < rounds * len(ASKED):
+        probe.turn()
+        every = [row for row in witness(probe).of("zombie") if row.type != "info"]
+        begun = [i for i, row in enumerate(every) if row.settings["request"] == ASKED[0]]
+        rows = every[begun[0] :] if begun else []
+    return rows
+
+
+def found(rows: list[Slice]) -> Counter[str]:
+    stepped = MemoryStore().step(to_table(rows))
+    return Counter(finding.anomaly for out in stepped.values() for finding in out.findings)
+
+
+def test_a_broker_refuses_them_all_and_goes_on_with_the_living(stage):
+    one = stage(zombies={"interval": 0.2})
+    probe = one.put(Zombies, "zombies")
+    rows = asked(probe, rounds=2)
+    assert [row.settings["request"] for row in rows] == 2 * ASKED
+    assert {row.error for row in rows if row.settings["request"] != "OffsetCommit"} <= FENCED
+    assert {row.error for row in rows if row.settings["request"] == "OffsetCommit"} <= LEFT
+    assert {row.type for row in rows} == {"fail"}
+    for row in rows:
+        if "epoch" in row.settings:
+            assert int(row.settings["epoch"]) < int(row.settings["latest_epoch"])
+        assert int(row.settings["over"]) <= row.mono_invoked < row.mono_completed
+    assert not found(witness(probe).rows)
+
+
+def test_what_is_granted_is_found(kafka: LocalKafka, stage):
+    """The same requests, well formed: with the latest epoch in them the broker grants them all."""
+    lies = [ServeZombies(), SwallowCommits(Where(group="*-zombies"))]
+    with Proxy(kafka.bootstrap, lies) as proxy:
+        one = stage(zombies={"interval": 0.2})
+        one.connection = Connection(proxy.bootstrap)
+        probe = one.put(Zombies, "zombies")
+        rows = asked(probe)
+    assert [(row.settings["request"], row.type) for row in rows] == [(name, "ok") for name in ASKED]
+    assert found(rows) == {"unfenced-zombie": len(ASKED)}
+
+
+def test_a_cluster_that_does_not_answer_proves_nothing(stage):
+    one = stage(zombies={"interval": 0.01})
+    with silent_address() as nobody:
+        one.connection = Connection(nobody)
+        probe = one.put(Zombies, "zombies")
+        while probe.counters.errors < 2:
+            probe.turn()
+    assert not witness(probe).of("zombie")
+
+
+def test_a_login_that_it_does_not_know_asks_nothing(stage, caplog):
+    one = stage(zombies={"interval": 0.01})
+    one.connection = Connection(
+        one.connection.bootstrap, {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI"}
+    )
+    probe = one.put(Zombies, "zombies")
+    probe.turn()
+    assert "zombies asks nothing" in caplog.text
+    assert not witness(probe).of("zombie") and not probe.counters.errors
