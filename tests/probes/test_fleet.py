@@ -115,7 +115,7 @@ def test_the_fleet_is_what_was_asked_for():
     assert Counter(name.rstrip("0123456789-") for name in made) == {
         "writer": 1, "writer-five": 1, "reader": 2, "reader-group": 2, "reader-restless": 1, "reader-broker": 2,
         "transactions": 4, "transform-feed": 1, "transform": 2, "aborts": 1, "audit": 1, "registers": 3, "observer": 1,
-        "end-to-end": 1,
+        "end-to-end": 1, "zombies": 1,
     }  # fmt: skip
     assert [made[f"transactions-{i}"]["stable"] for i in (1, 2, 3, 4)] == [True, False, True, False]
     assert [made[f"transactions-{i}"]["timeout"] for i in (1, 2, 3, 4)] == [60, 10, 1, 60]
@@ -128,7 +128,7 @@ def test_the_fleet_is_what_was_asked_for():
     assert set(made["observer"]["groups"]) == committing
     few = config(transform={"count": 0}, aborts={"count": 0}, audit={"enabled": False})
     left = {spec.kind for spec in specs(few, "r", [])}
-    assert left == {"writer", "reader", "transactions", "registers", "end-to-end", "observer"}
+    assert left == {"writer", "reader", "transactions", "registers", "end-to-end", "zombies", "observer"}
 
 
 def test_a_run_keeps_its_id_as_long_as_its_folder(tmp_path: Path):

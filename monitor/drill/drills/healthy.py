@@ -14,6 +14,7 @@ EVERYTHING: Final = {
     "transform": {"count": 2, "timeouts": [10.0]},
     "aborts": {"count": 1, "rate": 1.0},
     "registers": {"count": 2},
+    "zombies": {"count": 1, "interval": 2.0},
     "audit": {"enabled": True, "period": 8.0},
     "unrest": {"enabled": True, "mean_interval": 20.0},
 }

@@ -195,9 +195,10 @@ class DropProduceResponse(Lie):
         self._decision: Decision = CLOSE if close else DROP
 
     async def on_response(self, exchange: Exchange) -> Decision:
-        if not self.turn():
-            return PASS
-        for place, result in acknowledged(exchange).items():
+        told = acknowledged(exchange)
+        if all(result.error_code is not ErrorCode.none for result in told.values()) or not self.turn():
+            return PASS  # where nothing was appended, a leader that is not ready say, there is nothing to lose
+        for place, result in told.items():
             self.did("dropped the acknowledgement", exchange, place, base_offset=result.base_offset)
         return self._decision
 
