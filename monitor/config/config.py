@@ -35,7 +35,7 @@ from monitor.config.cluster import (
     alike,
     reveal,
 )
-from monitor.config.overrides import Override, fields_of, overrides
+from monitor.config.overrides import Override, fields_of, overrides, secret_at
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
 from streaming_jobs.config import JobConfig
@@ -279,8 +279,12 @@ def _of_security(complaint: ErrorDetails) -> int:
 
 
 def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) -> str:
-    """One complaint as one line. Never shows a value of `cluster.security`."""
+    """One complaint as one line. Never shows a value of `cluster.security`, nor what stands in place of a secret."""
     where = tuple(str(part) for part in first["loc"])
+    if depth := secret_at(Config, where):
+        key = ".".join(where[:depth])
+        source = next((o.variable for o in changed if o.path[:depth] == where[:depth]), None)
+        return f'{source or path or "defaults"}: {key}: must be {{ env = "NAME" }} or {{ file = "path" }}'
     secret = _of_security(first)
     key = ".".join(where[: secret + 1] if secret else where) or "the file"
     source = next((o.variable for o in changed if o.path == where[: len(o.path)]), None)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from alerts.config import Secret
 from monitor.config.cluster import alike
 from monitor.errors import ConfigError
 
@@ -35,17 +36,27 @@ def overrides(
     root: type[BaseModel], environment: Mapping[str, str], file: Mapping[str, Any]
 ) -> tuple[list[Override], list[str]]:
     """What the environment changes of what the `file` says, by variable name; and a complaint about each variable that
-    names no key."""
+    names no key, unless the file says that a secret is in it, as in `{ env = "OFFSETWATCH_HOOK" }`."""
     found: list[Override] = []
     complaints: list[str] = []
+    others = NOT_CONFIGURATION | set(_of_secrets(file))
     for variable in sorted(environment):
-        if variable.startswith(PREFIX) and variable not in NOT_CONFIGURATION:
+        if variable.startswith(PREFIX) and variable not in others:
             path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
             try:
                 found.append(_override(root, variable, path, environment[variable], file))
             except ConfigError as error:
                 complaints += error.complaints
     return found, complaints
+
+
+def _of_secrets(given: Any) -> Iterator[str]:
+    """The variables that hold secrets, by what the file says."""
+    if isinstance(given, Mapping):
+        if isinstance(name := given.get("env"), str):
+            yield name
+        for value in given.values():
+            yield from _of_secrets(value)
 
 
 def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:
@@ -59,6 +70,29 @@ def fields_of(root: type[BaseModel], path: tuple[str, ...]) -> list[str]:
         field = table.model_fields.get(name) if _is_model(table) else None
         table, named = (section(field), entries(field)) if field is not None else (None, None)
     return list(table.model_fields) if _is_model(table) else []
+
+
+def secret_at(root: type[BaseModel], place: tuple[str, ...]) -> int:
+    """How many parts of the place lead to a secret, 0 where none does: what stands there must not be shown."""
+    annotation: Any = root
+    for at, name in enumerate(place):
+        if annotation is Secret:
+            return at
+        annotation = _inside(annotation, name)
+    return len(place) if annotation is Secret else 0
+
+
+def _inside(annotation: Any, name: str) -> Any:
+    """What stands at a key of this, or an index, without its None; None where nothing is known of it."""
+    if _is_model(annotation):
+        found = annotation.model_fields.get(name)
+        inner = found.annotation if found is not None else None
+    else:
+        inner = next((one for one in reversed(get_args(annotation)) if one is not Ellipsis), None)
+    if get_origin(inner) in (Union, types.UnionType):
+        others = [one for one in get_args(inner) if one is not type(None)]
+        inner = others[0] if len(others) == 1 else None
+    return inner
 
 
 def section(field: FieldInfo) -> type[BaseModel] | None:

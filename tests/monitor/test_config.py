@@ -128,6 +128,38 @@ def test_security_settings_and_where_secrets_come_from(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("key", "written_as"),
+    [
+        ("alerts.alertmanager.password", '"{}"'),
+        ("alerts.alertmanager.token", '{{ env = ["{}"] }}'),
+        ("alerts.webhook.secret", '{{ env = "A", file = "{}" }}'),
+        ("status.token", '["{}"]'),
+        ("alerts.chat.targets.0", '["{}"]'),
+    ],
+)
+def test_a_secret_that_is_written_plainly_is_not_shown(key: str, written_as: str, tmp_path: Path) -> None:
+    table, _, name = key.removesuffix(".0").rpartition(".")
+    file = written(tmp_path, f"[{table}]\n{name} = {written_as.format(SECRET)}")
+    with pytest.raises(ConfigError) as raised:
+        load(file, {})
+    assert str(raised.value) == f'{file}: {key}: must be {{ env = "NAME" }} or {{ file = "path" }}'
+
+
+def test_a_secret_that_the_environment_holds_plainly_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(environment={"OFFSETWATCH_ALERTS__WEBHOOK__SECRET": SECRET})
+    variable = "OFFSETWATCH_ALERTS__WEBHOOK__SECRET"
+    assert str(raised.value) == f'{variable}: alerts.webhook.secret: must be {{ env = "NAME" }} or {{ file = "path" }}'
+
+
+def test_a_variable_of_ours_may_hold_a_secret(tmp_path: Path) -> None:
+    file = written(tmp_path, '[alerts.webhook]\nurls = ["http://h/"]\nsecret = { env = "OFFSETWATCH_HOOK" }')
+    assert load(file, {"OFFSETWATCH_HOOK": SECRET}).alerts.webhook.secret is not None
+    with pytest.raises(ConfigError, match="OFFSETWATCH_HOOKS: there is no key hooks"):
+        load(file, {"OFFSETWATCH_HOOKS": "1"})
+
+
 WRONG_SECURITY = [
     ('"sasl.password" = 5', "cluster.security.sasl.password: must be a string"),
     ('"sasl.password" = { evn = "x" }', 'No such configuration property: "sasl.password.evn"'),
