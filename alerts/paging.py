@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from alerts.config import AlertsConfig
+from alerts.config import AlertsConfig, Secret
 from alerts.event import FindingEvent
 from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import Incident, Names, nameless
@@ -21,6 +21,7 @@ from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.alertmanager_silences import SilencingAlertmanager
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import Courier, Receiver
+from alerts.receivers.http import SendFailed, reveal
 from alerts.receivers.memory import Memory
 from alerts.receivers.webhook import Webhook
 from alerts.silences import Silences, path_of, silenced
@@ -105,7 +106,10 @@ class Paging:
 
 def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = tuple) -> list[Receiver]:
     """All receivers that are configured, each with a name of its own. `silences`: those of which Alertmanagers are
-    told. Raises AppriseMissing."""
+    told. Raises AppriseMissing, and SendFailed where a secret cannot be read: nobody would notice before the first
+    incident."""
+    for complaint in unreadable(config):
+        raise SendFailed(complaint)
     links = Links(config.runbook_url, config.page_url)
     made: list[Receiver] = []
     for number, url in enumerate(config.alertmanager.urls, 1):
@@ -120,3 +124,24 @@ def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = 
 
 def _named(kind: str, number: int) -> str:
     return kind if number == 1 else f"{kind}-{number}"
+
+
+def unreadable(config: AlertsConfig) -> list[str]:
+    """The secrets of receivers that are configured which cannot be read now, each as a sentence."""
+    asked: list[tuple[str, Secret | None]] = []
+    if config.alertmanager.urls:
+        asked += [
+            ("alerts.alertmanager.token", config.alertmanager.token),
+            ("alerts.alertmanager.password", config.alertmanager.password),
+        ]
+    if config.webhook.urls:
+        asked.append(("alerts.webhook.secret", config.webhook.secret))
+    asked += [("alerts.chat.targets", target) for target in config.chat.targets]
+    complaints = []
+    for name, secret in asked:
+        try:
+            if secret is not None:
+                reveal(name, secret)
+        except SendFailed as error:
+            complaints.append(str(error))
+    return complaints

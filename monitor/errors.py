@@ -35,6 +35,7 @@ _TRANSLATED: Final = (
     ("streaming_jobs.errors", "JobError"),
     ("alerts.serving.server", "PortTaken"),
     ("alerts.receivers.chat", "AppriseMissing"),
+    ("alerts.receivers.http", "SendFailed"),
     ("alerts.silences", "SilenceRefused"),
     ("deploy.errors", "DeployError"),
 )

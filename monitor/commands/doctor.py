@@ -21,6 +21,7 @@ from typing import Final, Literal
 from rich.table import Table
 from rich.text import Text
 
+from alerts.paging import unreadable
 from monitor.config.config import Config
 from monitor.errors import ConfigError
 from monitor.process.machine import available_memory
@@ -78,10 +79,25 @@ def examine(config: Config) -> Iterator[Answer]:
     yield from _machine()
     yield folder(config.data)
     yield memory()
+    yield from receivers(config)
     names: dict[str, str] = {}
     for one in config.each():
         for answer in _examine_cluster(one, names):
             yield replace(answer, cluster=one.name)
+
+
+def receivers(config: Config) -> Iterator[Answer]:
+    """Can the secrets of those who are told of incidents be read?"""
+    complaints = unreadable(config.alerts)
+    yield from (Answer("receivers", "bad", complaint) for complaint in complaints)
+    told = {
+        "Alertmanager": len(config.alerts.alertmanager.urls),
+        "webhook": len(config.alerts.webhook.urls),
+        "chat": len(config.alerts.chat.targets),
+    }
+    named = ", ".join(f"{count} {name}" for name, count in told.items() if count)
+    if not complaints:
+        yield Answer("receivers", "ok", named or "none: incidents are told to nobody but the log and the status page")
 
 
 def _examine_cluster(config: Config, names: dict[str, str]) -> Iterator[Answer]:

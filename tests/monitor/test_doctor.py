@@ -16,7 +16,7 @@ from probes.config import TopicsConfig
 from probes.kafka.client import Connection
 from probes.topics.probe_topics import ClusterView, TopicView
 from probes.topology import Broker
-from tests.monitor.commands import offsetwatch
+from tests.monitor.commands import offsetwatch, silent_address
 
 SAFE = {
     "cleanup.policy": "delete", "min.insync.replicas": "2", "retention.ms": "86400000", "retention.bytes": "-1",
@@ -125,6 +125,31 @@ def test_all_that_is_wrong_with_a_configuration_is_one_line_each(tmp_path: Path)
     other = offsetwatch("findings", cwd=tmp_path, **wrong)
     assert other.returncode == 2
     assert other.stderr.splitlines() == [f"offsetwatch: {one}" for one in complaints]
+
+
+RECEIVERS = """
+[alerts.webhook]
+urls = ["http://127.0.0.1:1/"]
+secret = { env = "HOOK" }
+[alerts.chat]
+targets = [{ file = "nowhere" }]
+"""
+
+
+@pytest.mark.parametrize("command", ["doctor", "monitor"])
+def test_receivers_whose_secrets_cannot_be_read(command: str, tmp_path: Path) -> None:
+    """Nobody would notice before the first incident."""
+    (tmp_path / "offsetwatch.toml").write_text(RECEIVERS)
+    unset = "alerts.webhook.secret: the environment variable HOOK is not set"
+    away = "alerts.chat.targets: nowhere cannot be read: No such file or directory"
+    with silent_address() as nobody:
+        if command == "doctor":
+            done = offsetwatch("doctor", "--json", cwd=tmp_path, OFFSETWATCH_CLUSTER__BOOTSTRAP=nobody)
+            told = [one for one in map(json.loads, done.stdout.splitlines()) if one["about"] == "receivers"]
+            assert [(one["state"], one["detail"]) for one in told] == [("bad", unset), ("bad", away)]
+            return
+    done = offsetwatch("monitor", cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"offsetwatch: {unset}")
 
 
 @pytest.mark.kafka
