@@ -46,6 +46,7 @@ _WITHOUT_WORDS: Final = {
     "rows of offsets that were listed or read back": ("offsets",),
     "rows of positions": ("position",),
     "rows of operations on registers": ("register",),
+    "rows of what was asked as a life that was over": ("zombie",),
     "rows of what clients and hosts say of themselves (close, init, mark, start)": ("close", "init", "mark", "start"),
 }
 
