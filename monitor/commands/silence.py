@@ -36,6 +36,7 @@ def add(
     debug: Debug = False,
 ) -> None:
     """Silence a cluster, or one of its topics. What is still open when it ends is told then."""
+    from alerts.incidents.incident import span
     from monitor.commands.times import coming
     from monitor.config.names import ClusterNames
     from monitor.incidents.overview import clock
@@ -51,7 +52,8 @@ def add(
         cluster=named, topic=topic, until=ends, because=because, by=_user(), now=now
     )
     console = Screen()
-    console.print(f"{made.id}: {made.place} is silenced until {clock(ends, now, seconds=False)} UTC.")
+    lasting = span((ends - now).total_seconds())
+    console.print(f"{made.id}: {made.place} is silenced until {clock(ends, now, seconds=False)} UTC, for {lasting}.")
     console.print(f"What is still open then is told then. To end it before: offsetwatch silence end {made.id}")
 
 

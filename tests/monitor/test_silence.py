@@ -32,7 +32,9 @@ def test_a_line_silences_a_cluster_and_every_command_shows_it(data: Path) -> Non
     (one,) = Silences(path_of(data / "alerts")).all()
     until = one.until.strftime("%H:%M")
     assert timedelta(0) < one.until - datetime.now(UTC) <= timedelta(hours=2)
-    assert done.stdout.splitlines()[0].startswith(f"{one.id}: cluster EmAw is silenced until ")
+    said = " ".join(done.stdout.split())
+    assert said.startswith(f"{one.id}: cluster EmAw is silenced until ")
+    assert " UTC, for 2 h. What is still open " in said, "a time that was meant to be past is tomorrow's"
     assert f"offsetwatch silence end {one.id}" in " ".join(done.stdout.split())
 
     listed = offsetwatch("silence", "list", "--data", str(data), cwd=data).stdout
