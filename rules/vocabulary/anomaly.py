@@ -18,8 +18,8 @@ Type = Literal["int", "float", "str", "bool", "list of int", "list of str", "obj
 
 Unit = Literal[
     "", "offset", "seq", "writer", "process", "operation", "transaction", "partition", "broker", "host", "hash",
-    "epoch", "id", "micros", "time", "s", "min", "ns", "records", "values", "rows", "offsets", "processes",
-    "partitions", "runs", "findings", "operations", "facts",
+    "epoch", "producer", "producer epoch", "generation", "id", "micros", "time", "s", "min", "ns", "records", "values",
+    "rows", "offsets", "processes", "partitions", "runs", "findings", "operations", "facts",
 ]  # fmt: skip
 """What a number counts or names. `micros`: log time, microseconds since the epoch; `time`: RFC 3339; `ns`: nanoseconds
 of a boot's monotonic clock. "" where it is a word, a sentence, or an object."""
@@ -36,6 +36,9 @@ UNITS: Final[dict[Unit, str]] = {
     "host": "process id of the host's committer",
     "hash": "32-bit hash",
     "epoch": "leader epoch",
+    "producer": "producer id",
+    "producer epoch": "producer epoch",
+    "generation": "generation of its group",
     "id": "write id of a register",
     "micros": "µs of log time since the epoch",
     "time": "RFC 3339, UTC",

@@ -342,10 +342,10 @@ VIOLATIONS: Final = (
                 ("process", "op"),
                 (
                     PROCESS, OP, _REQUEST, TRANSACTIONAL_ID,
-                    Field("producer_id", "int", "", "the producer that asked"),
-                    Field("epoch", "int", "", "its epoch"),
-                    Field("latest_producer_id", "int", "", "the producer that the broker had named since"),
-                    Field("latest_epoch", "int", "", "that one's epoch"),
+                    Field("producer_id", "int", "producer", "the producer that asked"),
+                    Field("epoch", "int", "producer epoch", "its epoch"),
+                    Field("latest_producer_id", "int", "producer", "the producer that the broker had named since"),
+                    Field("latest_epoch", "int", "producer epoch", "that one's epoch"),
                     _OVER,
                 ),
                 "of an earlier life of a transactional id",
@@ -355,7 +355,7 @@ VIOLATIONS: Final = (
                 (
                     PROCESS, OP, _REQUEST, GROUP,
                     Field("member", "str", "", "the member that asked"),
-                    Field("generation", "int", "", "the generation that it had been a member of"),
+                    Field("generation", "int", "generation", "the generation that it had been a member of"),
                     _OVER,
                 ),
                 "of a member that had left its group",
