@@ -29,7 +29,7 @@ AHEAD: Final = 4
 NOTICED: Final = timedelta(minutes=2)
 """Long enough for Alertmanager's group_wait."""
 RESOLVED_FOR: Final = timedelta(minutes=15)
-"""How long an end is sent again."""
+"""How long an end is sent again; of one under a silence, beyond that."""
 DESCRIBED: Final = 2_000
 """Characters of an alert's description."""
 
@@ -107,8 +107,11 @@ class Alertmanager:
             if incident.kind != "violation" or incident.ended < memory.began or incident.silence is not None:
                 return None
             return now + NOTICED
-        if told.last == "over" and told.over is not None and now - max(incident.ended, told.over) > RESOLVED_FOR:
-            return None
+        if told.last == "over" and told.over is not None:
+            # Of an end that is silenced Alertmanager tells nobody. Who was paged before has to hear it afterwards.
+            silenced = incident.ended if incident.silence is None else incident.silence.until
+            if now - max(incident.ended, told.over, silenced) > RESOLVED_FOR:
+                return None
         if incident.kind == "violation" and told.open is not None:
             return max(incident.ended, told.open + NOTICED)
         return incident.ended

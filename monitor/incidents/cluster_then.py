@@ -33,6 +33,8 @@ _COORDINATED: Final = {
 """The settings that tell of a coordinator: the column that names whose it is, and what that is called."""
 _NAMED: Final = 3
 _NOBODY: Final = "nobody"
+_ON_PURPOSE: Final = "_CRASHED"
+"""The error of operations whose client the probes abandoned (`probes.unrest`): it says nothing of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -161,7 +163,7 @@ def _errors(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     first: dict[str, datetime] = {}
     last: dict[str, datetime] = {}
     for row in rows:
-        if row["error"] is not None:
+        if row["error"] is not None and row["error"] != _ON_PURPOSE:
             counted[row["error"]] += 1
             first.setdefault(row["error"], row["completed"])
             last[row["error"]] = row["completed"]

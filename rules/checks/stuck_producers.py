@@ -30,6 +30,7 @@ import numpy as np
 
 from rules.arrays.columns import CLOSE, INFO, OFFSETS, OK, START, Columns, marks
 from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
@@ -44,10 +45,6 @@ EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
 GONE: Final = ("process-died", "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
-NOT_THERE: Final = frozenset(
-    {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "topic-replaced"}
-)
-"""Errors of the observer's rows that say that there is no such partition: brokers', the client's, the committer's."""
 
 
 @dataclass(slots=True)
@@ -156,11 +153,10 @@ def _look(own: Producers, new: News) -> None:
     """Note what the observer says of the partition: there is its log, or there is no such partition."""
     columns = new.columns
     rows = new.where(OFFSETS)
-    told = (columns.log_start[rows] >= 0) | (columns.log_end[rows] >= 0) | (columns.last_stable[rows] >= 0)
+    told = listed(columns, rows)
     own.seen.at = np.concatenate((own.seen.at, columns.completed[rows[told]]))
-    for row in rows[~told & (columns.committed[rows] < 0)].tolist():
-        if columns.table["error"][row].as_py() in NOT_THERE and columns.table["group"][row].as_py() is None:
-            own.waiting.append([int(columns.completed[row]), _ABSENT, int(columns.process[row]), -1, ""])
+    for row in not_there(columns, rows).tolist():
+        own.waiting.append([int(columns.completed[row]), _ABSENT, int(columns.process[row]), -1, ""])
 
 
 def _follow(own: Producers, event: list[Any], report: Report) -> None:

@@ -5,6 +5,7 @@ row counts, in log time, whatever the order in which they come. A topic is under
 or fewer in-sync replicas to acknowledge, than were asked for, or where nobody made it (`created_by` says `auto`). A
 topic is unsafe with unclean leader election, or where compaction may delete what is judged; a writer is unsafe without
 idempotence or acks=all, unless it says of itself that it is none (`idempotent=false`): what was meant is no fault.
+A topic that the observer says is not there promises nothing, until it is told of its settings again.
 
 State: for each kind of statement, when it was made.
 """
@@ -18,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, OFFSETS, START
+from rules.checks.not_there import not_there
 from rules.kept.check import Check, News
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -35,13 +37,20 @@ def arrive(own: Settings, new: News) -> None:
     """Open and close both conditions by the new rows."""
     state, columns, fresh, report = new.state, new.columns, new.fresh, new.report
     closing = fresh & columns.where(CLOSE)
-    if columns.table["settings"].null_count == len(columns) and not closing.any() and not _open(state):
+    gone = np.zeros(len(columns), dtype=bool)
+    gone[not_there(columns, new.where(OFFSETS))] = True
+    if columns.table["settings"].null_count == len(columns) and not (closing | gone).any() and not _open(state):
         return
-    has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing
+    has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing | gone
     for row in np.flatnonzero(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
         at, number = int(columns.completed[row]), int(columns.process[row])
         if columns.f[row] == CLOSE:
             _end(number, at, report)
+            continue
+        if gone[row]:
+            if at >= own.told:
+                own.told = at
+                _forget_topic(at, report)
             continue
         told = dict(columns.table["settings"][row].as_py())
         if columns.f[row] == START:
@@ -88,6 +97,12 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
     report.condition(
         "unsafe-config", bool(unsafe), f"of the probe topic, {', '.join(unsafe)}", at=at, evidence=dict(told)
     )
+
+
+def _forget_topic(at: int, report: Report) -> None:
+    """The partition is not there any more."""
+    for name in ("under-replicated-probe-topic", "unsafe-config"):
+        report.condition(name, False, "", at=at, evidence={})
 
 
 def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report) -> None:

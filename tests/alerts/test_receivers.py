@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from alerts.config import AlertmanagerConfig, AlertsConfig, ChatConfig, Secret, WebhookConfig
 from alerts.incidents.incident import Incident
+from alerts.incidents.silence import Silence
 from alerts.receivers.alertmanager import AHEAD, DESCRIBED, NOTICED, RESOLVED_FOR, Alertmanager, Links, description
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import LONGEST_PAUSE, TICK, Courier
@@ -94,6 +95,21 @@ def test_an_open_incident_is_sent_again_and_its_end_at_once() -> None:
     for second in range(140, int(late) + 300, 10):
         receiver.tell([condition(ended=131)], memory, NOON + second * S)
     assert len(posted.bodies) == 4 + 14, "the end is repeated for a while, and then no more"
+
+
+def test_an_end_under_a_silence_is_sent_again_until_alertmanager_may_tell_it() -> None:
+    posted, memory = Posted(), Memory(None, NOON)
+    receiver = alertmanager(posted, resend=60)
+    receiver.tell([condition()], memory, NOON + 1 * S)
+    until = NOON + 2 * RESOLVED_FOR
+    under = Silence(
+        id="5", cluster="c", topic="", since=NOON + 10 * S, until=until, because="at work", by="ops"
+    )  # fmt: skip
+    over = condition(ended=20, silence=under)
+    for minute in range(1, 60):
+        receiver.tell([over], memory, NOON + 60 * minute * S)
+    told_last = NOON + 60 * (len(posted.bodies) - 1) * S
+    assert told_last == until + RESOLVED_FOR
 
 
 def test_a_new_incident_is_sent_with_all_others_at_once() -> None:

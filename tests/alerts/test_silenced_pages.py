@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alerts.config import AlertmanagerConfig, AlertsConfig, WebhookConfig
 from alerts.paging import Paging, machine_time
 from alerts.receivers.http import post
@@ -106,3 +108,29 @@ def test_a_silenced_topic_hides_no_other(tmp_path: Path) -> None:
             assert machine_time() >= until
         finally:
             running.stop()
+
+
+def test_a_page_that_ends_while_it_is_silenced_ends_where_people_are_told_when_the_silence_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alerts.receivers.alertmanager.RESOLVED_FOR", timedelta(seconds=3))
+    silences = Silences(path_of(tmp_path / "told"))
+    with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
+        running = paging(url, phone, tmp_path / "told")
+        try:
+            running.deliver([now_event("stuck-consumer", 1, "opened")])
+            eventually(lambda: "stuck-consumer" in told(phone), "page")
+            now = machine_time()
+            until = now + timedelta(seconds=15)
+            silences.add(cluster="c", topic="", until=until, because="seen, at work", by="ops", now=now)
+            eventually(lambda: "suppressed" in states(url).values(), "silence at Alertmanager")
+            running.deliver([now_event("stuck-consumer", 1, "closed")])
+            eventually(lambda: "resolved" in ended(phone), "end of the page")
+            assert machine_time() >= until, "the silence lasted longer than ends are sent again"
+        finally:
+            running.stop()
+
+
+def ended(phone: Sink) -> list[str]:
+    """Of what Alertmanager told, whether it is firing or resolved."""
+    return [json.loads(body)["status"] for path, _, body in list(phone.posts) if path != "/webhook"]

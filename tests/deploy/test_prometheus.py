@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from alerts.exposition import Exposition, OfCluster
 from alerts.incidents.incident import RUNBOOK
 from alerts.metrics import Metrics
 from alerts.paging import Paging
+from alerts.receivers.http import post
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.policy import severity
 from tests.alerts.exported import monitor, probes, samples
@@ -147,6 +149,24 @@ def test_what_the_monitor_tells_is_one_page_and_its_end_and_no_rule_pages_again(
                 exposition.close()
         told = [(body["status"], one["labels"]["alertname"]) for body in pager.bodies for one in body["alerts"]]
         assert told == [("firing", "lost-write"), ("resolved", "lost-write")]
+
+
+def test_checks_that_stand_still_page_once_and_not_again_as_a_blind_canary(tmp_path: Path) -> None:
+    """The monitor says after seconds that its checks have stopped, and the rule after minutes that nothing was."""
+    told = {"alertname": "checks-stalled", "severity": "critical", "kind": "condition", "source": "offsetwatch"}
+    blind = {"alertname": "OffsetwatchCanaryBlind", "severity": "critical", "source": "offsetwatch-rules"}
+
+    def state(url: str) -> str:
+        alerts: list[dict[str, Any]] = json.loads(get(f"{url}/api/v2/alerts") or "[]")
+        return next((one["status"]["state"] for one in alerts if one["labels"] == blind), "")
+
+    with sink() as pager:
+        routes = (SHIPPED / "alertmanager.yml").read_text().replace("http://127.0.0.1:9099", pager.url)
+        with alertmanager(tmp_path / "am", routes) as url:
+            post(f"{url}/api/v2/alerts", json.dumps([{"labels": blind}]).encode(), {}, None, 5)
+            eventually(lambda: state(url) == "active", "page of a canary that nobody else explains")
+            post(f"{url}/api/v2/alerts", json.dumps([{"labels": told}]).encode(), {}, None, 5)
+            eventually(lambda: state(url) == "suppressed", "canary whose checks are known to stand still", within=60)
 
 
 def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp_path: Path) -> None:

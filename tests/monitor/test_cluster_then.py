@@ -7,6 +7,7 @@ from typing import Any
 
 from monitor.incidents.cluster_then import AROUND, changes, cluster_then
 from monitor.incidents.witnesses import Asked
+from probes.kafka.errors import Crash
 from tests.monitor.postmortem.histories import NOON, S, row, write
 
 OBSERVER, CLIENT = 1, 2
@@ -110,6 +111,12 @@ def test_errors_are_counted() -> None:
         (1, "3 operations here ended with _TIMED_OUT, the last 12:01:01"),
         (3, "an operation here ended with _FENCED"),
     ]
+
+
+def test_what_the_probes_did_on_purpose_is_nothing_that_the_cluster_did() -> None:
+    abandoned = [observed(at, error=Crash.code, f="close", process=CLIENT, type="info") for at in (1, 2)]
+    timed_out = observed(3, error="_TIMED_OUT", f="send", process=CLIENT, type="info")
+    assert told(*abandoned, timed_out) == [(3, "an operation here ended with _TIMED_OUT")]
 
 
 def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> None:

@@ -57,6 +57,35 @@ def test_a_topic_that_is_put_right(fed: Callable[[History], Store]) -> None:
 
 
 @FEEDS
+@pytest.mark.parametrize("error", ["topic-replaced", "UNKNOWN_TOPIC_OR_PART"])
+def test_a_topic_that_is_deleted_promises_nothing_any_more(error: str, fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, replicas="1", unclean_leader_election="true")
+    h.row("o", "offsets", type="info", error=error)
+    h.mark(1.0)
+    for name in BOTH:
+        assert [e[0] for e in events(fed(h), name)] == ["opened", "closed"]
+
+
+@FEEDS
+def test_a_topic_that_was_not_there_for_a_while_is_as_unsafe_as_before(fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, replicas="1")
+    h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    topic(h, replicas="1")
+    assert [e[0] for e in events(fed(h), "under-replicated-probe-topic")] == ["opened", "closed", "opened"]
+
+
+@FEEDS
+def test_a_group_that_has_no_such_topic_says_nothing_of_it(fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, replicas="1")
+    h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART", group="g")
+    h.mark(1.0)
+    assert [e[0] for e in events(fed(h), "under-replicated-probe-topic")] == ["opened"]
+
+
+@FEEDS
 def test_which_brokers_do_not_answer_says_nothing_of_the_topic(fed: Callable[[History], Store]) -> None:
     h = History()
     topic(h, replicas="1", unclean_leader_election="true")
