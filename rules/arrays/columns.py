@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
@@ -108,7 +108,7 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
         column = columns.table["group"]
         rows, names, index = EMPTY, [], EMPTY
         if column.null_count < len(column):
-            rows = np.flatnonzero(column.is_valid().to_numpy())
+            rows = indices(column.is_valid().to_numpy())
             told = column.to_pylist() if len(column) < FEW else None
             if told is None:
                 encoded = column.take(pa.array(rows)).combine_chunks().dictionary_encode()
@@ -266,7 +266,7 @@ def all_marks(columns: Columns) -> Marks:
 
 
 def _marks(columns: Columns) -> Marks:
-    rows = np.flatnonzero(columns.f == MARK)
+    rows = indices(columns.f == MARK)
     column = columns.table["marks"].take(pa.array(rows))
     if not len(rows) or column.null_count == len(column):
         return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
@@ -318,7 +318,7 @@ def from_table(table: pa.Table) -> Columns:
 
 def _grouped(codes: Ints) -> bool:
     """Does each code fill one stretch?"""
-    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    heads = indices(np.diff(codes, prepend=-1))
     return len(np.unique(codes[heads])) == len(heads)
 
 
@@ -337,7 +337,7 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
     if not _grouped(codes):  # a table that comes in order is sliced, and not copied
         order = np.argsort(codes, kind="stable")
         ordered, codes = table.take(pa.array(order)).combine_chunks(), codes[order]
-    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    heads = indices(np.diff(codes, prepend=-1))
     ends = np.append(heads[1:], table.num_rows)
     parts = {}
     for head, end in zip(heads.tolist(), ends.tolist(), strict=True):

@@ -28,7 +28,7 @@ from rules.arrays.columns import (
     from_table,
     irregulars,
 )
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.kept.chunks import values
 from rules.vocabulary.objectives import SECOND
 
@@ -117,7 +117,7 @@ class Readings:
         rank = np.empty(len(self._order), np.int64)
         rank[self._order] = np.arange(len(rank))
         self._rank = rank
-        rows = np.flatnonzero(self._reads)
+        rows = indices(self._reads)
         low = np.minimum(self.first, self._low)[rows]
         order = np.argsort(low, kind="stable")
         self._by_low, self._lows = rows[order], low[order]
@@ -200,9 +200,9 @@ class Readings:
         columns = self.columns
         proves = (columns.type[rows] == OK) & ~columns.subscribed[rows] & ~columns.rebalanced[rows]
         back = np.isin(rows, self._back)
-        plain = np.flatnonzero(proves & ~back)
+        plain = indices(proves & ~back)
         read, start, end = [plain], [self._low[rows[plain]]], [self.last[rows[plain]] + 1]
-        for i in np.flatnonzero(proves & back).tolist():
+        for i in indices(proves & back).tolist():
             own = slice(*np.searchsorted(self._runs.row, [rows[i], rows[i] + 1]).tolist())
             offset = self._runs.offset[own]
             low, high = _upward(int(self._stood[rows[i]]), offset, offset + self._runs.length[own])
@@ -228,7 +228,7 @@ def _cut(runs: Runs, start: int, end: int) -> Runs:
 def _upward(stood: int, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """What a poll went over that `stood` somewhere (-1: unknown), got runs [start, end) in this order and went back
     inside: it did not pass what lies between."""
-    breaks = np.flatnonzero(starts[1:] < ends[:-1]) + 1
+    breaks = indices(starts[1:] < ends[:-1]) + 1
     heads, tails = np.append(0, breaks), np.append(breaks, len(starts)) - 1
     low, high = starts[heads], ends[tails]
     if 0 <= stood <= low[0]:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, heads, indices
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import News, Passage
 from rules.kept.codec import Table, concat, take
@@ -182,9 +182,9 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledg
     if not unknown and not weak:
         own.held = Acknowledged()
         return found
-    waits = np.isin(found.process, unknown)
+    waits = among(found.process, unknown)
     own.held = take(take(found, waits), slice(-HELD_KEPT, None))
-    return take(found, ~waits & ~np.isin(found.process, weak))
+    return take(found, ~waits & ~among(found.process, weak))
 
 
 def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged) -> None:
@@ -217,7 +217,7 @@ def _of_the_dead(new: News) -> Bools:
 
 def _wait_for_the_close(own: KnownEnds, new: News, clock: Clocks, polled: Runs) -> None:
     columns = new.columns
-    closed = np.flatnonzero(_of_the_dead(new) & (columns.f == CLOSE) & (clock.completed >= 0))
+    closed = indices(_of_the_dead(new) & (columns.f == CLOSE) & (clock.completed >= 0))
     row, end = polled.row, polled.offset + polled.length
     told = Recovered(columns.process[row], clock.domain[row], np.full(len(row), -1), end - 1)
     ends = Recovered(columns.process[closed], clock.domain[closed], clock.completed[closed], np.full(len(closed), -1))
@@ -246,7 +246,7 @@ def raised(tops: Tops, new: Tops) -> Tops:
         highest = np.maximum.accumulate(both.top[head:end])
         keep[head + 1 : end] = highest[1:] > highest[:-1]
         if np.count_nonzero(keep[head:end]) > STEPS_KEPT:
-            kept = head + np.flatnonzero(keep[head:end])
+            kept = head + indices(keep[head:end])
             keep[kept[: len(kept) // 2]] = False  # what is higher was known later, and is known all the same
     return take(both, keep)
 
@@ -264,7 +264,7 @@ def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
 
 def forgotten_before(tops: Tops, domain: int, step: int) -> Tops:
     """Only the last one of those that were known in the domain before the step: later questions need no other."""
-    old = np.flatnonzero((tops.domain == domain) & (tops.step < step))
+    old = indices((tops.domain == domain) & (tops.step < step))
     if len(old) < 2:
         return tops
     keep = np.ones(len(tops), bool)

@@ -40,7 +40,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -185,7 +185,7 @@ def _ahead(state: State, number: int, observer: int) -> int:
 
 def _in_order(own: Consumers, moves: Moves) -> Steps:
     """What readers did, those that waited and the new moves, by process and in the order of time."""
-    rows = np.flatnonzero(moves.f != OFFSETS)
+    rows = indices(moves.f != OFFSETS)
     steps = Steps.of(moves, rows)
     if not len(own.waiting):
         return take(steps, np.argsort(steps.process, kind="stable"))
@@ -273,7 +273,7 @@ class _Walk:
                 if watched:
                     self.weigh(int(steps.at[i]))
                 good = (steps.type[i:j] == OK) & (np.maximum(steps.after[i:j], steps.last[i:j]) >= 0)
-                told = np.flatnonzero(good)
+                told = indices(good)
                 _go_on(self.reader, steps, j - 1, i + int(told[-1]) if len(told) else -1)
                 i = j
             else:
@@ -288,7 +288,7 @@ class _Walk:
         if self.reader is None:
             return i
         pauses = np.diff(steps.at[i:], prepend=self.reader.moved) >= self.limit
-        ends = np.flatnonzero(~polled[i:] | pauses)
+        ends = indices(~polled[i:] | pauses)
         return i + int(ends[0]) if len(ends) else len(steps)
 
     def step(self, steps: Steps, i: int, dropped: bool, polled: bool) -> None:
@@ -418,7 +418,7 @@ def _tell(walk: _Walk, at: Ints, report: Report) -> None:
     for first, last, _ in bounds:
         holds[first:last] = True
     tell = partial(_tell_at, walk, at, bounds, report)
-    for first, last in pairwise([0, *(np.flatnonzero(np.diff(holds)) + 1).tolist(), len(at)]):
+    for first, last in pairwise([0, *(indices(np.diff(holds)) + 1).tolist(), len(at)]):
         if holds[first]:
             _open(walk, at, range(first, last), tell, report)
         else:

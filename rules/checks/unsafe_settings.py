@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, OFFSETS, START
+from rules.arrays.intervals import indices
 from rules.kept.check import Check, News
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -38,7 +39,7 @@ def arrive(own: Settings, new: News) -> None:
     if columns.table["settings"].null_count == len(columns) and not closing.any() and not _open(state):
         return
     has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing
-    for row in np.flatnonzero(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
+    for row in indices(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
         at, number = int(columns.completed[row]), int(columns.process[row])
         if columns.f[row] == CLOSE:
             _end(number, at, report)

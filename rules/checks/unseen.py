@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools
+from rules.arrays.intervals import Bools, indices
 from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
@@ -28,7 +28,7 @@ NEVER: Final = np.iinfo(np.int64).max
 
 def note_readable(out: Outstanding, state: State, moves: Moves) -> None:
     """What the last stable offset, as observed, has passed is readable since then."""
-    seen = np.flatnonzero(moves.stable >= 0)
+    seen = indices(moves.stable >= 0)
     at, stable = moves.at[seen], moves.stable[seen]
     waiting = out.readable < 0
     if not waiting.any():

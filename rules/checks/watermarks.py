@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import EMPTY, Ints
+from rules.arrays.intervals import EMPTY, Ints, indices
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Moves, Spans
 
@@ -98,7 +98,7 @@ class Observed:
 
     def look(self, moves: Moves, index: Spans) -> Sight:
         """Take in the observers' rows: watermarks as steps in time, and spells without any."""
-        rows = np.flatnonzero(moves.f == OFFSETS)
+        rows = indices(moves.f == OFFSETS)
         if len(rows):
             self.boot = int(moves.boot[rows[-1]])
         seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-import numpy as np
-
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, indices
 from rules.kept.state import Spans
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ class News:
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
-        return np.flatnonzero(self.fresh & self.columns.where(*functions))
+        return indices(self.fresh & self.columns.where(*functions))
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import MARK, OFFSETS, STEADY, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct
+from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
 
@@ -117,7 +117,7 @@ def first_done(state: State, boot: int) -> int:
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
-    rows = np.flatnonzero(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
+    rows = indices(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
     for row in rows[np.argsort(mono[rows], kind="stable")].tolist():
         if state.bases[int(columns.boot[row])] < 0:
             state.bases[int(columns.boot[row])] = int(columns.completed[row]) - int(mono[row]) // 1000
@@ -130,11 +130,11 @@ def ahead(state: State, reader: int, sender: int) -> int:
         return 0
     known = state.clocks
     bound = np.minimum(known.least, known.before)
-    own = np.flatnonzero((known.reader == reader) & (known.sender == sender))
+    own = indices((known.reader == reader) & (known.sender == sender))
     if len(own):
         return int(bound[own[0]])
     best, to_reader = UNKNOWN, known.reader == reader
-    for i in np.flatnonzero(known.sender == sender).tolist():
+    for i in indices(known.sender == sender).tolist():
         through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
         if through < UNKNOWN:  # a third clock that is behind would make less of it
             best = min(best, int(bound[i]) + through)
@@ -163,7 +163,7 @@ def _newest(sightings: Sightings) -> Sightings:
 
 def _listings(columns: Columns) -> Sightings:
     """Log ends that observers listed, as `offset`."""
-    rows = np.flatnonzero(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
+    rows = indices(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
     none = np.full(len(rows), -1, np.int64)
     return Sightings(none, none, none, columns.completed[rows], columns.boot[rows], columns.log_end[rows])
 
@@ -197,7 +197,7 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
     sender = order[np.maximum(at, 0)]
     found = (at >= 0) & (sends.writer[sender] == polls.writer) & (last < sends.seq[sender] + sends.length[sender])
     other = found & (sends.boot[sender] != polls.boot)
-    for i in np.flatnonzero(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
+    for i in indices(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
         _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
 
 
@@ -216,14 +216,14 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
         for reader in distinct(listed.boot).tolist():
-            mine = np.flatnonzero(listed.boot == reader)
+            mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:
     """Of many, the one that bounds each pair of boots best."""
-    rows = np.flatnonzero(other)
+    rows = indices(other)
     pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
     gap = polls.at[rows] - sends.at[sender[rows]]
     return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in distinct(pair).tolist()]
@@ -231,7 +231,7 @@ def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) ->
 
 def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:
     known, least = state.clocks, polled - sent
-    own = np.flatnonzero((known.sender == sender) & (known.reader == reader))
+    own = indices((known.sender == sender) & (known.reader == reader))
     if not len(own):
         made = Clocks(*(np.array([value], np.int64) for value in (sender, reader, polled, least, UNKNOWN)))
         state.clocks = concat(known, made)

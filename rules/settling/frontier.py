@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, REVOKE, SUBSCRIBE
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, among, indices
 from rules.kept.state import Moves, Process, State
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -121,7 +121,7 @@ def spread(state: State, unknown: int = 0) -> int:
 
 def _lives(state: State, moves: Moves) -> dict[int, Process]:
     """The processes that may have moved; of those that are over and forgotten already, until when."""
-    gone = np.flatnonzero(~np.isin(moves.process, list(state.processes)))
+    gone = indices(~among(moves.process, state.processes))
     over = {int(moves.process[i]): Process(closes_at=0, closed=int(moves.at[i])) for i in gone}  # in the order of times
     return state.processes | over
 
@@ -134,7 +134,7 @@ def _positions(lives: dict[int, Process], at: Ints, moves: Moves) -> list[tuple[
     counts = dropped | polled
     after = np.where(dropped, -1, moves.last + 1)
     for number, process in lives.items():
-        own = np.flatnonzero(counts & (moves.process == number))
+        own = indices(counts & (moves.process == number))
         if not len(own) and process.position < 0:
             continue
         index = np.searchsorted(moves.at[own], at, side="right") - 1
