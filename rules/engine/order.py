@@ -87,6 +87,10 @@ KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS + SETTLED
 """The type of each check's state, by its name."""
 
 
+_ASKING: Final = tuple(one for one in CHECKS + SETTLED if one.asks)
+_HEARING: Final = tuple(one for one in CHECKS + SETTLED if one.hears)
+
+
 def own(state: State, check: Check[Any]) -> Any:
     """The check's state, made where there is none yet."""
     known = state.checks.get(check.name)
@@ -97,7 +101,7 @@ def own(state: State, check: Check[Any]) -> Any:
 
 def arrive(news: News) -> None:
     """Tell every check of new rows."""
-    for check in CHECKS + SETTLED:
+    for check in _HEARING:
         if not (news.finished and check.live_only):
             check.arrive(own(news.state, check), news)
 
@@ -124,7 +128,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The names of the chunks that the coming step will touch."""
     asked = Asked(state, columns)
     names: set[str] = set()
-    for check in CHECKS + SETTLED:
+    for check in _ASKING:
         names.update(check.needs(own(state, check), asked))
     every = (columns.sent, columns.polled, state.polls, state.uncommitted)
     return names | chunk_names(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.state import Spans
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class News:
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
+        if self.columns.functions.isdisjoint(functions):
+            return EMPTY
         return indices(self.fresh & self.columns.where(*functions))
 
 
@@ -140,6 +142,16 @@ class Check(Generic[S]):
     finish: Callable[[S, Passage], None] | None = None
     live_only: bool = False
     """A condition that a finished history has no now for."""
+
+    @property
+    def asks(self) -> bool:
+        """Does it ever ask for chunks?"""
+        return self.needs is not _no_chunks
+
+    @property
+    def hears(self) -> bool:
+        """Is it told of new rows?"""
+        return self.arrive is not _nothing
 
 
 @dataclass(slots=True)

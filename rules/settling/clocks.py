@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import MARK, OFFSETS, STEADY, Columns, Runs
+from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
 from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
@@ -51,16 +51,20 @@ def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
 def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
     if columns.table["boot"].null_count == len(columns):
         return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
-    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    names = encoded.dictionary.to_pylist()
-    number = {name: i for i, name in enumerate(names)}
-    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
+    if len(columns) < FEW:
+        told = [name or "" for name in columns.table["boot"].to_pylist()]
+        number = {name: i for i, name in enumerate(dict.fromkeys(told))}
+        names, domain = list(number), np.array([number[name] for name in told], np.int64)
+    else:
+        encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)
+        number = {name: i for i, name in enumerate(names)}
     has_boot = domain != number.get("", -1)
     invoked, completed = columns.invoked, columns.completed
     if has_boot.any():
         table = columns.table
-        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
+        mono = [integers(table[name]) for name in ("mono_invoked", "mono_completed")]
         invoked = np.where(has_boot, mono[0], invoked)
         completed = np.where(has_boot, mono[1], completed)
     return names, domain, invoked, completed
