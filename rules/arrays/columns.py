@@ -5,6 +5,7 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, get_args
 
@@ -27,9 +28,7 @@ Codes = NDArray[np.int8]
 FEW: Final = 256
 """So many rows are quicker looked through one by one than encoded."""
 
-_FUNCTION_SET: Final = pc.SetLookupOptions(pa.array(FUNCTIONS))
-_OUTCOME_SET: Final = pc.SetLookupOptions(pa.array(OUTCOMES))
-_IRREGULARITIES: Final = pc.SetLookupOptions(pa.array(get_args(Irregularity)))
+_IRREGULARITIES: Final[tuple[str, ...]] = get_args(Irregularity)
 
 
 @dataclass(slots=True)
@@ -160,8 +159,11 @@ def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
     return np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :]
 
 
-def _codes(column: pa.ChunkedArray | pa.Array, names: pc.SetLookupOptions) -> Codes:
-    return _ints(pc.call_function("index_in", [column], names)).astype(np.int8)
+def _codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> Codes:
+    if len(column) < FEW:
+        code = {name: i for i, name in enumerate(names)}
+        return np.array([code.get(name, -1) for name in column.to_pylist()], np.int8)
+    return _ints(pc.index_in(column, value_set=pa.array(names, pa.string()))).astype(np.int8)
 
 
 def _truths(column: pa.ChunkedArray | pa.Array, absent: int) -> Codes:
@@ -191,7 +193,14 @@ def _list(column: pa.ChunkedArray) -> tuple[Ints, pa.StructArray]:
     array = _one(column)
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
-    return _ints(pc.list_parent_indices(array)), pc.list_flatten(array)
+    if not pa.types.is_list(array.type):
+        return _ints(pc.list_parent_indices(array)), pc.list_flatten(array)
+    valid, bounds = array.buffers()[:2]
+    stands = np.frombuffer(bounds, np.int32, array.offset + len(array) + 1)[array.offset :]
+    lengths = stands[1:] - stands[:-1]
+    if array.null_count:
+        lengths = np.where(_bits(array, valid), lengths, 0)
+    return np.arange(len(array)).repeat(lengths), array.flatten()
 
 
 def _runs(column: pa.ChunkedArray) -> Runs:
@@ -325,16 +334,16 @@ def _marks(columns: Columns) -> Marks:
 
 def from_table(table: pa.Table) -> Columns:
     """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order."""
-    if any(column.num_chunks > 1 for column in table.columns):
+    if len(table.to_batches()) > 1:
         table = table.combine_chunks()
-    mode, functions = table["mode"], _codes(table["f"], _FUNCTION_SET)
+    mode, functions = table["mode"], _codes(table["f"], FUNCTIONS)
     return Columns(
         process=_ints(table["process"]),
         op=_ints(table["op"]),
         slice=_ints(table["slice"]),
         f=functions,
         functions=frozenset(functions.tolist()),
-        type=_codes(table["type"], _OUTCOME_SET),
+        type=_codes(table["type"], OUTCOMES),
         invoked=_ints(table["invoked"]),
         completed=_ints(table["completed"]),
         txn=_ints(table["txn"]),
@@ -374,7 +383,7 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
         codes = codes * (len(encoded.dictionary) + 1) + _ints(encoded.indices)
     ordered = table
     if not _grouped(codes):  # a table that comes in order is sliced, and not copied
-        order = np.argsort(codes, kind="stable")
+        order = codes.argsort(kind="stable")
         ordered, codes = table.take(pa.array(order)).combine_chunks(), codes[order]
     heads = indices(np.diff(codes, prepend=-1))
     ends = np.append(heads[1:], table.num_rows)
@@ -395,7 +404,7 @@ def integers(column: pa.ChunkedArray) -> Ints:
 
 def codes_of(column: pa.ChunkedArray, names: pa.Array) -> Codes:
     """The place in `names` of each text, -1 where it is none of them."""
-    return _codes(column, pc.SetLookupOptions(names))
+    return _codes(column, names.to_pylist())
 
 
 def is_text(column: pa.ChunkedArray, text: str) -> Bools:

@@ -110,7 +110,7 @@ class _Line:
         """Where these bounds stand. `number` are those of their groups, 0 .. groups-1."""
         base = number * self.width - self.low
         if self.points is not None:
-            return [np.searchsorted(self.points, bound) + base for bound in bounds]
+            return [self.points.searchsorted(bound) + base for bound in bounds]
         return [bound + base for bound in bounds]
 
     def back(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
@@ -125,7 +125,7 @@ def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The union, merged."""
     if len(start) <= 1:
         return start, end
-    order = np.argsort(start, kind="stable")
+    order = start.argsort(kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
     first = np.empty(len(start), bool)
     first[0] = True
@@ -211,7 +211,7 @@ def touched(start: Ints, end: Ints, low: Ints, high: Ints) -> Bools:
     """For each query [low, high): does the merged set hold any point of it? Empty queries hold none."""
     if not len(start):
         return np.zeros(len(low), bool)
-    after = np.searchsorted(end, low, side="right")  # the first interval that ends beyond `low`
+    after = end.searchsorted(low, side="right")  # the first interval that ends beyond `low`
     inside = after < len(start)
     found = np.zeros(len(low), bool)
     found[inside] = start[after[inside]] < high[inside]
@@ -222,7 +222,7 @@ def contained(start: Ints, end: Ints, low: Ints, high: Ints) -> Bools:
     """For each query [low, high): does one interval of the merged set hold all of it?"""
     if not len(start):
         return np.zeros(len(low), bool)
-    at = np.searchsorted(start, low, side="right") - 1
+    at = start.searchsorted(low, side="right") - 1
     inside = at >= 0
     found = np.zeros(len(low), bool)
     found[inside] = end[at[inside]] >= high[inside]

@@ -287,7 +287,7 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
     ops, op = numbered(np.concatenate((passes.op, polled.op)))
     label = inverse * len(ops) + op
     own, of = label[: len(passes)], label[len(passes) :]
-    order = np.argsort(own, kind="stable")
+    order = own.argsort(kind="stable")
     at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
     found = (own[order][at] == of) & (polled.offset >= 0)
     runs = take(polled, found)
@@ -295,12 +295,12 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
     run, block, digest = run_digests(runs.offset, runs.writer, runs.seq, runs.length)
     unfinished = indices(carried != 0)
     # The block that a segment had begun before: the one that its first pass goes on in.
-    heads = np.searchsorted(segment, unfinished)
+    heads = segment.searchsorted(unfinished)
     key = _keys(np.concatenate((of_segment[run], unfinished)), np.concatenate((block, passes.start[heads] // BLOCK)))
     values = np.concatenate((digest, carried[unfinished].astype(np.uint64)))
     if not len(key):
         return EMPTY, np.empty(0, np.uint64)
-    order = np.argsort(key, kind="stable")
+    order = key.argsort(kind="stable")
     key, values = key[order], values[order]
     heads = indices(np.concatenate(([True], key[1:] != key[:-1])))
     with np.errstate(over="ignore"):
@@ -317,7 +317,7 @@ def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: b
     wanted = _keys(segment, block)
     if not len(keys):
         return np.zeros(len(wanted), np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
     whole = np.where(keys[at] == wanted, sums[at], np.uint64(0))
     if not folded:
         return np.asarray(whole.astype(np.int64))

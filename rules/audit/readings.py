@@ -119,14 +119,14 @@ class Readings:
         self._rank = rank
         rows = indices(self._reads)
         low = np.minimum(self.first, self._low)[rows]
-        order = np.argsort(low, kind="stable")
+        order = low.argsort(kind="stable")
         self._by_low, self._lows = rows[order], low[order]
         self._reached = np.maximum.accumulate(self.last[self._by_low])
 
     def excerpt(self, start: int, end: int) -> Excerpt:
         """What was read in [start, end)."""
-        low = int(np.searchsorted(self._reached, start, side="left"))
-        high = int(np.searchsorted(self._lows, end, side="left"))
+        low = int(self._reached.searchsorted(start, side="left"))
+        high = int(self._lows.searchsorted(end, side="left"))
         rows = self._by_low[low:high]
         rows = rows[self.last[rows] >= start]
         rows = rows[np.argsort(self._rank[rows])]
@@ -192,7 +192,7 @@ class Readings:
         regular or not."""
         runs, positions = self._runs, self.last + 1
         ends = runs.offset + runs.length
-        positions[self._back] = ends[np.searchsorted(runs.row, self._back, side="right") - 1]
+        positions[self._back] = ends[runs.row.searchsorted(self._back, side="right") - 1]
         return positions
 
     def _went_over(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
@@ -203,7 +203,7 @@ class Readings:
         plain = indices(proves & ~back)
         read, start, end = [plain], [self._low[rows[plain]]], [self.last[rows[plain]] + 1]
         for i in indices(proves & back).tolist():
-            own = slice(*np.searchsorted(self._runs.row, [rows[i], rows[i] + 1]).tolist())
+            own = slice(*self._runs.row.searchsorted([rows[i], rows[i] + 1]).tolist())
             offset = self._runs.offset[own]
             low, high = _upward(int(self._stood[rows[i]]), offset, offset + self._runs.length[own])
             read, start, end = [*read, np.full(len(low), i)], [*start, low], [*end, high]
@@ -212,7 +212,7 @@ class Readings:
 
 def _gathered(row: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """The entries of a column sorted by `row` that belong to these rows: (place in `rows`, place in the column)."""
-    heads, tails = np.searchsorted(row, rows, side="left"), np.searchsorted(row, rows, side="right")
+    heads, tails = row.searchsorted(rows, side="left"), row.searchsorted(rows, side="right")
     count = tails - heads
     place = np.repeat(np.arange(len(rows)), count)
     return place, np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + heads[place]

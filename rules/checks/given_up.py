@@ -83,7 +83,7 @@ def recognise(own: Outcomes, passage: Passage) -> None:
     polled = intervals.distinct(polls.writer[among(polls.writer, own.given_up.writer)])
     for writer in polled.tolist():
         mine = take(polls, indices(polls.writer == writer))
-        mine = take(mine, np.argsort(mine.at, kind="stable"))
+        mine = take(mine, mine.at.argsort(kind="stable"))
         left = []
         for record in _stored(passage, writer):
             inside = (mine.seq < record["seq"] + record["length"]) & (record["seq"] < mine.seq + mine.length)

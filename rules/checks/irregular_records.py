@@ -317,7 +317,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     fresh = new.fresh[records.row]
     records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
     records = _different(records)
-    records = records.take(np.argsort(records.offset, kind="stable"))
+    records = records.take(records.offset.argsort(kind="stable"))
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))
     room = new.report.room("inconsistent-offsets")
     named = np.union1d(clashing[:room], np.arange(len(records))[-KEPT:])
@@ -383,7 +383,7 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
 def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:
     """The log's values at these offsets, ascending, by their words."""
     found: dict[int, dict[str, Value]] = {at: {} for at in offset.tolist()}
-    low, high = np.searchsorted(offset, log.offset), np.searchsorted(offset, log.offset + log.length)
+    low, high = offset.searchsorted(log.offset), offset.searchsorted(log.offset + log.length)
     for i in indices(low < high).tolist():
         for at in offset[low[i] : high[i]].tolist():
             value = {"writer": int(log.writer[i]), "seq": int(log.seq[i] + at - log.offset[i])}

@@ -172,7 +172,7 @@ def _newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints
     for key in keys:
         changes[:-1] |= np.diff(key[order]) != 0
     ends = indices(changes)
-    end = ends[np.searchsorted(ends, np.arange(len(order)))]
+    end = ends[ends.searchsorted(np.arange(len(order)))]
     return np.sort(order[end - np.arange(len(order)) < number])
 
 
@@ -191,7 +191,7 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
     keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
     if np.count_nonzero(keep) > WAITING_KEPT:
-        keep[np.argsort(commits.completed, kind="stable")[:-WAITING_KEPT]] = False
+        keep[commits.completed.argsort(kind="stable")[:-WAITING_KEPT]] = False
     gone = take(commits, ~keep)
     if len(gone):
         floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed))
@@ -211,7 +211,7 @@ def _bound_waiting(own: Committed) -> None:
     between = np.zeros(len(waiting), bool)
     between[1:-1] = same[:-1] & same[1:]
     waiting = take(waiting, ~between)
-    own.waiting = take(waiting, np.argsort(waiting.at, kind="stable")[-WAITING_KEPT:])
+    own.waiting = take(waiting, waiting.at.argsort(kind="stable")[-WAITING_KEPT:])
 
 
 def _forget_domains(own: Committed) -> None:

@@ -129,7 +129,7 @@ def take_in(own: KnownEnds, new: News) -> Acknowledged:
         more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
         own.waiting = concat(own.waiting, more)
         if len(own.waiting) > LISTINGS_KEPT:
-            own.waiting = take(own.waiting, np.argsort(own.waiting.at, kind="stable")[-LISTINGS_KEPT:])
+            own.waiting = take(own.waiting, own.waiting.at.argsort(kind="stable")[-LISTINGS_KEPT:])
     return acknowledged
 
 

@@ -63,7 +63,7 @@ def arrive(own: LogEnds, new: News) -> None:
         step, start, end = intervals.merge_grouped(of.invoked, of.start, of.end)
         own.written = concat(own.written, Written(np.full(len(step), number), step, start, end))
     if len(own.written) > KEPT:
-        own.written = take(own.written, np.sort(np.argsort(own.written.step, kind="stable")[-KEPT:]))
+        own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
 
 
 def fold(own: LogEnds, passage: Passage) -> None:

@@ -260,7 +260,7 @@ def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, repor
         return
     lost = take(out, proven)
     own.outstanding = take(out, ~proven)
-    for i in np.argsort(lost.offset, kind="stable").tolist():
+    for i in lost.offset.argsort(kind="stable").tolist():
         _report_run(lost, i, chunks, state, report)
 
 

@@ -28,12 +28,12 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
     came_on = np.concatenate(([False], same))
     rows = take(rows, np.lexsort((rows.seq, rows.writer)))
     for writer in intervals.distinct(rows.writer).tolist():
-        low, high = (int(np.searchsorted(rows.writer, writer, side=side)) for side in ("left", "right"))
+        low, high = (int(rows.writer.searchsorted(writer, side=side)) for side in ("left", "right"))
         starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
         mine = indices(polled.writer == writer)
         for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
             cuts = mine[~joined[mine]]
-            at = np.searchsorted(starts, edge[cuts], side="left") - 1
+            at = starts.searchsorted(edge[cuts], side="left") - 1
             cut = (at >= 0) & (edge[cuts] < ends[np.maximum(at, 0)])
             own.partial_reads += int(cut.sum())
             for k in indices(cut & list_each).tolist():

@@ -159,7 +159,7 @@ def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
     """Steps inside operations whose time has come await their verdict with the others."""
     steps, state = own.inside, passage.state
     if passage.advance is None:
-        moves = take(passage.moves, np.argsort(passage.moves.at, kind="stable"))
+        moves = take(passage.moves, passage.moves.at.argsort(kind="stable"))
         steps.low = np.maximum(steps.low, log_start_at(passage.log_start_before, moves, steps.at))
         steps.awaits = np.zeros(len(steps), np.int64)
         own.inside = Transitions()

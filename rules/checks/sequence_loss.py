@@ -94,7 +94,7 @@ def arrive(own: Sequences, new: News) -> None:
         rows = indices(unanswered)
         more = Unanswered(columns.process[rows], columns.invoked[rows], columns.completed[rows])
         more = concat(own.unanswered, more)
-        own.unanswered = take(more, np.argsort(more.completed, kind="stable")[-KEPT:])
+        own.unanswered = take(more, more.completed.argsort(kind="stable")[-KEPT:])
     for row in broken.tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
@@ -135,7 +135,7 @@ def _note_acknowledged(own: Sequences, passage: Passage) -> None:
     at = np.concatenate((own.acknowledged.at, told.at))
     if not len(process):
         return
-    order = np.argsort(process, kind="stable")
+    order = process.argsort(kind="stable")
     process = process[order]
     first = heads(process)
     who = process[first]
@@ -149,7 +149,7 @@ def _listed(passage: Passage) -> Listed:
     moves = passage.moves
     seen = indices(moves.low >= 0)
     every = concat(passage.state.listed, Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen]))
-    return take(every, np.argsort(every.at, kind="stable"))
+    return take(every, every.at.argsort(kind="stable"))
 
 
 def _judge(own: Sequences, passage: Passage) -> None:

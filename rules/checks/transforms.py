@@ -270,8 +270,8 @@ def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
     """What readers polled of the log between two settled frontiers, and the tick at which each part was settled."""
     log, advance = passage.state.log, passage.advance
     edges = np.array([0, FOREVER]) if advance is None else np.unique(np.append(advance.settled, advance.before))
-    first = np.searchsorted(edges, log.offset, side="right") - 1
-    last = np.searchsorted(edges, log.offset + log.length, side="left")
+    first = edges.searchsorted(log.offset, side="right") - 1
+    last = edges.searchsorted(log.offset + log.length, side="left")
     first, last = np.maximum(first, 0), np.minimum(last, len(edges) - 1)
     parts = np.maximum(last - first, 0)
     of = np.repeat(np.arange(len(log)), parts)
@@ -282,7 +282,7 @@ def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
     runs = _polled(passage.chunks, Runs(of, writer, seq, offset, length))
     if advance is None:
         return runs, np.full(len(runs), int(passage.at[-1]))
-    settled_at = np.searchsorted(advance.settled, runs.offset + runs.length - 1, side="right")
+    settled_at = advance.settled.searchsorted(runs.offset + runs.length - 1, side="right")
     return runs, advance.at[np.minimum(settled_at, len(advance.at) - 1)]
 
 

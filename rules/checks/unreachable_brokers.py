@@ -98,7 +98,7 @@ def arrive(own: Reach, new: News) -> None:
 def fold(own: Reach, passage: Passage) -> None:
     """Go through the ticks, and tell when the leader is away, and when no longer."""
     end = passage.end
-    ripe = int(np.searchsorted(own.answers.at, end, side="right"))
+    ripe = int(own.answers.at.searchsorted(end, side="right"))
     answers, own.answers = own.answers.at[:ripe].tolist(), Answers(own.answers.at[ripe:])
     if own.unanswered < 0 and not own.waiting:
         own.answered = max([own.answered, *answers[-1:]])

@@ -162,7 +162,7 @@ def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
 def _newest(sightings: Sightings) -> Sightings:
     if len(sightings) <= SIGHTINGS_KEPT:
         return sightings
-    return take(sightings, np.argsort(sightings.at, kind="stable")[-SIGHTINGS_KEPT:])
+    return take(sightings, sightings.at.argsort(kind="stable")[-SIGHTINGS_KEPT:])
 
 
 def _listings(columns: Columns) -> Sightings:
@@ -197,7 +197,7 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
         return
     key = writer[: len(sends)][order] * width + sends.seq[order]
     last = polls.seq + polls.length - 1
-    at = np.searchsorted(key, writer[len(sends) :] * width + last, side="right") - 1
+    at = key.searchsorted(writer[len(sends) :] * width + last, side="right") - 1
     sender = order[np.maximum(at, 0)]
     found = (at >= 0) & (sends.writer[sender] == polls.writer) & (last < sends.seq[sender] + sends.length[sender])
     other = found & (sends.boot[sender] != polls.boot)
@@ -216,7 +216,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         highest = np.maximum.accumulate(own.offset + own.length)
         own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
         # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
-        last = np.searchsorted(own.offset, listed.offset, side="left") - 1
+        last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
         for reader in distinct(listed.boot).tolist():

@@ -39,14 +39,14 @@ class Advance:
 
     def settled_before(self, time: Ints) -> Ints:
         """What was settled at the last tick before each time: polls below it came too late to count for a verdict."""
-        index = np.searchsorted(self.at, time, side="left") - 1
+        index = self.at.searchsorted(time, side="left") - 1
         if not len(self.at):
             return np.full(len(time), self.before, np.int64)
         return np.where(index < 0, self.before, self.settled[np.maximum(index, 0)])
 
     def settled_at(self, offset: int) -> int:
         """The tick at which this offset was settled; the last one if it was already."""
-        index = int(np.searchsorted(self.settled, offset, side="right"))
+        index = int(self.settled.searchsorted(offset, side="right"))
         return int(self.at[min(index, len(self.at) - 1)])
 
 

@@ -58,7 +58,7 @@ def arrive(own: ListedEnds, new: News) -> None:
     both = take(both, np.lexsort((both.end, both.took, both.invoked, both.boot)))
     first = (np.diff(both.invoked // APART, prepend=-1) != 0) | (np.diff(both.boot, prepend=-2) != 0)
     both = take(both, first)
-    own.listed = take(both, np.argsort(both.invoked, kind="stable")[-KEPT:])
+    own.listed = take(both, both.invoked.argsort(kind="stable")[-KEPT:])
 
 
 def _listed(state: State) -> Ends:

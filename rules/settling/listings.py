@@ -42,7 +42,7 @@ class Listings:
         rows = indices((moves.f == OFFSETS) & (moves.low >= 0))
         made = Listed(moves.invoked[rows], moves.at[rows], moves.boot[rows], moves.low[rows])
         every = concat(state.listed, made)
-        every = take(every, np.argsort(every.invoked, kind="stable"))
+        every = take(every, every.invoked.argsort(kind="stable"))
         if len(rows):
             state.listed = _thinned(every)
         return cls(every.invoked, every.at, every.boot, every.low)

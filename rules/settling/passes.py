@@ -100,7 +100,7 @@ def _joined(known: Went) -> Went:
     rest = np.ones(len(known), bool)
     rest[first] = rest[second] = False
     whole = concat(take(known, rest), made)
-    return take(whole, np.argsort(whole.start, kind="stable"))
+    return take(whole, whole.start.argsort(kind="stable"))
 
 
 def timeless(spans: Spans) -> Went:
@@ -166,9 +166,9 @@ def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int]
     lowest = []
     for boot in distinct(asked.boot).tolist():
         own = take(asked, asked.boot == boot)
-        own = take(own, np.argsort(own.offset, kind="stable"))
+        own = take(own, own.offset.argsort(kind="stable"))
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
-        low, high = np.searchsorted(own.offset, went.start), np.searchsorted(own.offset, went.end)
+        low, high = own.offset.searchsorted(went.start), own.offset.searchsorted(went.end)
         for i in indices(low < high).tolist():
             again = own.invoked[low[i] : high[i]] > over[i]
             lowest += [int(own.offset[low[i] + again.argmax()])] if again.any() else []
@@ -185,7 +185,7 @@ def _listed_below(state: State, went: Timed, moves: Moves) -> tuple[int, int] | 
     for boot in distinct(moves.boot[rows]).tolist():
         own = rows[moves.boot[rows] == boot]
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
-        order = np.argsort(over, kind="stable")
+        order = over.argsort(kind="stable")
         highest = np.maximum.accumulate(went.end[order])
         known = np.searchsorted(over[order], moves.invoked[own], side="left") - 1
         below = (known >= 0) & (highest[np.maximum(known, 0)] > moves.end[own])

@@ -159,4 +159,4 @@ def log_start_at(before: int, moves: Moves, at: Ints) -> Ints:
     if not len(seen):
         return np.full(len(at), before, np.int64)
     times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), before)
-    return np.asarray(lows[np.minimum(np.searchsorted(times, at, side="left"), len(seen) - 1)])
+    return np.asarray(lows[np.minimum(times.searchsorted(at, side="left"), len(seen) - 1)])

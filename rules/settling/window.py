@@ -98,7 +98,7 @@ def merged(places: Places) -> tuple[Places, bool]:
     """Runs of one label joined where they overlap or touch, sorted by offset; and whether labels disagree anywhere."""
     if len(places) <= 1:
         return places, False
-    order = np.argsort(places.offset, kind="stable")
+    order = places.offset.argsort(kind="stable")
     offset, writer = places.offset[order], places.writer[order]
     seq, length = places.seq[order], places.length[order]
     end = np.maximum.accumulate(offset + length)
@@ -114,7 +114,7 @@ def merged(places: Places) -> tuple[Places, bool]:
 def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Places:
     pairs, label = np.unique(np.stack((writer, offset - seq)), axis=1, return_inverse=True)
     label, start, end = intervals.merge_grouped(label.ravel(), offset, offset + length)
-    order = np.argsort(start, kind="stable")
+    order = start.argsort(kind="stable")
     label, start, end = label[order], start[order], end[order]
     return Places(start, pairs[0][label], start - pairs[1][label], end - start)
 
