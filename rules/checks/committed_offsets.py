@@ -76,9 +76,9 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
         for group in distinct(both.group).tolist():
             found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
     reads = concat(own.waiting, rows.reads())
+    reads = take(reads, (reads.offset >= 0) & ~familiar(own.commits, reads))
     if len(reads):
-        known = concat(own.commits, rows.commits(_certainly_new(asked)))
-        reads = take(reads, (reads.offset >= 0) & ~familiar(known, reads))
+        reads = take(reads, ~familiar(rows.commits(_certainly_new(asked)), reads))
         for group in distinct(reads.group).tolist():
             found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
     return found

@@ -11,7 +11,10 @@ far as its row tells, and may have polled long after. What it polled is known fr
 was on the same boot, and else never. Whatever says `process-died` or `host-lost`, or completes as it is invoked without
 an outcome, is such a row.
 
-State (`KnownEnds`, of every check that asks): `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
+It finds nothing itself. Those that follow are told of new rows what was safely acknowledged (`News.safe`), and as time
+passes which listings are due (`Passage.due`).
+
+State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
 domain; the listings since, at most `LISTINGS_KEPT`; `Recovered`, dead processes that are not forgotten yet, at most
 `RECOVERED_KEPT`; what was acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
 """
@@ -26,7 +29,7 @@ import numpy as np
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, heads, indices
 from rules.checks.sequence_loss import rows_with
-from rules.kept.check import News, Passage
+from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
 from rules.settling.gate import Who
@@ -95,7 +98,7 @@ class Listing(NamedTuple):
 
 @dataclass(slots=True)
 class KnownEnds:
-    """What a check keeps that compares them; `waiting`: the listings that are not due yet; `held`: what was
+    """`tops`, `recovered`: what was known; `waiting`: the listings that are not due yet; `held`: what was
     acknowledged to processes of which it is not known yet what they are."""
 
     held: Acknowledged = field(default_factory=Acknowledged)
@@ -114,8 +117,12 @@ class Clocks:
     completed: Ints
 
 
-def take_in(own: KnownEnds, new: News) -> Acknowledged:
-    """Note what the new rows knew and listed; returns what is now known to be safely acknowledged."""
+def arrive(own: KnownEnds, new: News) -> None:
+    """Note what the new rows knew and listed, and tell what is now known to be safely acknowledged."""
+    new.safe = _take_in(own, new)
+
+
+def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     columns = new.columns
     listed = new.where(OFFSETS)
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
@@ -133,8 +140,12 @@ def take_in(own: KnownEnds, new: News) -> Acknowledged:
     return acknowledged
 
 
-def due(own: KnownEnds, passage: Passage) -> list[Listing]:
-    """The listings that can be judged now, in the order of their times; they wait no more."""
+def fold(own: KnownEnds, passage: Passage) -> None:
+    """Tell the listings that can be judged now, in the order of their times; they wait no more."""
+    passage.due = _due(own, passage)
+
+
+def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     waiting = own.waiting
     ripe = waiting.at <= passage.end
     for boot in distinct(waiting.domain[ripe]).tolist():
@@ -270,3 +281,6 @@ def forgotten_before(tops: Tops, domain: int, step: int) -> Tops:
     keep = np.ones(len(tops), bool)
     keep[old[:-1]] = False
     return take(tops, keep)
+
+
+CHECK: Final = Check("known-ends", KnownEnds, arrive=arrive, fold=fold)

@@ -20,6 +20,7 @@ from rules.checks import (
     fences,
     hanging_transactions,
     irregular_records,
+    known_ends,
     late_evidence,
     log_ends,
     losses,
@@ -54,6 +55,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     altered_records.CHECK,
     zero_offsets.CHECK,
     committed_offsets.CHECK,
+    known_ends.CHECK,  # before the two that compare what it tells
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,

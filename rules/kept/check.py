@@ -19,6 +19,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.state import Spans
 
 if TYPE_CHECKING:
+    from rules.checks.known_ends import Acknowledged, Listing
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
     from rules.kept.state import Moves, Places, Polls, Proven, SendMoves, State, Transitions
@@ -66,6 +67,8 @@ class News:
     report: Report
     finished: bool
     visible: set[tuple[int, int]]
+    safe: Acknowledged | None = None
+    """What is known now to be acknowledged by more than a leader alone, as `rules.checks.known_ends` tells."""
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
@@ -114,6 +117,8 @@ class Passage:
     """What those made of the window, once they are placed."""
     revealed: set[tuple[int, int]] = field(default_factory=set)
     """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    due: list[Listing] = field(default_factory=list)
+    """Listings of the log's end that can be judged now (`rules.checks.known_ends`)."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 
