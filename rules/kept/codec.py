@@ -58,6 +58,11 @@ def names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
+def empty(kind: type[T]) -> T:
+    """A table without rows: what `kind()` makes, which asks for each column anew."""
+    return kind(*[EMPTY] * len(names(kind)))
+
+
 def take(table: T, keep: Any) -> T:
     """The rows of a table that a mask or an index array picks."""
     kind = type(table)
@@ -69,7 +74,7 @@ def take(table: T, keep: Any) -> T:
         if len(keep) == len(columns[0]):
             return kind(*columns)
         if not len(keep):
-            return kind()
+            return empty(kind)
     return kind(*[column[keep] for column in columns])
 
 
@@ -196,7 +201,7 @@ def _nothing(kind: type) -> list[Any]:
 def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
     plan = _plan(kind)
     for i, made in plan.tables:
-        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else made()
+        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else empty(made)
     for i, of in plan.entries:
         told[i] = {key: of(*entry) for key, *entry in told[i]}
     for i, made in plan.parts:
