@@ -145,7 +145,8 @@ def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     if missing == size:
         return np.full(size, -1, np.int64)
     if kind is None:
-        return np.asarray(pc.fill_null(column, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        column = pc.fill_null(column, -1) if missing else column
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     valid, data = column.buffers()
     values = np.frombuffer(data, kind, column.offset + size)[column.offset :]
     if missing:
