@@ -5,6 +5,7 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, get_args
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
@@ -27,9 +28,7 @@ Codes = NDArray[np.int8]
 FEW: Final = 256
 """So many rows are quicker looked through one by one than encoded."""
 
-_FUNCTION_SET: Final = pa.array(FUNCTIONS)
-_OUTCOME_SET: Final = pa.array(OUTCOMES)
-_IRREGULARITIES: Final = pa.array(get_args(Irregularity))
+_IRREGULARITIES: Final[tuple[str, ...]] = get_args(Irregularity)
 
 
 @dataclass(slots=True)
@@ -85,6 +84,7 @@ class Columns:
     polled: Runs
     table: pa.Table  # the rows themselves, for what is rare
     boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
+    functions: frozenset[int] = frozenset()  # which of them the rows did
     domains: Any = None  # see `rules.settling.clocks.domains`
     astray: Any = None  # by how much wall clocks were ahead of log time lately, negative: see `rules.settling.clocks`
     marked: Any = None  # what `marks` found
@@ -96,9 +96,10 @@ class Columns:
 
     def where(self, *functions: int) -> Bools:
         """Which rows did one of these."""
-        mask: Bools = self.f == functions[0]
-        for function in functions[1:]:
-            mask = mask | (self.f == function)
+        mask: Bools = np.zeros(len(self.f), bool)
+        for function in functions:
+            if function in self.functions:
+                mask |= self.f == function
         return mask
 
 
@@ -108,7 +109,7 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
         column = columns.table["group"]
         rows, names, index = EMPTY, [], EMPTY
         if column.null_count < len(column):
-            rows = np.flatnonzero(column.is_valid().to_numpy())
+            rows = indices(column.is_valid().to_numpy())
             told = column.to_pylist() if len(column) < FEW else None
             if told is None:
                 encoded = column.take(pa.array(rows)).combine_chunks().dictionary_encode()
@@ -121,39 +122,86 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
     return found
 
 
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+_WIDTHS: Final = {
+    pa.lib.Type_INT8: np.int8,
+    pa.lib.Type_INT16: np.int16,
+    pa.lib.Type_INT32: np.int32,
+    pa.lib.Type_INT64: np.int64,
+    pa.lib.Type_TIMESTAMP: np.int64,  # microseconds since the epoch
+}
+
+
 def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if pa.types.is_timestamp(column.type):
-        column = column.view(pa.int64())  # microseconds since the epoch
+    """Read where they stand: every call of pyarrow has its price, and a quiet second has few rows."""
+    column = _one(column)
+    size, missing, kind = len(column), column.null_count, _WIDTHS.get(column.type.id)
+    if missing == size:
+        return np.full(size, -1, np.int64)
+    if kind is None:
+        column = pc.fill_null(column, -1) if missing else column
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+    valid, data = column.buffers()
+    values = np.frombuffer(data, kind, column.offset + size)[column.offset :]
+    if missing:
+        values = np.where(_bits(column, valid), values, -1)
+    return values.astype(np.int64, copy=False)
+
+
+def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
+    """The bits of one of a column's buffers, 1 or 0."""
+    bits = np.frombuffer(buffer, np.uint8)
+    return np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :]
+
+
+def _codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> Codes:
+    if len(column) < FEW:
+        code = {name: i for i, name in enumerate(names)}
+        return np.array([code.get(name, -1) for name in column.to_pylist()], np.int8)
+    return _ints(pc.index_in(column, value_set=pa.array(names, pa.string()))).astype(np.int8)
+
+
+def _truths(column: pa.ChunkedArray | pa.Array, absent: int) -> Codes:
+    """A column of truth values: 1, 0, or `absent`."""
+    column = _one(column)
     if column.null_count == len(column):
-        return np.full(len(column), -1, np.int64)
-    if column.null_count:
-        column = pc.fill_null(column, -1)
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _codes(column: pa.ChunkedArray | pa.Array, names: pa.Array) -> Codes:
-    return _ints(pc.index_in(column, value_set=names)).astype(np.int8)
+        return np.full(len(column), absent, np.int8)
+    valid, data = column.buffers()
+    truths = _bits(column, data).astype(np.int8)
+    return np.where(_bits(column, valid), truths, np.int8(absent)) if column.null_count else truths
 
 
 def _flags(column: pa.ChunkedArray | pa.Array, absent: bool) -> Bools:
-    filled = pc.fill_null(column, absent)
-    return np.asarray(filled.to_numpy() if isinstance(filled, pa.ChunkedArray) else filled.to_numpy(False), dtype=bool)
+    return _truths(column, int(absent)).astype(bool)
 
 
 def _is(column: pa.ChunkedArray, name: str) -> Bools:
     if column.null_count == len(column):
         return np.zeros(len(column), bool)
+    if len(column) < FEW:
+        return np.array([told == name for told in column.to_pylist()], bool)
     return _flags(pc.equal(column, name), False)
 
 
 def _list(column: pa.ChunkedArray) -> tuple[Ints, pa.StructArray]:
     """A list column as (row of each element, the elements), nulls being empty lists."""
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    array = _one(column)
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
-    return _ints(pc.list_parent_indices(array)), pc.list_flatten(array)
+    if not pa.types.is_list(array.type):
+        return _ints(pc.list_parent_indices(array)), pc.list_flatten(array)
+    valid, bounds = array.buffers()[:2]
+    stands = np.frombuffer(bounds, np.int32, array.offset + len(array) + 1)[array.offset :]
+    lengths = stands[1:] - stands[:-1]
+    if array.null_count:
+        lengths = np.where(_bits(array, valid), lengths, 0)
+    return np.arange(len(array)).repeat(lengths), array.flatten()
 
 
 def _runs(column: pa.ChunkedArray) -> Runs:
@@ -266,7 +314,7 @@ def all_marks(columns: Columns) -> Marks:
 
 
 def _marks(columns: Columns) -> Marks:
-    rows = np.flatnonzero(columns.f == MARK)
+    rows = indices(columns.f == MARK)
     column = columns.table["marks"].take(pa.array(rows))
     if not len(rows) or column.null_count == len(column):
         return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
@@ -287,15 +335,16 @@ def _marks(columns: Columns) -> Marks:
 
 def from_table(table: pa.Table) -> Columns:
     """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order."""
-    if any(column.num_chunks > 1 for column in table.columns):
+    if len(table.to_batches()) > 1:
         table = table.combine_chunks()
-    mode = table["mode"]
+    mode, functions = table["mode"], _codes(table["f"], FUNCTIONS)
     return Columns(
         process=_ints(table["process"]),
         op=_ints(table["op"]),
         slice=_ints(table["slice"]),
-        f=_codes(table["f"], _FUNCTION_SET),
-        type=_codes(table["type"], _OUTCOME_SET),
+        f=functions,
+        functions=frozenset(functions.tolist()),
+        type=_codes(table["type"], OUTCOMES),
         invoked=_ints(table["invoked"]),
         completed=_ints(table["completed"]),
         txn=_ints(table["txn"]),
@@ -305,7 +354,7 @@ def from_table(table: pa.Table) -> Columns:
         log_end=_ints(table["log_end"]),
         last_stable=_ints(table["last_stable"]),
         committed=_ints(table["committed"]),
-        assigned=_ints(table["assigned"].cast(pa.int8())).astype(np.int8),
+        assigned=_truths(table["assigned"], -1),
         committed_only=~_is(table["isolation"], "read_uncommitted"),
         subscribed=_is(mode, "subscribe"),
         rebalanced=_flags(table["rebalanced"], False),
@@ -318,7 +367,7 @@ def from_table(table: pa.Table) -> Columns:
 
 def _grouped(codes: Ints) -> bool:
     """Does each code fill one stretch?"""
-    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    heads = indices(np.diff(codes, prepend=-1))
     return len(np.unique(codes[heads])) == len(heads)
 
 
@@ -335,9 +384,9 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
         codes = codes * (len(encoded.dictionary) + 1) + _ints(encoded.indices)
     ordered = table
     if not _grouped(codes):  # a table that comes in order is sliced, and not copied
-        order = np.argsort(codes, kind="stable")
+        order = codes.argsort(kind="stable")
         ordered, codes = table.take(pa.array(order)).combine_chunks(), codes[order]
-    heads = np.flatnonzero(np.diff(codes, prepend=-1))
+    heads = indices(np.diff(codes, prepend=-1))
     ends = np.append(heads[1:], table.num_rows)
     parts = {}
     for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
@@ -356,7 +405,7 @@ def integers(column: pa.ChunkedArray) -> Ints:
 
 def codes_of(column: pa.ChunkedArray, names: pa.Array) -> Codes:
     """The place in `names` of each text, -1 where it is none of them."""
-    return _codes(column, names)
+    return _codes(column, names.to_pylist())
 
 
 def is_text(column: pa.ChunkedArray, text: str) -> Bools:

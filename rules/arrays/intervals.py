@@ -6,8 +6,9 @@ members alone can touch each other. *Merged* means sorted by (group, start), dis
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,11 @@ EMPTY: Final[Ints] = np.empty(0, np.int64)
 _FIRST: Final[Ints] = np.zeros(1, np.int64)
 
 
+def indices(mask: Bools) -> Ints:
+    """Where the mask is true: `numpy.flatnonzero` without the time that it takes to ask what it was given."""
+    return mask.nonzero()[0]
+
+
 def distinct(values: Ints) -> Ints:
     """The different values, ascending. By hashing: most columns hold few, and many times each."""
     if len(values) <= FEW:
@@ -48,12 +54,12 @@ def heads(labels: Ints) -> Ints:
     return np.concatenate((_FIRST, (labels[1:] != labels[:-1]).nonzero()[0] + 1))
 
 
-def among(values: Ints, of: Ints) -> Bools:
+def among(values: NDArray[np.signedinteger[Any]], of: Ints | Collection[int]) -> Bools:
     """Which of the values are among these."""
-    if len(values) * len(of) > 4096:
-        return np.isin(values, of)
-    found: Bools = (values[:, None] == of).any(axis=1)
-    return found
+    if len(values) + len(of) > 4 * SMALL:
+        return np.isin(values, of if isinstance(of, np.ndarray) else np.fromiter(of, np.int64, len(of)))
+    known = set(of.tolist() if isinstance(of, np.ndarray) else of)
+    return np.fromiter(map(known.__contains__, values.tolist()), bool, len(values))
 
 
 def numbered(values: Ints) -> tuple[Ints, Ints]:
@@ -104,7 +110,7 @@ class _Line:
         """Where these bounds stand. `number` are those of their groups, 0 .. groups-1."""
         base = number * self.width - self.low
         if self.points is not None:
-            return [np.searchsorted(self.points, bound) + base for bound in bounds]
+            return [self.points.searchsorted(bound) + base for bound in bounds]
         return [bound + base for bound in bounds]
 
     def back(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
@@ -119,12 +125,12 @@ def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The union, merged."""
     if len(start) <= 1:
         return start, end
-    order = np.argsort(start, kind="stable")
+    order = start.argsort(kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
     first = np.empty(len(start), bool)
     first[0] = True
     np.greater(start[1:], end[:-1], out=first[1:])
-    heads = np.flatnonzero(first)
+    heads = indices(first)
     return start[heads], end[np.append(heads[1:] - 1, len(end) - 1)]
 
 
@@ -205,7 +211,7 @@ def touched(start: Ints, end: Ints, low: Ints, high: Ints) -> Bools:
     """For each query [low, high): does the merged set hold any point of it? Empty queries hold none."""
     if not len(start):
         return np.zeros(len(low), bool)
-    after = np.searchsorted(end, low, side="right")  # the first interval that ends beyond `low`
+    after = end.searchsorted(low, side="right")  # the first interval that ends beyond `low`
     inside = after < len(start)
     found = np.zeros(len(low), bool)
     found[inside] = start[after[inside]] < high[inside]
@@ -216,7 +222,7 @@ def contained(start: Ints, end: Ints, low: Ints, high: Ints) -> Bools:
     """For each query [low, high): does one interval of the merged set hold all of it?"""
     if not len(start):
         return np.zeros(len(low), bool)
-    at = np.searchsorted(start, low, side="right") - 1
+    at = start.searchsorted(low, side="right") - 1
     inside = at >= 0
     found = np.zeros(len(low), bool)
     found[inside] = end[at[inside]] >= high[inside]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rules.arrays.columns import Runs
-from rules.arrays.intervals import EMPTY, Ints, among, distinct, numbered
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, indices, numbered
 from rules.checks.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
@@ -251,11 +251,11 @@ def _digest(own: Audit, passage: Passage) -> None:
     complete = _digest_of(keys, sums, owner, block)
     _compare(passage, block, complete)
     # What is left of each process's last segment is carried to the next step.
-    tails = np.append(np.flatnonzero(np.diff(process)), len(process) - 1)
+    tails = np.append(indices(np.diff(process)), len(process) - 1)
     rest = _digest_of(keys, sums, tails, last[tails], folded=False)
     kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest)
     others = take(own.reading, ~among(own.reading.process, process))
-    living = among(others.process, np.fromiter(state.processes, np.int64, len(state.processes)))
+    living = among(others.process, state.processes)
     own.reading = concat(take(others, living), kept)
 
 
@@ -268,7 +268,7 @@ def _segments(audit: Audit, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
     before[head] = -1
     digest = np.zeros(len(passes), np.int64)
     begun = passes.start.copy()
-    for i in np.flatnonzero(head).tolist():
+    for i in indices(head).tolist():
         at = known.get(int(passes.process[i]))
         if at is not None:
             before[i] = audit.reading.end[at]
@@ -276,7 +276,7 @@ def _segments(audit: Audit, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Int
                 begun[i], digest[i] = audit.reading.start[at], audit.reading.digest[at]
     goes_on = (passes.start >= before - 1) & (passes.start <= before) & ~head
     segment = np.cumsum(~goes_on) - 1
-    heads = np.flatnonzero(~goes_on)
+    heads = indices(~goes_on)
     tails = np.append(heads[1:], len(passes)) - 1
     return segment, passes.process[heads], begun[heads], passes.end[tails], digest[heads]
 
@@ -287,22 +287,22 @@ def _sums(passes: Passes, segment: Ints, polled: Polls, carried: Ints, end: Ints
     ops, op = numbered(np.concatenate((passes.op, polled.op)))
     label = inverse * len(ops) + op
     own, of = label[: len(passes)], label[len(passes) :]
-    order = np.argsort(own, kind="stable")
+    order = own.argsort(kind="stable")
     at = np.minimum(np.searchsorted(own[order], of), len(own) - 1)
     found = (own[order][at] == of) & (polled.offset >= 0)
     runs = take(polled, found)
     of_segment = segment[order[at[found]]]
     run, block, digest = run_digests(runs.offset, runs.writer, runs.seq, runs.length)
-    unfinished = np.flatnonzero(carried != 0)
+    unfinished = indices(carried != 0)
     # The block that a segment had begun before: the one that its first pass goes on in.
-    heads = np.searchsorted(segment, unfinished)
+    heads = segment.searchsorted(unfinished)
     key = _keys(np.concatenate((of_segment[run], unfinished)), np.concatenate((block, passes.start[heads] // BLOCK)))
     values = np.concatenate((digest, carried[unfinished].astype(np.uint64)))
     if not len(key):
         return EMPTY, np.empty(0, np.uint64)
-    order = np.argsort(key, kind="stable")
+    order = key.argsort(kind="stable")
     key, values = key[order], values[order]
-    heads = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    heads = indices(np.concatenate(([True], key[1:] != key[:-1])))
     with np.errstate(over="ignore"):
         return key[heads], np.add.reduceat(values, heads)
 
@@ -317,7 +317,7 @@ def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: b
     wanted = _keys(segment, block)
     if not len(keys):
         return np.zeros(len(wanted), np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
     whole = np.where(keys[at] == wanted, sums[at], np.uint64(0))
     if not folded:
         return np.asarray(whole.astype(np.int64))
@@ -330,7 +330,7 @@ def _compare(passage: Passage, block: Ints, digest: Ints) -> None:
         if not chunks.declares(bucket_name(number)):
             continue
         bucket = _bucket(chunks, number)
-        own = np.flatnonzero(block // BLOCKS == number)
+        own = indices(block // BLOCKS == number)
         for one in range(len(own)):  # usually one segment's blocks after another's
             i = int(own[one])
             at, known = int(block[i]) % BLOCKS, int(bucket.digests[int(block[i]) % BLOCKS])

@@ -39,7 +39,7 @@ from rules.arrays.columns import (
     Columns,
     Runs,
 )
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.audit.readings import Excerpt, Read, Readings
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Place
@@ -59,7 +59,7 @@ def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     reads = columns.where(POLL, TXN) & (first >= 0) & intervals.touched(*wanted, low, high)
     others = np.asarray((columns.type == FAIL) & (_sent(columns) > 0))
     others |= columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE)
-    seen = np.flatnonzero(columns.where(OFFSETS) & (columns.log_start >= 0))
+    seen = indices(columns.where(OFFSETS) & (columns.log_start >= 0))
     if len(seen):
         others[seen[[columns.log_start[seen].argmax(), columns.invoked[seen].argmax()]]] = True
     return pa.array(reads | others)
@@ -134,8 +134,8 @@ def _differences(
     if not len(where[0]):
         return
     where[0][0] = max(where[0][0], start)
-    seen = np.flatnonzero(intervals.touched(*where, values.offset, ends))
-    passed = np.flatnonzero(intervals.touched(*where, holes[1], holes[2]))
+    seen = indices(intervals.touched(*where, values.offset, ends))
+    passed = indices(intervals.touched(*where, holes[1], holes[2]))
     labels = list(zip(values.writer[seen].tolist(), shift[seen].tolist(), strict=True))
     reads = {i: readings.read(int(excerpt.rows[i])) for i in {*values.row[seen].tolist(), *holes[0][passed].tolist()}}
     entries: list[Entry] = [

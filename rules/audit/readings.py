@@ -28,7 +28,7 @@ from rules.arrays.columns import (
     from_table,
     irregulars,
 )
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.kept.chunks import values
 from rules.vocabulary.objectives import SECOND
 
@@ -117,16 +117,16 @@ class Readings:
         rank = np.empty(len(self._order), np.int64)
         rank[self._order] = np.arange(len(rank))
         self._rank = rank
-        rows = np.flatnonzero(self._reads)
+        rows = indices(self._reads)
         low = np.minimum(self.first, self._low)[rows]
-        order = np.argsort(low, kind="stable")
+        order = low.argsort(kind="stable")
         self._by_low, self._lows = rows[order], low[order]
         self._reached = np.maximum.accumulate(self.last[self._by_low])
 
     def excerpt(self, start: int, end: int) -> Excerpt:
         """What was read in [start, end)."""
-        low = int(np.searchsorted(self._reached, start, side="left"))
-        high = int(np.searchsorted(self._lows, end, side="left"))
+        low = int(self._reached.searchsorted(start, side="left"))
+        high = int(self._lows.searchsorted(end, side="left"))
         rows = self._by_low[low:high]
         rows = rows[self.last[rows] >= start]
         rows = rows[np.argsort(self._rank[rows])]
@@ -192,7 +192,7 @@ class Readings:
         regular or not."""
         runs, positions = self._runs, self.last + 1
         ends = runs.offset + runs.length
-        positions[self._back] = ends[np.searchsorted(runs.row, self._back, side="right") - 1]
+        positions[self._back] = ends[runs.row.searchsorted(self._back, side="right") - 1]
         return positions
 
     def _went_over(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
@@ -200,10 +200,10 @@ class Readings:
         columns = self.columns
         proves = (columns.type[rows] == OK) & ~columns.subscribed[rows] & ~columns.rebalanced[rows]
         back = np.isin(rows, self._back)
-        plain = np.flatnonzero(proves & ~back)
+        plain = indices(proves & ~back)
         read, start, end = [plain], [self._low[rows[plain]]], [self.last[rows[plain]] + 1]
-        for i in np.flatnonzero(proves & back).tolist():
-            own = slice(*np.searchsorted(self._runs.row, [rows[i], rows[i] + 1]).tolist())
+        for i in indices(proves & back).tolist():
+            own = slice(*self._runs.row.searchsorted([rows[i], rows[i] + 1]).tolist())
             offset = self._runs.offset[own]
             low, high = _upward(int(self._stood[rows[i]]), offset, offset + self._runs.length[own])
             read, start, end = [*read, np.full(len(low), i)], [*start, low], [*end, high]
@@ -212,7 +212,7 @@ class Readings:
 
 def _gathered(row: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """The entries of a column sorted by `row` that belong to these rows: (place in `rows`, place in the column)."""
-    heads, tails = np.searchsorted(row, rows, side="left"), np.searchsorted(row, rows, side="right")
+    heads, tails = row.searchsorted(rows, side="left"), row.searchsorted(rows, side="right")
     count = tails - heads
     place = np.repeat(np.arange(len(rows)), count)
     return place, np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count) + heads[place]
@@ -228,7 +228,7 @@ def _cut(runs: Runs, start: int, end: int) -> Runs:
 def _upward(stood: int, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """What a poll went over that `stood` somewhere (-1: unknown), got runs [start, end) in this order and went back
     inside: it did not pass what lies between."""
-    breaks = np.flatnonzero(starts[1:] < ends[:-1]) + 1
+    breaks = indices(starts[1:] < ends[:-1]) + 1
     heads, tails = np.append(0, breaks), np.append(breaks, len(starts)) - 1
     low, high = starts[heads], ends[tails]
     if 0 <= stood <= low[0]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from rules.arrays.columns import POSITION
+from rules.arrays.intervals import indices
 from rules.kept.check import Check, News, Stateless
 
 
 def arrive(own: Stateless, new: News) -> None:
     """Where the new rows say that consumers stand."""
     columns = new.columns
-    for row in np.flatnonzero(new.fresh & columns.where(POSITION) & (columns.txn >= 0)).tolist():
+    for row in indices(new.fresh & columns.where(POSITION) & (columns.txn >= 0)).tolist():
         before, after = int(columns.position_before[row]), int(columns.position_after[row])
         reached = columns.table["reached"][row].as_py()
         if min(before, after) < 0 or reached is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
+from rules.arrays.intervals import among, indices
 from rules.checks import transaction_evidence
 from rules.kept.check import Check, News
 from rules.kept.chunks import Values, values
@@ -101,7 +102,7 @@ def _who(new: News, writer: int, seq: int) -> tuple[int, dict[str, Any]]:
 
 def _covering(runs: Runs | Polls, writer: int, seq: int) -> int:
     """The first of the runs that holds this value, -1 for none."""
-    by = np.flatnonzero((runs.writer == writer) & (runs.seq <= seq) & (seq < runs.seq + runs.length))
+    by = indices((runs.writer == writer) & (runs.seq <= seq) & (seq < runs.seq + runs.length))
     return int(by[0]) if len(by) else -1
 
 
@@ -110,14 +111,14 @@ def _read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> Non
     rows = np.intersect1d(sent.row, polled.row)
     if not len(rows):
         return
-    sent, polled = sent.take(np.isin(sent.row, rows)), polled.take(np.isin(polled.row, rows))
+    sent, polled = sent.take(among(sent.row, rows)), polled.take(among(polled.row, rows))
     # One label a (row, writer): values of the same operation and writer can meet, others cannot.
     writers, number = intervals.numbered(np.concatenate((sent.writer, polled.writer)))
     _, label = intervals.numbered(np.concatenate((sent.row, polled.row)) * len(writers) + number)
     own = intervals.merge_grouped(label[: len(sent)], sent.seq, sent.seq + sent.length)
     polled_label = label[len(sent) :]
     met = intervals.touched_grouped(own, polled_label, polled.seq, polled.seq + polled.length)
-    for i in np.flatnonzero(met).tolist():
+    for i in indices(met).tolist():
         row = int(polled.row[i])
         mine = own[0] == polled_label[i]
         low, high = int(polled.seq[i]), int(polled.seq[i] + polled.length[i])

@@ -19,7 +19,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, OK
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
 from rules.kept.codec import concat, names, take
@@ -43,7 +43,7 @@ class Absent:
 def find_places(own: Outcomes, state: State, ripe: Bools) -> None:
     """Learn where the runs that were acknowledged without an offset lie, if they lie anywhere."""
     rows = own.written
-    for i in np.flatnonzero(ripe & (rows.offset < 0) & (rows.txn >= 0) & (rows.high < 0)).tolist():
+    for i in indices(ripe & (rows.offset < 0) & (rows.txn >= 0) & (rows.high < 0)).tolist():
         if rows.low[i] < 0:
             rows.low[i] = listed_ends.end_before(state, int(rows.invoked[i]), int(rows.boot[i]))
         over, boot = _over(own, state, i)
@@ -99,7 +99,7 @@ def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: i
     rows, given_again = own.written, state.given_again
     again = placed & intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
     _stamp_over(own, placed & ~again, Spans(*intervals.merge(went.start, went.end)), at, grace)
-    for i in np.flatnonzero(again).tolist():  # where offsets were given again, what came after counts
+    for i in indices(again).tolist():  # where offsets were given again, what came after counts
         rows, one = own.written, np.zeros(len(own.written), bool)
         one[i] = True
         sent = int(rows.invoked[i]), int(rows.boot[i])
@@ -112,7 +112,7 @@ def _stamp_over(own: Outcomes, placed: Bools, spans: Spans, at: int, grace: int)
     whole = placed & intervals.contained(spans.start, spans.end, rows.low, rows.high)
     rows.due[whole] = np.maximum(rows.at[whole], at) + grace
     part = placed & ~whole & intervals.touched(spans.start, spans.end, rows.low, rows.high)
-    for i in np.flatnonzero(part).tolist():
+    for i in indices(part).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         inside = intervals.intersect(low, high, spans.start, spans.end)
         outside = intervals.subtract(low, high, *inside)
@@ -130,7 +130,7 @@ def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     given_again = passage.state.given_again
     again = intervals.touched(given_again.start, given_again.end, rows.low, rows.high)
     rows.due[waiting & (rows.low >= rows.high)] = 0  # the log did not grow while it could be appended: it is nowhere
-    for i in np.flatnonzero(waiting & (rows.low < rows.high)).tolist():
+    for i in indices(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
         for at in [-1, *intervals.distinct(proven.at).tolist()]:
@@ -158,7 +158,7 @@ def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
     rows, gate, state = own.written, passage.gate, passage.state
     retained = among & (rows.due < 0) & (rows.high >= 0) & (rows.high <= state.log_start)
     rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
-    due = np.flatnonzero(among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING))
+    due = indices(among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING))
     complete = np.zeros(len(due), bool)
     for boot in intervals.distinct(rows.boot[due]).tolist():
         its = due[rows.boot[due] == boot]

@@ -27,7 +27,7 @@ from rules.arrays.columns import (
     Columns,
     named_groups,
 )
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.checks.invoked_commits import ANY, Invoked, Newly
 from rules.kept.codec import Table, take
 from rules.settling.clocks import domains
@@ -151,7 +151,7 @@ class GroupRows:
         nameless[self._rows] = False
         implied = (columns.f == TXN) & (columns.type != OK) & (columns.committed < 0) & (columns.position_after >= 0)
         if implied.any() or nameless.any():
-            more = np.flatnonzero(implied | nameless)
+            more = indices(implied | nameless)
             place = np.where(nameless[more], columns.committed[more], columns.position_after[more])
             group, offset = np.append(group, np.full(len(more), ANY)), np.append(offset, place)
             rows = np.concatenate((rows, more))
@@ -163,7 +163,7 @@ class GroupRows:
         """Entries of `Members`: which groups processes are of, as their start rows say (`group.id`), and what they
         did."""
         columns, found = self._columns, set()
-        for row in np.flatnonzero(among & (columns.f == START)).tolist():
+        for row in indices(among & (columns.f == START)).tolist():
             told = dict(columns.table["settings"][row].as_py() or {})
             name = told.get("group.id")
             reading = columns.table["kind"][row].as_py() == OBSERVER
@@ -181,7 +181,7 @@ class GroupRows:
         moved = (self._f == ASSIGN) | (self._f == SUBSCRIBE) | (self._f == REVOKE)
         moved &= columns.subscribed[self._rows] & (columns.assigned[self._rows] >= 0) & (self._group > ANY)
         rows, group = self._picked(moved, among)
-        closed = np.flatnonzero(among & (columns.f == CLOSE))
+        closed = indices(among & (columns.f == CLOSE))
         rows, group = np.concatenate((rows, closed)), np.concatenate((group, np.full(len(closed), ANY)))
         held = (columns.assigned[rows] == 1).astype(np.int64)
         return Holds(group, columns.process[rows], columns.completed[rows], held, columns.boot[rows])

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, distinct
+from rules.arrays.intervals import Bools, Ints, among, distinct, indices
 from rules.checks import invoked_commits
 from rules.checks.commit_rows import DONE, IN_TRANSACTION, NEVER, NO_BOOT, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
@@ -46,7 +46,7 @@ def concerned(own: Committed, group: int, state: State, domain: int) -> Who:
     known, later, members = _started(own), boots_after(state, domain), own.members
     tells = (members.reads == 1) & ((members.domain == domain) | (domain == NO_BOOT))
     commits = (members.group == group) & (members.reads == 0)
-    asks = set(members.process[commits | (np.isin(members.group, (group, ANY)) & tells)].tolist())
+    asks = set(members.process[commits | (among(members.group, (group, ANY)) & tells)].tolist())
     return Who(
         lambda number, process: (number in asks or number not in known) and process.boot not in later,
         strict=True,
@@ -72,8 +72,8 @@ def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int],
     group, domain = here
     commits, members, state = own.commits, own.members, passage.state
     gone = _over_before(passage, since - LANDED, domain)
-    other = (commits.group == group) & (commits.domain != domain) & ~np.isin(commits.process, gone)
-    may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~np.isin(members.process, gone)
+    other = (commits.group == group) & (commits.domain != domain) & ~among(commits.process, gone)
+    may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~among(members.process, gone)
     later = boots_after(state, domain)
     for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - later:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
@@ -106,7 +106,7 @@ class Case:
     def __init__(self, own: Committed, read: Told, passage: Passage, *, waits: bool = False) -> None:
         self.own, self.read, self.passage, self.waits = own, read, passage, waits
         self.name = own.names[read.group]
-        mine = np.flatnonzero((own.commits.group == read.group) & (own.commits.offset == read.offset))
+        mine = indices((own.commits.group == read.group) & (own.commits.offset == read.offset))
         since, domain = own.commits.since[mine].tolist(), own.commits.domain[mine].tolist()
         self._familiar = any(map(self._may_be_before, since, domain))
         self._never: bool | None = None
@@ -119,7 +119,7 @@ class Case:
         before = (table.group == read.group) & (table.domain == read.domain) & (table.completed <= read.invoked)
         if isinstance(table, Reads):
             before &= (table.completed < read.completed) | (table.process != read.process)
-        rows = np.flatnonzero(before)
+        rows = indices(before)
         found: Ints = rows[np.lexsort((table.offset[rows], table.completed[rows]))]
         return found
 
@@ -270,7 +270,7 @@ class Case:
         own, read = self.own, self.read
         if self.never_committed() and not self._from_before():
             return self._shared(since)
-        unsure = (own.unsure.offset == read.offset) & np.isin(own.unsure.group, (read.group, ANY))
+        unsure = (own.unsure.offset == read.offset) & among(own.unsure.group, (read.group, ANY))
         return bool(unsure.any()) or read.offset <= own.unsure_to
 
     def judge_foreign(self) -> None:

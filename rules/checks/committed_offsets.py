@@ -44,7 +44,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS, OK, Columns
-from rules.arrays.intervals import Bools, distinct
+from rules.arrays.intervals import Bools, distinct, indices
 from rules.checks import invoked_commits, kept_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
 from rules.checks.commit_verdicts import LANDED, Case, Told, committed_elsewhere, concerned, familiar
@@ -76,9 +76,9 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
         for group in distinct(both.group).tolist():
             found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
     reads = concat(own.waiting, rows.reads())
+    reads = take(reads, (reads.offset >= 0) & ~familiar(own.commits, reads))
     if len(reads):
-        known = concat(own.commits, rows.commits(_certainly_new(asked)))
-        reads = take(reads, (reads.offset >= 0) & ~familiar(known, reads))
+        reads = take(reads, ~familiar(rows.commits(_certainly_new(asked)), reads))
         for group in distinct(reads.group).tolist():
             found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
     return found
@@ -125,7 +125,7 @@ def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
     settings = columns.table["settings"]
     if settings.null_count == len(columns):
         return
-    for row in np.flatnonzero(among & settings.is_valid().to_numpy()).tolist():
+    for row in indices(among & settings.is_valid().to_numpy()).tolist():
         told = dict(settings[row].as_py()).get(RETENTION, "")
         if told.isdigit():
             own.retention = max(own.retention, [int(columns.completed[row]), int(told)])
@@ -147,7 +147,7 @@ def _fold(own: Committed, passage: Passage) -> None:
     full = kept_commits.is_full(own)
     if not (ripe.any() or full or own.pending):
         return
-    late = _late(own, passage)
+    late = _late(own, passage) if full else set()
     if ripe.any():
         reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
         ready = _ready(own, reads, passage)
@@ -176,7 +176,7 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
     member of a group is known, all of its log is awaited."""
     ready, known = np.ones(len(reads), bool), _known_groups(own)
     for group, domain in {*zip(reads.group.tolist(), reads.domain.tolist(), strict=True)}:
-        mine = np.flatnonzero((reads.group == group) & (reads.domain == domain))
+        mine = indices((reads.group == group) & (reads.domain == domain))
         if group not in known and not passage.finished:
             ready[mine] = False
             continue
@@ -215,7 +215,7 @@ def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
     doubtful = [
         start + i
         for start in range(0, len(reads), 512)
-        for i in np.flatnonzero(_suspicious(own, take(reads, slice(start, start + 512)))).tolist()
+        for i in indices(_suspicious(own, take(reads, slice(start, start + 512)))).tolist()
     ]
     if doubtful:
         kept_commits.spoil(own)
@@ -235,7 +235,7 @@ def _judge_known(own: Committed, reads: Reads, passage: Passage) -> None:
         return
     kept_commits.spoil(own)
     seen = replace(own, told=concat(own.told, reads))
-    for i in np.flatnonzero(less).tolist():
+    for i in indices(less).tolist():
         read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
         if read.at >= passage.state.begins:
             Case(seen, read, passage, waits=True).judge_loss()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from rules.arrays import intervals
+from rules.arrays.intervals import indices
 from rules.kept.check import Check, News, Passage, Stateless
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -42,7 +41,7 @@ def _report_inconsistent(placed: Placed, report: Report) -> None:
     known = intervals.deeper(old.offset, old.offset + old.length)
     for a, b in zip(*intervals.subtract(start, end, *known), strict=True):
         for offset in report.each("inconsistent-offsets", int(a), int(b)):
-            here = np.flatnonzero((both.offset <= offset) & (offset < both.offset + both.length))
+            here = indices((both.offset <= offset) & (offset < both.offset + both.length))
             found = sorted((int(both.writer[i]), int(both.seq[i] + offset - both.offset[i])) for i in here)
             report.add(
                 "inconsistent-offsets",

@@ -18,6 +18,7 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import INFO, TXN, Runs
+from rules.arrays.intervals import among, indices
 from rules.checks import zombie_writes
 from rules.checks.transaction_evidence import of_row
 from rules.checks.transaction_runs import GivenUp, Outcomes, Written, name_of
@@ -41,7 +42,7 @@ def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
     writers = np.concatenate((own.written.writer[own.written.type == INFO], sent.writer[unsure]))
     if len(own.given_up):
         polled = np.concatenate((polls.writer, columns.polled.writer))
-        writers = np.concatenate((writers, own.given_up.writer[np.isin(own.given_up.writer, polled)]))
+        writers = np.concatenate((writers, own.given_up.writer[among(own.given_up.writer, polled)]))
     return {chunk_name(writer) for writer in intervals.distinct(writers).tolist()}
 
 
@@ -79,14 +80,14 @@ def recognise(own: Outcomes, passage: Passage) -> None:
     polls = passage.polls
     if not len(own.given_up) or not len(polls):
         return
-    polled = intervals.distinct(polls.writer[np.isin(polls.writer, own.given_up.writer)])
+    polled = intervals.distinct(polls.writer[among(polls.writer, own.given_up.writer)])
     for writer in polled.tolist():
-        mine = take(polls, np.flatnonzero(polls.writer == writer))
-        mine = take(mine, np.argsort(mine.at, kind="stable"))
+        mine = take(polls, indices(polls.writer == writer))
+        mine = take(mine, mine.at.argsort(kind="stable"))
         left = []
         for record in _stored(passage, writer):
             inside = (mine.seq < record["seq"] + record["length"]) & (record["seq"] < mine.seq + mine.length)
-            hits = np.flatnonzero(inside)
+            hits = indices(inside)
             if not len(hits):
                 left.append(record)
                 continue

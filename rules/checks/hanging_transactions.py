@@ -20,9 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from rules.arrays.columns import INFO, OFFSETS, START, TXN
+from rules.arrays.intervals import indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -74,7 +73,7 @@ def arrive(own: Stability, new: News) -> None:
         told = dict(columns.table["settings"][row].as_py() or ()).get("transaction.timeout.ms")
         own.longest = max(own.longest, min(natural(told), _LONGEST_MS) * 1000)
     late = (columns.type == INFO) | (columns.completed - columns.invoked >= new.report.objectives.grace)
-    for row in np.flatnonzero(new.fresh & columns.where(TXN) & late).tolist():
+    for row in indices(new.fresh & columns.where(TXN) & late).tolist():
         offsets = new.sent.offset[new.sent.row == row]
         if not len(offsets):
             continue
@@ -91,7 +90,7 @@ def fold(own: Stability, passage: Passage) -> None:
     """Go through the observations up to the last tick."""
     moves, report = passage.moves, passage.report
     seen = (moves.f == OFFSETS) & (moves.stable >= 0) & (moves.end >= 0)
-    rows = np.flatnonzero(seen & (moves.at > own.seen))  # of a second observer's, not what comes late
+    rows = indices(seen & (moves.at > own.seen))  # of a second observer's, not what comes late
     if not len(rows):
         return
     own.seen = int(moves.at[rows[-1]])

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap
 
-from rules.arrays.intervals import EMPTY, Ints, merge_grouped
+from rules.arrays.intervals import EMPTY, Ints, among, indices, merge_grouped
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
 
@@ -131,7 +131,7 @@ def certainly_never(
     `early`: may what was invoked then, by the clock of that domain, have been before?"""
     if offset < own.forgotten:
         return False
-    asked = np.flatnonzero(np.isin(own.pending.group, (group, ANY)) & (own.pending.offset == offset))
+    asked = indices(among(own.pending.group, (group, ANY)) & (own.pending.offset == offset))
     if any(early(int(own.pending.since[i]), int(own.pending.domain[i])) for i in asked.tolist()):
         return False
     for name in (names[group], names[ANY]):

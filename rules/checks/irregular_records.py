@@ -29,7 +29,7 @@ from pyroaring import BitMap
 
 from rules.arrays import intervals
 from rules.arrays.columns import CORRUPTED, FOREIGN, RELOCATED, Columns, Irregulars, irregulars
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, indices
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import Places, State
@@ -131,7 +131,7 @@ def _count(own: Known, new: News, records: Irregulars) -> None:
     new_runs = _new_runs(own, columns, records, report)
     order = np.argsort(records.offset >> _SHIFT, kind="stable")
     numbers = (records.offset >> _SHIFT)[order]
-    heads = np.flatnonzero(np.diff(numbers, prepend=-1))
+    heads = indices(np.diff(numbers, prepend=-1))
     for inside in np.split(order, heads[1:]) if len(order) else ():
         number = int(records.offset[inside[0]]) >> _SHIFT
         stored = chunks.blob(chunk_name(number))
@@ -162,7 +162,7 @@ def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Repor
     new = ~np.isin(offset, np.array(stretch.known.to_array(), np.int64))
     new[new] = np.isin(np.arange(int(new.sum())), np.unique(offset[new], return_index=True)[1])
     stretch.known.update(offset[new].astype(np.uint32))
-    judged = np.flatnonzero(records.status != FOREIGN)
+    judged = indices(records.status != FOREIGN)
     for i in judged.tolist():
         if len(stretch.listed) == SINGLY:
             break
@@ -171,7 +171,7 @@ def _tell(stretch: Stretch, records: Irregulars, columns: Columns, report: Repor
             stretch.listed.append(one)
             _tell_one(records, i, columns, report)
     for status in (CORRUPTED, FOREIGN, RELOCATED):
-        counted = np.flatnonzero(new & (records.status == status))
+        counted = indices(new & (records.status == status))
         if len(counted):
             if status != FOREIGN:
                 _tell_many(stretch, records, counted, columns, report)
@@ -239,7 +239,7 @@ def _tell_many(stretch: Stretch, records: Irregulars, counted: Ints, columns: Co
 def _new_runs(own: Known, columns: Columns, records: Irregulars, report: Report) -> Bools:
     """Tell of foreign runs that were not known, as long as there is room; which records are of those left over?"""
     left = np.zeros(len(records), bool)
-    foreign = np.flatnonzero(records.status == FOREIGN)
+    foreign = indices(records.status == FOREIGN)
     if not len(foreign):
         return left
     encoded = pc.fill_null(records.listed.field("run").take(pa.array(records.at[foreign])), "").dictionary_encode()
@@ -317,7 +317,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     fresh = new.fresh[records.row]
     records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
     records = _different(records)
-    records = records.take(np.argsort(records.offset, kind="stable"))
+    records = records.take(records.offset.argsort(kind="stable"))
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))
     room = new.report.room("inconsistent-offsets")
     named = np.union1d(clashing[:room], np.arange(len(records))[-KEPT:])
@@ -353,7 +353,7 @@ def _clashing(log: Places, offset: Ints, kept: Ints) -> Ints:
     clash[:-1] |= offset[1:] == offset[:-1]
     if len(log):
         clash |= intervals.touched(*intervals.merge(log.offset, log.offset + log.length), offset, offset + 1)
-    return np.flatnonzero(clash)
+    return indices(clash)
 
 
 def _judge_displaced(own: Known, state: State, report: Report) -> None:
@@ -383,8 +383,8 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
 def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:
     """The log's values at these offsets, ascending, by their words."""
     found: dict[int, dict[str, Value]] = {at: {} for at in offset.tolist()}
-    low, high = np.searchsorted(offset, log.offset), np.searchsorted(offset, log.offset + log.length)
-    for i in np.flatnonzero(low < high).tolist():
+    low, high = offset.searchsorted(log.offset), offset.searchsorted(log.offset + log.length)
+    for i in indices(low < high).tolist():
         for at in offset[low[i] : high[i]].tolist():
             value = {"writer": int(log.writer[i]), "seq": int(log.seq[i] + at - log.offset[i])}
             found[at][_words(value)] = value

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, indices
 from rules.checks import invoked_commits
 from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
@@ -119,7 +119,7 @@ def spoil(own: Committed) -> None:
     had been invoked. Where such a one may have been dropped, nothing is known: since ever."""
     commits = own.commits
     for group, domain in {*zip(commits.group.tolist(), commits.domain.tolist(), strict=True)}:
-        rows = np.flatnonzero((commits.group == group) & (commits.domain == domain))
+        rows = indices((commits.group == group) & (commits.domain == domain))
         floor = own.floors.completed[(own.floors.group == group) & (own.floors.domain == domain)].max(initial=-1)
         one = take(commits, rows)
         for part in np.array_split(np.arange(len(rows)), -(-len(rows) // 512)):
@@ -139,8 +139,8 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     """Keep what later reads need. `late` are the groups whose log is not complete up to the first of the times `until`;
     to the second everybody's is."""
     asked_for = [*state.processes, *(hole[0] for hole in state.holes)]
-    members = np.isin(own.members.process, np.array(asked_for, np.int64))
-    members |= (own.members.reads == 0) & np.isin(own.members.group, own.waiting.group)  # its reads are not judged yet
+    members = among(own.members.process, asked_for)
+    members |= (own.members.reads == 0) & among(own.members.group, own.waiting.group)  # its reads are not judged yet
     own.members = take(take(own.members, members), slice(-MEMBERS_KEPT, None))
     spoil(own)
     _forget_commits(own, late, until[0])
@@ -171,8 +171,8 @@ def _newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints
     changes[-1] = True
     for key in keys:
         changes[:-1] |= np.diff(key[order]) != 0
-    ends = np.flatnonzero(changes)
-    end = ends[np.searchsorted(ends, np.arange(len(order)))]
+    ends = indices(changes)
+    end = ends[ends.searchsorted(np.arange(len(order)))]
     return np.sort(order[end - np.arange(len(order)) < number])
 
 
@@ -181,8 +181,8 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     if not len(commits):
         return
     open_cases = {verdict[6] for verdict in own.pending if verdict[8] >= 0}
-    keep = (commits.at > end) | np.isin(commits.group, np.array(sorted(late | open_cases), np.int64))
-    past = np.flatnonzero(~keep)  # what is kept for its own sake must not count for what the next reads need
+    keep = (commits.at > end) | among(commits.group, late | open_cases)
+    past = indices(~keep)  # what is kept for its own sake must not count for what the next reads need
     before = take(commits, past)
     keep[past[_newest(before, (before.domain, before.group), before.completed, 1)]] = True
     good = past[(before.kind >= DONE) & (before.spoiled == NEVER)]
@@ -191,7 +191,7 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
     keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
     if np.count_nonzero(keep) > WAITING_KEPT:
-        keep[np.argsort(commits.completed, kind="stable")[:-WAITING_KEPT]] = False
+        keep[commits.completed.argsort(kind="stable")[:-WAITING_KEPT]] = False
     gone = take(commits, ~keep)
     if len(gone):
         floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed))
@@ -211,7 +211,7 @@ def _bound_waiting(own: Committed) -> None:
     between = np.zeros(len(waiting), bool)
     between[1:-1] = same[:-1] & same[1:]
     waiting = take(waiting, ~between)
-    own.waiting = take(waiting, np.argsort(waiting.at, kind="stable")[-WAITING_KEPT:])
+    own.waiting = take(waiting, waiting.at.argsort(kind="stable")[-WAITING_KEPT:])
 
 
 def _forget_domains(own: Committed) -> None:
@@ -222,9 +222,9 @@ def _forget_domains(own: Committed) -> None:
     if len(known) <= DOMAINS:
         return
     newest = sorted(known.tolist(), key=lambda number: int(at[domain == number].max()))[-DOMAINS:]
-    own.commits = take(own.commits, np.isin(own.commits.domain, newest))
-    own.told = take(own.told, np.isin(own.told.domain, newest))
-    own.floors = take(own.floors, np.isin(own.floors.domain, newest))
+    own.commits = take(own.commits, among(own.commits.domain, newest))
+    own.told = take(own.told, among(own.told.domain, newest))
+    own.floors = take(own.floors, among(own.floors.domain, newest))
 
 
 def let_go_unsaid(holds: Holds, state: State) -> Holds:
@@ -232,7 +232,7 @@ def let_go_unsaid(holds: Holds, state: State) -> Holds:
     from where their logs end."""
     last = take(holds, _newest(holds, (holds.process,), holds.at, 1))
     living = {number for number, process in state.processes.items() if not process.complete}
-    last = take(last, (last.holds == 1) & ~np.isin(last.process, list(living)))
+    last = take(last, (last.holds == 1) & ~among(last.process, living))
     ends = {hole.process: hole.start for hole in sorted(map(Hole._make, state.holes), key=lambda hole: hole.start)}
     at = [max(at, ends.get(process, at)) for process, at in zip(last.process.tolist(), last.at.tolist(), strict=True)]
     return Holds(last.group, last.process, np.array(at, np.int64), np.zeros(len(last), np.int64), last.domain)
@@ -246,8 +246,8 @@ def _forget_holds(own: Committed, end: int, state: State) -> None:
     holds = take(holds, np.lexsort((holds.holds, holds.at, holds.process)))
     keep = np.ones(len(holds), bool)
     for process in distinct(holds.process).tolist():
-        rows = np.flatnonzero((holds.process == process) & (holds.at <= end))
-        changed = np.flatnonzero(np.diff(holds.holds[rows], prepend=-1))
+        rows = indices((holds.process == process) & (holds.at <= end))
+        changed = indices(np.diff(holds.holds[rows], prepend=-1))
         keep[rows] = False
         if len(rows) and (holds.holds[rows[-1]] or process in state.processes):
             keep[rows[changed[-1]]] = True

@@ -11,7 +11,10 @@ far as its row tells, and may have polled long after. What it polled is known fr
 was on the same boot, and else never. Whatever says `process-died` or `host-lost`, or completes as it is invoked without
 an outcome, is such a row.
 
-State (`KnownEnds`, of every check that asks): `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
+It finds nothing itself. Those that follow are told of new rows what was safely acknowledged (`News.safe`), and as time
+passes which listings are due (`Passage.due`).
+
+State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
 domain; the listings since, at most `LISTINGS_KEPT`; `Recovered`, dead processes that are not forgotten yet, at most
 `RECOVERED_KEPT`; what was acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
 """
@@ -24,9 +27,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, heads, indices
 from rules.checks.sequence_loss import rows_with
-from rules.kept.check import News, Passage
+from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
 from rules.settling.gate import Who
@@ -95,7 +98,7 @@ class Listing(NamedTuple):
 
 @dataclass(slots=True)
 class KnownEnds:
-    """What a check keeps that compares them; `waiting`: the listings that are not due yet; `held`: what was
+    """`tops`, `recovered`: what was known; `waiting`: the listings that are not due yet; `held`: what was
     acknowledged to processes of which it is not known yet what they are."""
 
     held: Acknowledged = field(default_factory=Acknowledged)
@@ -114,8 +117,12 @@ class Clocks:
     completed: Ints
 
 
-def take_in(own: KnownEnds, new: News) -> Acknowledged:
-    """Note what the new rows knew and listed; returns what is now known to be safely acknowledged."""
+def arrive(own: KnownEnds, new: News) -> None:
+    """Note what the new rows knew and listed, and tell what is now known to be safely acknowledged."""
+    new.safe = _take_in(own, new)
+
+
+def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     columns = new.columns
     listed = new.where(OFFSETS)
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
@@ -129,12 +136,16 @@ def take_in(own: KnownEnds, new: News) -> Acknowledged:
         more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
         own.waiting = concat(own.waiting, more)
         if len(own.waiting) > LISTINGS_KEPT:
-            own.waiting = take(own.waiting, np.argsort(own.waiting.at, kind="stable")[-LISTINGS_KEPT:])
+            own.waiting = take(own.waiting, own.waiting.at.argsort(kind="stable")[-LISTINGS_KEPT:])
     return acknowledged
 
 
-def due(own: KnownEnds, passage: Passage) -> list[Listing]:
-    """The listings that can be judged now, in the order of their times; they wait no more."""
+def fold(own: KnownEnds, passage: Passage) -> None:
+    """Tell the listings that can be judged now, in the order of their times; they wait no more."""
+    passage.due = _due(own, passage)
+
+
+def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     waiting = own.waiting
     ripe = waiting.at <= passage.end
     for boot in distinct(waiting.domain[ripe]).tolist():
@@ -182,9 +193,9 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledg
     if not unknown and not weak:
         own.held = Acknowledged()
         return found
-    waits = np.isin(found.process, unknown)
+    waits = among(found.process, unknown)
     own.held = take(take(found, waits), slice(-HELD_KEPT, None))
-    return take(found, ~waits & ~np.isin(found.process, weak))
+    return take(found, ~waits & ~among(found.process, weak))
 
 
 def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged) -> None:
@@ -217,7 +228,7 @@ def _of_the_dead(new: News) -> Bools:
 
 def _wait_for_the_close(own: KnownEnds, new: News, clock: Clocks, polled: Runs) -> None:
     columns = new.columns
-    closed = np.flatnonzero(_of_the_dead(new) & (columns.f == CLOSE) & (clock.completed >= 0))
+    closed = indices(_of_the_dead(new) & (columns.f == CLOSE) & (clock.completed >= 0))
     row, end = polled.row, polled.offset + polled.length
     told = Recovered(columns.process[row], clock.domain[row], np.full(len(row), -1), end - 1)
     ends = Recovered(columns.process[closed], clock.domain[closed], clock.completed[closed], np.full(len(closed), -1))
@@ -246,7 +257,7 @@ def raised(tops: Tops, new: Tops) -> Tops:
         highest = np.maximum.accumulate(both.top[head:end])
         keep[head + 1 : end] = highest[1:] > highest[:-1]
         if np.count_nonzero(keep[head:end]) > STEPS_KEPT:
-            kept = head + np.flatnonzero(keep[head:end])
+            kept = head + indices(keep[head:end])
             keep[kept[: len(kept) // 2]] = False  # what is higher was known later, and is known all the same
     return take(both, keep)
 
@@ -264,9 +275,12 @@ def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
 
 def forgotten_before(tops: Tops, domain: int, step: int) -> Tops:
     """Only the last one of those that were known in the domain before the step: later questions need no other."""
-    old = np.flatnonzero((tops.domain == domain) & (tops.step < step))
+    old = indices((tops.domain == domain) & (tops.step < step))
     if len(old) < 2:
         return tops
     keep = np.ones(len(tops), bool)
     keep[old[:-1]] = False
     return take(tops, keep)
+
+
+CHECK: Final = Check("known-ends", KnownEnds, arrive=arrive, fold=fold)

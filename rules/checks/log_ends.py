@@ -10,9 +10,8 @@ listing does not bear out is no truncation, but a `spurious-zero-offset`.
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
 the verdict rests on what was seen.
 
-State: what was known since the last listing that was judged, and the listings since (`rules.checks.known_ends`); the
-offsets written since, at most `KEPT`; the listings that wait for a write, and the truncations told, at most `CUTS_KEPT`
-each.
+State: the offsets written since the last listing that was judged, at most `KEPT`; the listings that wait for a write,
+and the truncations told, at most `CUTS_KEPT` each.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Ints, distinct
-from rules.checks import known_ends
-from rules.checks.known_ends import KnownEnds, Listing
+from rules.checks.known_ends import Listing
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 
@@ -48,7 +46,6 @@ class LogEnds:
     """`cuts`: [at, domain, step, end listed, offset known] of listings that wait for a write; `zero`: the same of an
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported."""
 
-    ends: KnownEnds = field(default_factory=KnownEnds)
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
     zero: list[int] = field(default_factory=list)
@@ -56,23 +53,24 @@ class LogEnds:
 
 
 def arrive(own: LogEnds, new: News) -> None:
-    """What the new rows knew, wrote and listed."""
-    sent = known_ends.take_in(own.ends, new)
+    """What the new rows wrote."""
+    sent = new.safe
+    if sent is None:
+        return
     for number in distinct(sent.domain).tolist():
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
         step, start, end = intervals.merge_grouped(of.invoked, of.start, of.end)
         own.written = concat(own.written, Written(np.full(len(step), number), step, start, end))
     if len(own.written) > KEPT:
-        own.written = take(own.written, np.sort(np.argsort(own.written.step, kind="stable")[-KEPT:]))
+        own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
 
 
 def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
-    listings = known_ends.due(own.ends, passage)
-    for listing in listings:
+    for listing in passage.due:
         _judge(own, listing, passage)
-    if listings:
-        _forget(own, listings)
+    if passage.due:
+        _forget(own, passage.due)
     if passage.finished:
         for domain in {cut[1] for cut in own.cuts}:
             _written_over(own, domain, FOREVER, passage)

@@ -25,7 +25,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, indices
 from rules.checks import transaction_evidence, unseen
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
@@ -127,7 +127,7 @@ def _cut(out: Outstanding, left: Values) -> Outstanding:
     """What of the runs is among the values `left`."""
     whole = intervals.contained_grouped(*left, out.writer, out.seq, out.seq + out.length)
     kept = take(out, whole)
-    for i in np.flatnonzero(~whole).tolist():
+    for i in indices(~whole).tolist():
         mine = left[0] == out.writer[i]
         low, high = out.seq[i : i + 1], out.seq[i : i + 1] + out.length[i]
         start, end = intervals.intersect(low, high, left[1][mine], left[2][mine])
@@ -179,7 +179,7 @@ def promote(
     polled = chunks.having("polled", values(waiting.writer, waiting.seq, waiting.length))
     operations = list(zip(waiting.process.tolist(), waiting.op.tolist(), strict=True))
     touched = _touched_grouped(polled, waiting)
-    shown = {operations[i] for i in np.flatnonzero(touched).tolist()} | visible
+    shown = {operations[i] for i in indices(touched).tolist()} | visible
     seen = np.array([operation in shown for operation in operations], bool)
     if not seen.any():
         return Places(), shown
@@ -193,7 +193,7 @@ def promote(
 def _touched_grouped(of: Values, waiting: Indefinite) -> Bools:
     found = np.zeros(len(waiting), bool)
     for writer in intervals.distinct(of[0]).tolist():
-        mine, rows = of[0] == writer, np.flatnonzero(waiting.writer == writer)
+        mine, rows = of[0] == writer, indices(waiting.writer == writer)
         low, high = waiting.seq[rows], (waiting.seq + waiting.length)[rows]
         found[rows] = intervals.touched(of[1][mine], of[2][mine], low, high)
     return found
@@ -228,7 +228,7 @@ def _stamp(own: Losses, state: State, went: passes.Timed, at: int, grace: int, a
     if not hit.any():
         return
     kept = take(out, ~hit)
-    for i in np.flatnonzero(hit).tolist():
+    for i in indices(hit).tolist():
         low, high = out.offset[i : i + 1], out.offset[i : i + 1] + out.length[i]
         sent = int(out.invoked[i]), int(out.boot[i])
         spans = passes.over(state, went, (int(low[0]), int(high[0])), sent)
@@ -254,13 +254,13 @@ def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, repor
     out = own.outstanding
     proven = (out.due >= 0) & (out.due <= end)
     for boot in intervals.distinct(out.boot[proven]).tolist():
-        due = np.flatnonzero(proven & (out.boot == boot))
+        due = indices(proven & (out.boot == boot))
         proven[due] = gate.complete(out.invoked[due], out.due[due], READERS, boot)
     if not proven.any():
         return
     lost = take(out, proven)
     own.outstanding = take(out, ~proven)
-    for i in np.argsort(lost.offset, kind="stable").tolist():
+    for i in lost.offset.argsort(kind="stable").tolist():
         _report_run(lost, i, chunks, state, report)
 
 
@@ -303,7 +303,7 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     gone = (out.offset >= 0) & (out.offset + out.length <= state.log_start) & (out.due < 0)
     if gone.any():
         own.outstanding = take(out, ~gone)
-        for i in np.flatnonzero(gone).tolist():
+        for i in indices(gone).tolist():
             writer, seq, count = int(out.writer[i]), int(out.seq[i]), int(out.length[i])
             report.add(
                 "benign-retention",

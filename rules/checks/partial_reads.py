@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules.arrays import intervals
+from rules.arrays.intervals import indices
 from rules.checks.transaction_runs import Outcomes, Written
 from rules.kept.codec import take
 from rules.kept.report import Report
@@ -27,15 +28,15 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
     came_on = np.concatenate(([False], same))
     rows = take(rows, np.lexsort((rows.seq, rows.writer)))
     for writer in intervals.distinct(rows.writer).tolist():
-        low, high = (int(np.searchsorted(rows.writer, writer, side=side)) for side in ("left", "right"))
+        low, high = (int(rows.writer.searchsorted(writer, side=side)) for side in ("left", "right"))
         starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
-        mine = np.flatnonzero(polled.writer == writer)
+        mine = indices(polled.writer == writer)
         for edge, joined in ((polled.seq, came_on), (end, goes_on)):  # strictly inside a transaction
             cuts = mine[~joined[mine]]
-            at = np.searchsorted(starts, edge[cuts], side="left") - 1
+            at = starts.searchsorted(edge[cuts], side="left") - 1
             cut = (at >= 0) & (edge[cuts] < ends[np.maximum(at, 0)])
             own.partial_reads += int(cut.sum())
-            for k in np.flatnonzero(cut & list_each).tolist():
+            for k in indices(cut & list_each).tolist():
                 reader = [int(polled.process[cuts[k]]), int(polled.op[cuts[k]])]
                 _report(rows, low + int(at[k]), reader, (int(polled.at[cuts[k]]), int(edge[cuts[k]])), report)
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import START, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct, numbered
+from rules.arrays.intervals import Bools, Ints, distinct, indices, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
@@ -145,7 +145,7 @@ def fold(own: Phantoms, passage: Passage) -> None:
     limits, process = known.highest[inverse], known.process[inverse]
     grace, waiting = report.objectives.grace, []
     missing = _missing(state)
-    for i in np.flatnonzero(polled.seq + polled.length - 1 > limits).tolist():
+    for i in indices(polled.seq + polled.length - 1 > limits).tolist():
         hole = missing.get(int(process[i]))
         if hole is not None and not _is_before(state, polled, i, hole, grace):
             continue
@@ -156,7 +156,7 @@ def fold(own: Phantoms, passage: Passage) -> None:
         start, end = max(int(polled.seq[i]), highest + 1), int(polled.seq[i] + polled.length[i])
         for seq in report.each("phantom-read", start, end):
             _report(polled, i, seq, highest, report)
-    strangers = np.flatnonzero(known.strange[inverse])[-STRANGERS_KEPT:]
+    strangers = indices(known.strange[inverse])[-STRANGERS_KEPT:]
     own.unsent = take(polled, np.append(np.array(waiting[-KEPT:], np.int64), strangers))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
@@ -79,7 +79,7 @@ def _fill(own: Steps, new: News, runs: Runs, since: Ints) -> None:
         one = runs.take(slice(i, i + 1))
         mine = (one.offset[0] < high) & (low < one.offset[0] + one.length[0]) & ~told
         mine &= blank.at >= since[i]
-        for j in np.flatnonzero(mine).tolist():
+        for j in indices(mine).tolist():
             known, some = _values_between(one, int(low[j]), int(high[j]))
             what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
             _report_step("poll-skip", blank, j, what, int(blank.at[j]), new.report, {"skipped": some})
@@ -115,7 +115,7 @@ def inside(columns: Columns, polled: Runs) -> Transitions:
     steps = (polled.row[before] == polled.row[after]) & (end[before] != polled.offset[after])
     steps &= ~columns.rebalanced[polled.row[before]]
     steps &= (polled.offset[before] >= 0) & (polled.offset[after] >= 0)
-    at = np.flatnonzero(steps)
+    at = indices(steps)
     odd = irregulars(columns)
     if len(at) and len(odd):  # its index is unknown: nothing is concluded from the records around it
         around = intervals.touched_grouped(
@@ -159,7 +159,7 @@ def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
     """Steps inside operations whose time has come await their verdict with the others."""
     steps, state = own.inside, passage.state
     if passage.advance is None:
-        moves = take(passage.moves, np.argsort(passage.moves.at, kind="stable"))
+        moves = take(passage.moves, passage.moves.at.argsort(kind="stable"))
         steps.low = np.maximum(steps.low, log_start_at(passage.log_start_before, moves, steps.at))
         steps.awaits = np.zeros(len(steps), np.int64)
         own.inside = Transitions()
@@ -201,14 +201,14 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
     low = np.maximum(decided.previous + 1, decided.low)
     unlike = (decided.subscribed == 0) & intervals.touched(state.index.start, state.index.end, low, decided.first)
-    for i in np.flatnonzero(unlike).tolist():
+    for i in indices(unlike).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
-    for i in np.flatnonzero(below).tolist():
+    for i in indices(below).tolist():
         at = decided_at(int(decided.previous[i]))
         _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
         if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
             _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
-    for i in np.flatnonzero(over).tolist():
+    for i in indices(over).tolist():
         at = decided_at(int(decided.first[i]))
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
         known, some = _values_between(state.log, start, stop)
@@ -247,7 +247,7 @@ def _values_between(log: Places | Runs, low: int, high: int) -> tuple[int, list[
     """How many values the log has at the offsets [low, high), and the first few of them."""
     start, end = np.maximum(log.offset, low), np.minimum(log.offset + log.length, high)
     found: list[dict[str, int]] = []
-    for i in np.flatnonzero(start < end).tolist():
+    for i in indices(start < end).tolist():
         if len(found) >= SKIPPED_TOLD:
             break
         for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):

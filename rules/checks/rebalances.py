@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from rules.arrays.columns import ASSIGN, CLOSE, REVOKE, SUBSCRIBE
+from rules.arrays.intervals import indices
 from rules.kept.check import Check, Passage
 
 
@@ -24,7 +23,7 @@ class Holding:
 def fold(own: Holding, passage: Passage) -> None:
     """What the moves, in the order of time, say of assignments."""
     moves, f = passage.moves, passage.moves.f
-    rows = np.flatnonzero((f == ASSIGN) | (f == SUBSCRIBE) | (f == REVOKE) | (f == CLOSE))
+    rows = indices((f == ASSIGN) | (f == SUBSCRIBE) | (f == REVOKE) | (f == CLOSE))
     if not len(rows):
         return
     holding = set(own.processes)

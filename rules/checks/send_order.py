@@ -18,6 +18,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs
+from rules.arrays.intervals import indices
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import SendMoves, SendSteps, State, concat, take
@@ -55,7 +56,7 @@ def inside(columns: Columns, sent: Runs) -> SendSteps:
     end = sent.offset + sent.length
     steps = (sent.row[before] == sent.row[after]) & (end[before] != sent.offset[after])
     steps &= (sent.offset[before] >= 0) & (sent.offset[after] >= 0)
-    at = np.flatnonzero(steps)
+    at = indices(steps)
     row = sent.row[at]
     return SendSteps(
         columns.process[row], columns.op[row], columns.op[row], end[at] - 1, sent.offset[at + 1],
@@ -86,11 +87,11 @@ def _walk(own: Sends, moves: SendMoves) -> None:
     previous_op[head] = [one.op for one in carried]
     wrong = (previous >= 0) & (m.first >= 0) & (m.first <= previous)
     if wrong.any():
-        w = np.flatnonzero(wrong)
+        w = indices(wrong)
         none = np.zeros(len(w), np.int64)
         steps = SendSteps(m.process[w], previous_op[w], m.op[w], previous[w], m.first[w], none)
         own.steps = concat(own.steps, steps)
-    tails = np.append(np.flatnonzero(head)[1:], len(m)) - 1
+    tails = np.append(indices(head)[1:], len(m)) - 1
     for number, tail in zip(numbers, tails.tolist(), strict=True):
         own.last[number] = Sent(int(m.last[tail]), int(m.op[tail]))
 
@@ -106,7 +107,7 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
     back = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, previous + 1, first)
     own.skips += int(over.sum())
-    for i in np.flatnonzero(back | over if list_skips else back).tolist():
+    for i in indices(back | over if list_skips else back).tolist():
         process, op, internal = int(decided.process[i]), int(decided.op[i]), bool(decided.internal[i])
         order = "nonmonotonic-send" if back[i] else "send-skip"
         report.add(

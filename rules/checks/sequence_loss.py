@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import INFO, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Listed
@@ -40,7 +40,7 @@ def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
     if column.null_count == len(column):
         return np.empty(0, np.int64)
     named = pc.is_in(column, value_set=pa.array(errors)).to_numpy()
-    return np.flatnonzero(among & named)
+    return indices(among & named)
 
 
 @dataclass(slots=True)
@@ -91,10 +91,10 @@ def arrive(own: Sequences, new: News) -> None:
     broken = rows_with(columns, ERRORS, new.fresh & columns.where(SEND, TXN))
     unanswered[broken] = False
     if unanswered.any():
-        rows = np.flatnonzero(unanswered)
+        rows = indices(unanswered)
         more = Unanswered(columns.process[rows], columns.invoked[rows], columns.completed[rows])
         more = concat(own.unanswered, more)
-        own.unanswered = take(more, np.argsort(more.completed, kind="stable")[-KEPT:])
+        own.unanswered = take(more, more.completed.argsort(kind="stable")[-KEPT:])
     for row in broken.tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
@@ -135,27 +135,27 @@ def _note_acknowledged(own: Sequences, passage: Passage) -> None:
     at = np.concatenate((own.acknowledged.at, told.at))
     if not len(process):
         return
-    order = np.argsort(process, kind="stable")
+    order = process.argsort(kind="stable")
     process = process[order]
     first = heads(process)
     who = process[first]
     tops, newest = (np.maximum.reduceat(column[order], first) for column in (highest, at))
-    living = among(who, np.fromiter(passage.state.processes, np.int64, len(passage.state.processes)))
+    living = among(who, passage.state.processes)
     own.acknowledged = Acknowledged(who[living], tops[living], newest[living])
 
 
 def _listed(passage: Passage) -> Listed:
     """What observers listed of the log start, in the order of time: now, and before, for errors that come late."""
     moves = passage.moves
-    seen = np.flatnonzero(moves.low >= 0)
+    seen = indices(moves.low >= 0)
     every = concat(passage.state.listed, Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen]))
-    return take(every, np.argsort(every.at, kind="stable"))
+    return take(every, every.at.argsort(kind="stable"))
 
 
 def _judge(own: Sequences, passage: Passage) -> None:
     listed = _listed(passage)
     for key, one in list(own.waiting.items()):
-        later = np.flatnonzero(listed.at > one.at)
+        later = indices(listed.at > one.at)
         if one.at > passage.end or not len(later) or not one.known:
             continue
         del own.waiting[key]

@@ -9,7 +9,7 @@ It opens with the listing by which it has lasted so long, and closes with the fi
 Where a boot has not listed for the objective, nothing is known of the time between, and it begins anew; it is over by
 then where another boot went on listing.
 
-State: what was known by each boot's clock, and of each of them since when its listings fall short.
+State: of each boot since when its listings fall short.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from rules.checks import known_ends
-from rules.checks.known_ends import KnownEnds, Listing
-from rules.kept.check import Check, News, Passage
+from rules.checks.known_ends import Listing
+from rules.kept.check import Check, Passage
 from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "stale-log-end"
@@ -30,19 +29,13 @@ class StaleEnds:
     """`short`: by boot [since, last, end, known] of those whose last listing fell short: since when all have, when the
     last one was, and what it told. `newest`: the time of the newest listing. In log time."""
 
-    ends: KnownEnds = field(default_factory=KnownEnds)
     short: dict[str, list[int]] = field(default_factory=dict)
     newest: int = -1
 
 
-def arrive(own: StaleEnds, new: News) -> None:
-    """What the new rows knew and listed."""
-    known_ends.take_in(own.ends, new)
-
-
 def fold(own: StaleEnds, passage: Passage) -> None:
     """Open and close it, listing by listing."""
-    for listing in known_ends.due(own.ends, passage):
+    for listing in passage.due:
         _compare(own, listing, passage)
     liveness = passage.report.objectives.liveness
     for boot, (_, last, _, _) in list(own.short.items()):
@@ -83,4 +76,4 @@ def _tell(own: StaleEnds, boot: str, at: int, passage: Passage, *, right: bool =
     )
 
 
-CHECK: Final = Check(NAME, StaleEnds, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, StaleEnds, fold=fold, live_only=True)

@@ -40,7 +40,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -185,10 +185,10 @@ def _ahead(state: State, number: int, observer: int) -> int:
 
 def _in_order(own: Consumers, moves: Moves) -> Steps:
     """What readers did, those that waited and the new moves, by process and in the order of time."""
-    rows = np.flatnonzero(moves.f != OFFSETS)
+    rows = indices(moves.f != OFFSETS)
     steps = Steps.of(moves, rows)
     if not len(own.waiting):
-        return take(steps, np.argsort(steps.process, kind="stable"))
+        return take(steps, steps.process.argsort(kind="stable"))
     steps = concat(own.waiting, steps)
     return take(steps, np.lexsort((steps.slice, steps.at, steps.process)))
 
@@ -208,7 +208,7 @@ def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], lim
 
 
 def _newest(waiting: Steps) -> Steps:
-    return take(waiting, np.sort(np.argsort(waiting.at, kind="stable")[-WAITING_KEPT:]))
+    return take(waiting, np.sort(waiting.at.argsort(kind="stable")[-WAITING_KEPT:]))
 
 
 def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
@@ -262,7 +262,7 @@ class _Walk:
             begun = (self.process, 0, _BEGUN, OK, end, -1, -1, -1, -1)
             steps = concat(steps, Steps(*(np.array([value], np.int64) for value in begun)))
         if self.holes:
-            steps = take(steps, np.argsort(steps.at, kind="stable"))
+            steps = take(steps, steps.at.argsort(kind="stable"))
         polled = (steps.f == POLL) | (steps.f == TXN)
         dropped = np.zeros(len(steps), bool) if polled.all() else forgets(steps)
         watched = f"{NAME}:{self.process}" in self.state.open_conditions
@@ -273,7 +273,7 @@ class _Walk:
                 if watched:
                     self.weigh(int(steps.at[i]))
                 good = (steps.type[i:j] == OK) & (np.maximum(steps.after[i:j], steps.last[i:j]) >= 0)
-                told = np.flatnonzero(good)
+                told = indices(good)
                 _go_on(self.reader, steps, j - 1, i + int(told[-1]) if len(told) else -1)
                 i = j
             else:
@@ -288,7 +288,7 @@ class _Walk:
         if self.reader is None:
             return i
         pauses = np.diff(steps.at[i:], prepend=self.reader.moved) >= self.limit
-        ends = np.flatnonzero(~polled[i:] | pauses)
+        ends = indices(~polled[i:] | pauses)
         return i + int(ends[0]) if len(ends) else len(steps)
 
     def step(self, steps: Steps, i: int, dropped: bool, polled: bool) -> None:
@@ -371,7 +371,7 @@ class _Walk:
             return
         if not len(index) or int(index.end[-1]) <= reader.position:
             return
-        i = int(np.searchsorted(index.end, reader.position, side="right"))
+        i = int(index.end.searchsorted(reader.position, side="right"))
         reader.known, reader.ahead = -1, max(reader.position, int(index.start[i]))
 
     def _weigh_known(self, reader: Reader, until: int) -> None:
@@ -414,11 +414,11 @@ def _tell(walk: _Walk, at: Ints, report: Report) -> None:
     if not spells and not was:
         return
     holds: Bools = np.zeros(len(at), bool)
-    bounds = [(int(np.searchsorted(at, s.start)), int(np.searchsorted(at, s.end)), s) for s in spells]
+    bounds = [(int(at.searchsorted(s.start)), int(at.searchsorted(s.end)), s) for s in spells]
     for first, last, _ in bounds:
         holds[first:last] = True
     tell = partial(_tell_at, walk, at, bounds, report)
-    for first, last in pairwise([0, *(np.flatnonzero(np.diff(holds)) + 1).tolist(), len(at)]):
+    for first, last in pairwise([0, *(indices(np.diff(holds)) + 1).tolist(), len(at)]):
         if holds[first]:
             _open(walk, at, range(first, last), tell, report)
         else:
@@ -435,7 +435,7 @@ def _open(walk: _Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None]
         tell(t, True)
     if key in walk.state.open_conditions:
         until = report.outages.explained_until(NAME, walk.state.open_conditions[key])
-        t = max(ticks.start, int(np.searchsorted(at, until)))
+        t = max(ticks.start, int(at.searchsorted(until)))
         if t < ticks.stop:
             tell(t, True)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, OK
+from rules.arrays.intervals import indices
 from rules.checks import transaction_runs
 from rules.checks.transaction_runs import Outcomes, Written
 from rules.kept.codec import take
@@ -47,7 +48,7 @@ def of_value(state: State, writer: int, seq: int) -> Told:
         return NOTHING
     written = outcomes.written
     mine = (written.writer == writer) & (written.seq <= seq) & (seq < written.seq + written.length) & (written.txn >= 0)
-    for i in np.flatnonzero(mine)[:1].tolist():
+    for i in indices(mine)[:1].tolist():
         return of_row(state, outcomes, written, i)
     return NOTHING
 
@@ -68,13 +69,13 @@ def of_row(state: State, outcomes: Outcomes, rows: Written, i: int) -> Told:
 def note_next(rows: Written, among: Written) -> None:
     """Note for each of the rows the first transaction of the same transactional id whose records stand behind it, as
     far as it is `among` those, or nearer than what was noted before."""
-    known = np.flatnonzero((among.name >= 0) & (among.txn >= 0) & (among.offset >= 0))
-    mine = np.flatnonzero((rows.name >= 0) & (rows.txn >= 0) & (rows.offset >= 0))
+    known = indices((among.name >= 0) & (among.txn >= 0) & (among.offset >= 0))
+    mine = indices((rows.name >= 0) & (rows.txn >= 0) & (rows.offset >= 0))
     if not len(known) or not len(mine):
         return
     known = known[np.lexsort((among.offset[known], among.name[known]))]
     # From each of them on, the first of another transaction.
-    changes = np.append(np.flatnonzero(np.diff(among.txn[known])) + 1, len(known))
+    changes = np.append(indices(np.diff(among.txn[known])) + 1, len(known))
     other = np.repeat(changes, np.diff(changes, prepend=0))
     for name in intervals.distinct(rows.name[mine]).tolist():
         low, high = np.searchsorted(among.name[known], (name, name + 1))

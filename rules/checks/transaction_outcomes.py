@@ -31,7 +31,7 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, indices
 from rules.checks import absent_values, given_up, losses, partial_reads, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
@@ -74,7 +74,7 @@ def _decide(own: Outcomes, passage: Passage) -> None:
     grace, now = passage.report.objectives.grace, int(passage.at[-1])
     ripe: Bools = (own.written.at <= now) | passage.finished
     whole, some = _polled(passage, own.written)
-    _show(own, passage, np.flatnonzero(ripe & some & (own.written.shown == 0)), whole)
+    _show(own, passage, indices(ripe & some & (own.written.shown == 0)), whole)
     _judge_zombies(own, passage, ripe)
     absent_values.find_places(own, passage.state, ripe)
     absent_values.suspect(own, passage, ripe & ~whole & (own.written.txn >= 0))
@@ -139,7 +139,7 @@ def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
     """Judge those that are visible, once all inits that had returned before their commits are known."""
     rows = own.written
     through = passage.end if passage.finished else passage.gate.told_through()
-    ready = np.flatnonzero(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
+    ready = indices(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
     few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)
@@ -168,7 +168,7 @@ def _first_seen(passage: Passage, rows: Written, i: int) -> tuple[int, int, int]
     at = max(int(rows.at[i]), int(polls.at[mine].min())) if mine.any() else int(rows.at[i])
     if rows.offset[i] >= 0:
         return seq, int(rows.offset[i]) + seq - low, at
-    holds = np.flatnonzero(mine & (polls.seq <= seq) & (seq < polls.seq + polls.length))
+    holds = indices(mine & (polls.seq <= seq) & (seq < polls.seq + polls.length))
     return seq, int(polls.offset[holds[0]] + seq - polls.seq[holds[0]]) if len(holds) else -1, at
 
 
@@ -219,11 +219,11 @@ def _note_guards(own: Outcomes, passage: Passage, among: Bools) -> None:
     """Note what else stands where an indefinite run was acknowledged, while the log is known there. If the transaction
     is visible, its acknowledgements are part of the log, and the offset is inconsistent."""
     rows, log = own.written, passage.state.log
-    wanted = np.flatnonzero(among & (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING))
+    wanted = indices(among & (rows.type == INFO) & (rows.offset >= 0) & (rows.fate == WAITING))
     for i in wanted.tolist():
         start, end = int(rows.offset[i]), int(rows.offset[i] + rows.length[i])
         own_label = (log.writer == rows.writer[i]) & (log.offset - log.seq == rows.offset[i] - rows.seq[i])
-        for k in np.flatnonzero((log.offset < end) & (log.offset + log.length > start) & ~own_label).tolist():
+        for k in indices((log.offset < end) & (log.offset + log.length > start) & ~own_label).tolist():
             for offset in range(max(start, int(log.offset[k])), min(end, int(log.offset[k] + log.length[k]))):
                 there = [int(log.writer[k]), int(log.seq[k] + offset - log.offset[k])]
                 guard = [int(rows.process[i]), int(rows.op[i]), offset, *there]
@@ -264,7 +264,7 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
     rows = own.written
     ended = np.zeros(len(rows), bool)
     by_operation: dict[tuple[int, int], list[int]] = {}
-    for i in np.flatnonzero((rows.type == INFO) & (rows.txn >= 0)).tolist():
+    for i in indices((rows.type == INFO) & (rows.txn >= 0)).tolist():
         by_operation.setdefault((int(rows.process[i]), int(rows.op[i])), []).append(i)
     waits = _awaits_lives(rows)
     for operation, listed in by_operation.items():
@@ -288,8 +288,8 @@ def _bound(own: Outcomes, passage: Passage) -> None:
     rows = own.written
     if len(rows) <= INDEFINITE_KEPT:
         return
-    unsure = np.flatnonzero((rows.type == INFO) & (rows.txn >= 0))
-    certain = np.flatnonzero(rows.type != INFO)
+    unsure = indices((rows.type == INFO) & (rows.txn >= 0))
+    certain = indices(rows.type != INFO)
     over = np.zeros(len(rows), bool)
     if len(unsure) > INDEFINITE_KEPT:
         oldest = unsure[np.argsort(rows.at[unsure], kind="stable")][: len(unsure) - INDEFINITE_KEPT]

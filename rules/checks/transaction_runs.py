@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rules.arrays import intervals
-from rules.arrays.columns import INFO, SEND, TXN, Columns, Runs
+from rules.arrays.columns import INFO, SEND, TXN, Columns, Runs, integers, is_text
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.check import News
 from rules.kept.codec import Table
@@ -146,18 +146,17 @@ def _alone(columns: Columns, rows: Ints) -> Ints:
     one = np.zeros(len(columns), bool)
     column = columns.table["txn_partitions"]
     if column.null_count < len(columns):
-        one = np.asarray(pc.fill_null(pc.list_value_length(column), 0).to_numpy()) == 1
+        one = integers(pc.list_value_length(column)) == 1
     one &= np.bincount(rows, minlength=len(columns)) == 1
     return one[rows].astype(np.int64)
 
 
 def _ended(columns: Columns) -> Ints:
     """When each row's commit was invoked, by its boot's monotonic clock; -1 where none was."""
-    ended = np.asarray(pc.fill_null(columns.table["mono_end_invoked"], -1).to_numpy(), np.int64)
+    ended = integers(columns.table["mono_end_invoked"])
     intent = columns.table["txn_intent"]
     if intent.null_count < len(columns):
-        aborts = pc.fill_null(pc.equal(intent, "abort"), False)
-        ended = np.where(np.asarray(aborts.to_numpy(), bool), -1, ended)
+        ended = np.where(is_text(intent, "abort"), -1, ended)
     return ended
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, OK, POLL, START, TXN, Columns, Runs, listed_runs
-from rules.arrays.intervals import EMPTY, Ints
+from rules.arrays.intervals import EMPTY, Ints, among, indices
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
@@ -167,7 +167,7 @@ def _twice(made: Reflections) -> Values:
 
 def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, known: bool, report: Report) -> None:
     """Report the operation that reflected it again: the first of these, where it was `known` before."""
-    by = np.flatnonzero((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
+    by = indices((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
     i = int(by[0 if known else 1])
     if not report.once(f"twice:{writer}:{seq}"):
         return
@@ -238,7 +238,7 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
 def _log_start_since(passage: Passage) -> int:
     """When the log start was first known to be where it is."""
     moves = passage.moves
-    seen = np.flatnonzero(moves.low >= passage.state.log_start)
+    seen = indices(moves.low >= passage.state.log_start)
     return int(moves.at[seen].min()) if len(seen) else int(passage.at[-1])
 
 
@@ -251,9 +251,9 @@ def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:
     begun: dict[str, int] = {}
     if not transforms:
         return begun
-    reading = np.isin(moves.f, (POLL, TXN)) & (moves.type == OK) & (moves.first >= 0)
-    reading &= np.isin(moves.process, np.fromiter(transforms, np.int64, len(transforms)))
-    rows = np.flatnonzero(reading)
+    reading = ((moves.f == POLL) | (moves.f == TXN)) & (moves.type == OK) & (moves.first >= 0)
+    reading &= among(moves.process, transforms)
+    rows = indices(reading)
     settled = np.zeros(len(rows), np.int64) if advance is None else advance.settled_before(moves.at[rows])
     numbers, times = moves.process[rows].tolist(), moves.at[rows].tolist()
     for number, low, at in zip(numbers, settled.tolist(), times, strict=True):
@@ -270,8 +270,8 @@ def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
     """What readers polled of the log between two settled frontiers, and the tick at which each part was settled."""
     log, advance = passage.state.log, passage.advance
     edges = np.array([0, FOREVER]) if advance is None else np.unique(np.append(advance.settled, advance.before))
-    first = np.searchsorted(edges, log.offset, side="right") - 1
-    last = np.searchsorted(edges, log.offset + log.length, side="left")
+    first = edges.searchsorted(log.offset, side="right") - 1
+    last = edges.searchsorted(log.offset + log.length, side="left")
     first, last = np.maximum(first, 0), np.minimum(last, len(edges) - 1)
     parts = np.maximum(last - first, 0)
     of = np.repeat(np.arange(len(log)), parts)
@@ -282,7 +282,7 @@ def _settled_inputs(passage: Passage) -> tuple[Runs, Ints]:
     runs = _polled(passage.chunks, Runs(of, writer, seq, offset, length))
     if advance is None:
         return runs, np.full(len(runs), int(passage.at[-1]))
-    settled_at = np.searchsorted(advance.settled, runs.offset + runs.length - 1, side="right")
+    settled_at = advance.settled.searchsorted(runs.offset + runs.length - 1, side="right")
     return runs, advance.at[np.minimum(settled_at, len(advance.at) - 1)]
 
 
@@ -292,7 +292,7 @@ def _polled(chunks: Chunks, runs: Runs) -> Runs:
     seen = chunks.having("polled", values(runs.writer, runs.seq, runs.length))
     whole = intervals.contained_grouped(*seen, runs.writer, runs.seq, runs.seq + runs.length)
     parts = [runs.take(whole)]
-    for i in np.flatnonzero(~whole).tolist():
+    for i in indices(~whole).tolist():
         one = slice(i, i + 1)
         _, start, end = chunks.having("polled", values(runs.writer[one], runs.seq[one], runs.length[one]))
         same = np.full(len(start), i)

@@ -27,7 +27,7 @@ import numpy as np
 import orjson
 
 from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table
 from rules.kept.outages import UNREACHABLE, Outages
@@ -87,7 +87,7 @@ def arrive(own: Reach, new: News) -> None:
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
         own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
     if own.waiting or own.elsewhere or columns.table["settings"].null_count < len(columns):
-        for row in np.flatnonzero(told).tolist():
+        for row in indices(told).tolist():
             named = _words(columns, row)
             if named or own.waiting or own.elsewhere:
                 kind = _NAMED if "silent" in named else _NOT_NAMED
@@ -98,7 +98,7 @@ def arrive(own: Reach, new: News) -> None:
 def fold(own: Reach, passage: Passage) -> None:
     """Go through the ticks, and tell when the leader is away, and when no longer."""
     end = passage.end
-    ripe = int(np.searchsorted(own.answers.at, end, side="right"))
+    ripe = int(own.answers.at.searchsorted(end, side="right"))
     answers, own.answers = own.answers.at[:ripe].tolist(), Answers(own.answers.at[ripe:])
     if own.unanswered < 0 and not own.waiting:
         own.answered = max([own.answered, *answers[-1:]])
@@ -147,7 +147,7 @@ def _questions(columns: Columns, fresh: Bools) -> tuple[Bools, Ints]:
     asked = fresh & (columns.f == OFFSETS) & (columns.committed < 0)
     told: Bools = asked & ((columns.log_start >= 0) | (columns.log_end >= 0) | (columns.last_stable >= 0))
     silent = []
-    for row in np.flatnonzero(asked & ~told).tolist():
+    for row in indices(asked & ~told).tolist():
         error = columns.table["error"][row].as_py()
         if error is None or columns.table["group"][row].as_py() is not None:
             continue

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, OFFSETS, START
+from rules.arrays.intervals import indices
 from rules.checks.not_there import not_there
 from rules.kept.check import Check, News
 from rules.kept.report import Report
@@ -42,7 +43,7 @@ def arrive(own: Settings, new: News) -> None:
     if columns.table["settings"].null_count == len(columns) and not (closing | gone).any() and not _open(state):
         return
     has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing | gone
-    for row in np.flatnonzero(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
+    for row in indices(has)[np.argsort(columns.completed[has], kind="stable")].tolist():
         at, number = int(columns.completed[row]), int(columns.process[row])
         if columns.f[row] == CLOSE:
             _end(number, at, report)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools
+from rules.arrays.intervals import Bools, indices
 from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
@@ -28,7 +28,7 @@ NEVER: Final = np.iinfo(np.int64).max
 
 def note_readable(out: Outstanding, state: State, moves: Moves) -> None:
     """What the last stable offset, as observed, has passed is readable since then."""
-    seen = np.flatnonzero(moves.stable >= 0)
+    seen = indices(moves.stable >= 0)
     at, stable = moves.at[seen], moves.stable[seen]
     waiting = out.readable < 0
     if not waiting.any():
@@ -59,15 +59,15 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
     if not due.any() or "unseen" in state.open_conditions or not any(True for _ in readers(state)):
         return
-    order = np.argsort(polled.at, kind="stable")
+    order = polled.at.argsort(kind="stable")
     high = np.maximum.accumulate((polled.offset + polled.length)[order])
-    index = np.searchsorted(high, (out.offset + out.length)[due])
+    index = high.searchsorted((out.offset + out.length)[due])
     since, until = out.readable[due] + objectives.delivery, np.append(polled.at[order], NEVER)[index]
-    late = np.searchsorted(at, since) < np.searchsorted(at, until)
+    late = at.searchsorted(since) < at.searchsorted(until)
     if not late.any():
         return
     start, end = intervals.merge(since[late], until[late])
-    for a, b in zip(np.searchsorted(at, start).tolist(), np.searchsorted(at, end).tolist(), strict=True):
+    for a, b in zip(at.searchsorted(start).tolist(), at.searchsorted(end).tolist(), strict=True):
         if b >= len(at):
             return  # it is open still: the last tick says so
         held = (since[late] <= at[a]) & (until[late] > at[a])
@@ -111,7 +111,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
 
 def _some(out: Outstanding) -> list[dict[str, int]]:
     """The first few values, as evidence."""
-    order = np.argsort(out.offset, kind="stable")[:10]
+    order = out.offset.argsort(kind="stable")[:10]
     return [
         {
             "offset": int(out.offset[i]),

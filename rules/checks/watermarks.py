@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import EMPTY, Ints
+from rules.arrays.intervals import EMPTY, Ints, indices
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Moves, Spans
 
@@ -60,12 +60,12 @@ class Sight:
 
     def gone(self, offset: int) -> tuple[int, int]:
         """When the log start had gone past this offset, and to where; FOREVER if it has not."""
-        index = int(np.searchsorted(self.low, offset, side="right"))
+        index = int(self.low.searchsorted(offset, side="right"))
         return (int(self.low_at[index]), int(self.low[index])) if index < len(self.low) else (FOREVER, -1)
 
     def end_after(self, time: int) -> int:
         """The log's end as observed first from this time on, -1 while it has not been."""
-        index = int(np.searchsorted(self.marks.at, time))
+        index = int(self.marks.at.searchsorted(time))
         return int(self.marks.end[index]) if index < len(self.marks) else -1
 
     def past(self, offset: int, uncommitted: int) -> int:
@@ -77,12 +77,12 @@ class Sight:
         return self._first(self.marks.last_value if uncommitted else self.marks.value, offset)
 
     def _first(self, values: Ints, at_least: int) -> tuple[int, int]:
-        index = int(np.searchsorted(values, at_least))
+        index = int(values.searchsorted(at_least))
         return (int(self.marks.at[index]), int(values[index])) if index < len(values) else (-1, -1)
 
     def end_when_past(self, offset: int) -> int:
         """The log's end when the last stable offset had first gone past this offset; -1 if it has not."""
-        index = int(np.searchsorted(self.marks.stable, offset, side="right"))
+        index = int(self.marks.stable.searchsorted(offset, side="right"))
         return int(self.marks.end[index]) if index < len(self.marks) else -1
 
 
@@ -98,7 +98,7 @@ class Observed:
 
     def look(self, moves: Moves, index: Spans) -> Sight:
         """Take in the observers' rows: watermarks as steps in time, and spells without any."""
-        rows = np.flatnonzero(moves.f == OFFSETS)
+        rows = indices(moves.f == OFFSETS)
         if len(rows):
             self.boot = int(moves.boot[rows[-1]])
         seeing = (moves.stable[rows] >= 0) | (moves.end[rows] >= 0)
@@ -111,7 +111,7 @@ class Observed:
             new = Watermarks(moves.at[some], stable, end, _below(index, stable), _below(index, end))
             seen = concat(self.marks, new)
             if int(moves.at[some[0]]) < last:  # of a host that was late
-                seen = take(seen, np.argsort(seen.at, kind="stable"))
+                seen = take(seen, seen.at.argsort(kind="stable"))
             highest = (np.maximum.accumulate(column) for column in (seen.stable, seen.end, seen.value, seen.last_value))
             self.marks = Watermarks(seen.at, *highest)
         lows = rows[moves.low[rows] >= 0]
@@ -136,7 +136,7 @@ class Observed:
     def forget(self, before: int) -> None:
         """Nobody will ask for what was known before this time, save for the last of it."""
         self.gaps = [gap for gap in self.gaps if gap[1] > before]
-        first = max(0, int(np.searchsorted(self.marks.at, before, side="right")) - 1)
+        first = max(0, int(self.marks.at.searchsorted(before, side="right")) - 1)
         self.marks = take(self.marks, slice(first, None))
         if len(self.marks) > KEPT:
             self.marks = take(self.marks, np.append(np.arange(0, len(self.marks) - 1, 2), len(self.marks) - 1))
@@ -146,5 +146,5 @@ def _below(index: Spans, offsets: Ints) -> Ints:
     """The highest offset below each of these at which the log is known to hold a value; -1 for none."""
     if not len(index):
         return np.full(len(offsets), -1, np.int64)
-    i = np.searchsorted(index.start, offsets) - 1
+    i = index.start.searchsorted(offsets) - 1
     return np.where(i < 0, -1, np.minimum(index.end[i], offsets) - 1)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.kept.check import Check, News, Passage
 from rules.settling.clocks import domains
 from rules.settling.gate import Evidence
@@ -57,7 +57,7 @@ def arrive(own: Zeros, new: News) -> None:
 def _judge_acknowledged(own: Zeros, new: News, times: _Times) -> None:
     columns, acknowledged = new.columns, new.acknowledged
     names, domain, invoked, _ = times
-    for i in np.flatnonzero(acknowledged.offset == 0).tolist():
+    for i in indices(acknowledged.offset == 0).tolist():
         row = int(acknowledged.row[i])
         if invoked[row] >= 0:
             own.acknowledged.append(
@@ -86,14 +86,14 @@ def _judge_acknowledged(own: Zeros, new: News, times: _Times) -> None:
 def _learn(own: Zeros, new: News, times: _Times) -> None:
     """Note, for each domain, the earliest time at which an offset above 0 was known."""
     names, domain, _, completed = times
-    acked, polled, told = new.acknowledged, new.polled, np.flatnonzero(new.fresh & (new.columns.log_end > 0))
+    acked, polled, told = new.acknowledged, new.polled, indices(new.fresh & (new.columns.log_end > 0))
     row = np.concatenate((acked.row, polled.row, told))
     known = (np.where(runs.offset >= 0, runs.offset + runs.length - 1, -1) for runs in (acked, polled))
     top = np.concatenate((*known, new.columns.log_end[told]))
     keep = (top > 0) & (completed[row] >= 0)
     row, top = row[keep], top[keep]
     for number, name in enumerate(names):
-        here = np.flatnonzero(domain[row] == number)
+        here = indices(domain[row] == number)
         if len(here):
             first = here[int(np.argmin(completed[row[here]]))]
             when = [int(completed[row[first]]), int(top[first])]

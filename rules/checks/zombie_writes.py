@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
 from rules.arrays.columns import FAIL, INFO
-from rules.arrays.intervals import Ints, distinct
+from rules.arrays.intervals import Ints, among, distinct, indices
 from rules.checks.transaction_runs import Outcomes, Written
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -38,8 +36,8 @@ def suspects(own: Outcomes, state: State, rows: Written) -> Ints:
         for number in distinct(rows.name[named]).tolist()
         if len(transactional_ids.initialised(state, own.names[number])) > 1
     ]
-    named &= np.isin(rows.name, np.array(taken_over, np.int64)) | ((rows.ended < 0) & (rows.type == INFO))
-    return np.flatnonzero(named)
+    named &= among(rows.name, taken_over) | ((rows.ended < 0) & (rows.type == INFO))
+    return indices(named)
 
 
 def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:

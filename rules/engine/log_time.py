@@ -12,7 +12,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import Ints
+from rules.arrays.intervals import Ints, indices
 from rules.checks import losses, poll_order
 from rules.engine import order
 from rules.kept.check import Passage
@@ -103,10 +103,10 @@ def place_shown(state: State, chunks: Chunks, shown: Places, at: int, settled: i
 
 def observe(state: State, moves: Any) -> None:
     """What the observers' rows told."""
-    seen = np.flatnonzero(moves.stable >= 0)
+    seen = indices(moves.stable >= 0)
     if len(seen):
         state.last_stable = max(state.last_stable, int(moves.stable[seen].max()))
-    lows = np.flatnonzero(moves.low >= 0)
+    lows = indices(moves.low >= 0)
     if len(lows):
         state.log_start = max(state.log_start, int(moves.low[lows].max()))
         state.log_start_at = max(state.log_start_at, int(moves.at[lows].max()))

@@ -20,6 +20,7 @@ from rules.checks import (
     fences,
     hanging_transactions,
     irregular_records,
+    known_ends,
     late_evidence,
     log_ends,
     losses,
@@ -54,6 +55,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     altered_records.CHECK,
     zero_offsets.CHECK,
     committed_offsets.CHECK,
+    known_ends.CHECK,  # before the two that compare what it tells
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,
@@ -87,6 +89,10 @@ KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS + SETTLED
 """The type of each check's state, by its name."""
 
 
+_ASKING: Final = tuple(one for one in CHECKS + SETTLED if one.asks)
+_HEARING: Final = tuple(one for one in CHECKS + SETTLED if one.hears)
+
+
 def own(state: State, check: Check[Any]) -> Any:
     """The check's state, made where there is none yet."""
     known = state.checks.get(check.name)
@@ -97,7 +103,7 @@ def own(state: State, check: Check[Any]) -> Any:
 
 def arrive(news: News) -> None:
     """Tell every check of new rows."""
-    for check in CHECKS + SETTLED:
+    for check in _HEARING:
         if not (news.finished and check.live_only):
             check.arrive(own(news.state, check), news)
 
@@ -124,7 +130,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The names of the chunks that the coming step will touch."""
     asked = Asked(state, columns)
     names: set[str] = set()
-    for check in CHECKS + SETTLED:
+    for check in _ASKING:
         names.update(check.needs(own(state, check), asked))
     every = (columns.sent, columns.polled, state.polls, state.uncommitted)
     return names | chunk_names(

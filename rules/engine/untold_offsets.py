@@ -10,6 +10,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import ASSIGN, CLOSE, FAIL, OK, REVOKE, SUBSCRIBE, Columns, Runs
+from rules.arrays.intervals import indices
 from rules.checks.losses import extreme_places
 from rules.kept.chunks import values
 from rules.kept.state import Places, Spans
@@ -29,7 +30,7 @@ def located(runs: Runs, log: Places, index: Spans) -> Runs:
     missing = runs.take(unknown)
     known = extreme_places(log, values(missing.writer, missing.seq, missing.length), last=True)
     places = dict(zip(zip(known.writer.tolist(), known.seq.tolist(), strict=True), known.offset.tolist(), strict=True))
-    for i in np.flatnonzero(unknown[of]).tolist():
+    for i in indices(unknown[of]).tolist():
         offset[i] = places.get((int(runs.writer[of[i]]), int(seq[i])), -1)
     lost = unknown[of] & ~intervals.touched(index.start, index.end, offset, offset + 1)
     offset[lost] = -1

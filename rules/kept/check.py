@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-import numpy as np
-
 from rules.arrays.columns import Columns, Runs
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.state import Spans
 
 if TYPE_CHECKING:
+    from rules.checks.known_ends import Acknowledged, Listing
     from rules.kept.chunks import Chunks
     from rules.kept.report import Report
     from rules.kept.state import Moves, Places, Polls, Proven, SendMoves, State, Transitions
@@ -68,10 +67,14 @@ class News:
     report: Report
     finished: bool
     visible: set[tuple[int, int]]
+    safe: Acknowledged | None = None
+    """What is known now to be acknowledged by more than a leader alone, as `rules.checks.known_ends` tells."""
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
-        return np.flatnonzero(self.fresh & self.columns.where(*functions))
+        if self.columns.functions.isdisjoint(functions):
+            return EMPTY
+        return indices(self.fresh & self.columns.where(*functions))
 
 
 @dataclass(slots=True)
@@ -114,6 +117,8 @@ class Passage:
     """What those made of the window, once they are placed."""
     revealed: set[tuple[int, int]] = field(default_factory=set)
     """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    due: list[Listing] = field(default_factory=list)
+    """Listings of the log's end that can be judged now (`rules.checks.known_ends`)."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 
@@ -142,6 +147,16 @@ class Check(Generic[S]):
     finish: Callable[[S, Passage], None] | None = None
     live_only: bool = False
     """A condition that a finished history has no now for."""
+
+    @property
+    def asks(self) -> bool:
+        """Does it ever ask for chunks?"""
+        return self.needs is not _no_chunks
+
+    @property
+    def hears(self) -> bool:
+        """Is it told of new rows?"""
+        return self.arrive is not _nothing
 
 
 @dataclass(slots=True)

@@ -8,15 +8,18 @@ where neighbours share their fate: Roaring's run containers hold a healthy chunk
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 from pyroaring import BitMap
 
-from rules.arrays.intervals import EMPTY, Ints, merge_grouped
+from rules.arrays.intervals import EMPTY, Ints, indices, merge_grouped
 
 SPAN: Final = 8192
 _SHIFT: Final = 13
+FEW: Final = 64
+"""So many runs are quicker gone through one by one than merged."""
 
 Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost"]
 ASPECTS: Final[tuple[Aspect, ...]] = (
@@ -40,13 +43,13 @@ def values(writer: Ints, seq: Ints, length: Ints) -> Values:
 
 def chunk_names(writer: Ints, seq: Ints, length: Ints) -> set[str]:
     """The chunks that hold any value of these runs."""
-    if not len(writer):
-        return set()
-    w, s, e = values(writer, seq, length)
+    if len(writer) > FEW:
+        writer, seq, end = values(writer, seq, length)
+        length = end - seq
     return {
-        chunk_name(a, i)
-        for a, b, c in zip(w.tolist(), s.tolist(), e.tolist(), strict=True)
-        for i in range(b >> _SHIFT, ((c - 1) >> _SHIFT) + 1)
+        chunk_name(label, number)
+        for label, low, more in zip(writer.tolist(), seq.tolist(), length.tolist(), strict=True)
+        for number in range(low >> _SHIFT, ((low + more - 1) >> _SHIFT) + 1)
     }
 
 
@@ -148,7 +151,8 @@ class Chunks:
         if not found:
             return NO_VALUES
         columns = np.array(found, np.int64).T
-        return merge_grouped(columns[0], columns[1], columns[2])
+        apart = all(a[0] < b[0] or (a[0] == b[0] and a[2] < b[1]) for a, b in pairwise(found))
+        return (columns[0], columns[1], columns[2]) if apart else merge_grouped(columns[0], columns[1], columns[2])
 
     def blob(self, name: str) -> bytes | None:
         """A chunk that is none of a writer's values: bytes under a name of its own. `chunks_needed` must have named it.
@@ -197,7 +201,7 @@ def _stretches(bits: BitMap) -> Iterable[tuple[int, int]]:
     members = np.array(bits.to_array(), np.int64)
     if not len(members):
         return []
-    breaks = np.flatnonzero(np.diff(members) > 1)
+    breaks = indices(np.diff(members) > 1)
     starts = members[np.append(0, breaks + 1)]
     ends = members[np.append(breaks, len(members) - 1)] + 1
     return zip(starts.tolist(), ends.tolist(), strict=True)

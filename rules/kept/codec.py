@@ -4,8 +4,8 @@ What a dataclass holds is written by the order of its fields, without their name
 code that means something else by it, the bytes begin with a fingerprint of all names and types: whatever changes the
 shape of the state changes it, and the state is rebuilt from the probe log (`UnknownFormat`).
 
-Tables are written column by column as differences of neighbours, bytes of equal weight together, which zstd makes
-small: most columns ascend or repeat.
+The columns of all tables are written one after the other as differences of neighbours, bytes of equal weight together,
+which zstd makes small: most columns ascend or repeat.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from rules.arrays.intervals import EMPTY, Ints
 
-_MAGIC: Final = b"OWS"
+_MAGIC: Final = b"OWT"
+"""Another one with each change of how things are written that is none of the shape of what is."""
 _HEAD: Final = struct.Struct("<3sIIII")
 _CODEC: Final = pa.Codec("zstd", 3)
 
@@ -57,11 +58,24 @@ def names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
+def empty(kind: type[T]) -> T:
+    """A table without rows: what `kind()` makes, which asks for each column anew."""
+    return kind(*[EMPTY] * len(names(kind)))
+
+
 def take(table: T, keep: Any) -> T:
     """The rows of a table that a mask or an index array picks."""
     kind = type(table)
     columns = _getter(kind)(table)
-    return kind(*[column[keep] for column in columns]) if len(columns[0]) else table
+    if not len(columns[0]):
+        return table
+    if isinstance(keep, np.ndarray) and keep.dtype.kind == "b":
+        keep = keep.nonzero()[0]
+        if len(keep) == len(columns[0]):
+            return kind(*columns)
+        if not len(keep):
+            return empty(kind)
+    return kind(*[column[keep] for column in columns])
 
 
 def concat(first: T, second: T) -> T:
@@ -87,8 +101,10 @@ def dump(state: object, more: Mapping[str, object], kinds: Mapping[str, type]) -
         if len(arrays) > before or told != _nothing(type(one)):
             own[name] = told
     head = orjson.dumps(plain)
-    numbers = np.concatenate(arrays) if arrays else EMPTY
-    shuffled = numbers.view(np.uint8).reshape(-1, 8).T.tobytes()
+    numbers = np.concatenate(arrays, dtype=np.int64) if arrays else EMPTY
+    steps = numbers.copy()
+    steps[1:] -= numbers[:-1]
+    shuffled = steps.view(np.uint8).reshape(-1, 8).T.tobytes()
     body = _CODEC.compress(b"".join((head, shuffled)), asbytes=True)
     stamp = fingerprint(type(state), kinds)
     return b"".join((_HEAD.pack(_MAGIC, stamp, len(head), len(head) + len(shuffled), 0), body))
@@ -103,7 +119,8 @@ def load(data: bytes, kind: type[T], more: Mapping[str, type]) -> tuple[T, dict[
     body = _CODEC.decompress(data[_HEAD.size :], whole, asbytes=True)
     plain, rest = orjson.loads(body[:size])
     shuffled = np.frombuffer(body, np.uint8, whole - size, size)
-    numbers = _Numbers(np.ascontiguousarray(shuffled.reshape(8, -1).T).reshape(-1).view(np.int64))
+    steps = np.ascontiguousarray(shuffled.reshape(8, -1).T).reshape(-1).view(np.int64)
+    numbers = _Numbers(steps.cumsum())
     state = _built(kind, plain, numbers)
     return state, {name: _built(more[name], told, numbers) for name, told in rest.items()}
 
@@ -117,7 +134,7 @@ class _Numbers:
 
     def take(self, columns: int, rows: int) -> Ints:
         start, self._at = self._at, self._at + columns * rows
-        return np.cumsum(self._numbers[start : self._at].reshape(columns, rows), axis=1)
+        return self._numbers[start : self._at].reshape(columns, rows)
 
 
 class _Plan(NamedTuple):
@@ -150,9 +167,7 @@ def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
         columns = _getter(kind)(told[i])
         told[i] = rows = len(columns[0])
         if rows:
-            stacked = np.array(columns, np.int64)
-            stacked[:, 1:] -= stacked[:, :-1].copy()
-            arrays.append(stacked.reshape(-1))
+            arrays.extend(columns)
     for i, kind in plan.entries:
         told[i] = [[key, *_getter(kind)(entry)] for key, entry in told[i].items()]
     for i, _ in plan.parts:
@@ -186,7 +201,7 @@ def _nothing(kind: type) -> list[Any]:
 def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
     plan = _plan(kind)
     for i, made in plan.tables:
-        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else made()
+        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else empty(made)
     for i, of in plan.entries:
         told[i] = {key: of(*entry) for key, *entry in told[i]}
     for i, made in plan.parts:
@@ -211,9 +226,9 @@ def _shape(kind: type) -> str:
 
 def fingerprint(kind: type, more: Mapping[str, type]) -> int:
     """A number that changes with the shape of the state."""
-    return _fingerprint(kind, tuple(sorted(more.items())))
+    return _fingerprint(kind, tuple(more.items()))
 
 
 @_once
 def _fingerprint(kind: type, more: tuple[tuple[str, type], ...]) -> int:
-    return zlib.crc32("".join([_shape(kind), *(f"{name}{_shape(one)}" for name, one in more)]).encode())
+    return zlib.crc32("".join([_shape(kind), *(f"{name}{_shape(one)}" for name, one in sorted(more))]).encode())

@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import MARK, OFFSETS, STEADY, Columns, Runs
-from rules.arrays.intervals import Bools, Ints, distinct
+from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
+from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
 
@@ -51,16 +51,20 @@ def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
 def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
     if columns.table["boot"].null_count == len(columns):
         return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
-    encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    names = encoded.dictionary.to_pylist()
-    number = {name: i for i, name in enumerate(names)}
-    domain = np.asarray(encoded.indices.to_numpy(), np.int64)
+    if len(columns) < FEW:
+        told = [name or "" for name in columns.table["boot"].to_pylist()]
+        number = {name: i for i, name in enumerate(dict.fromkeys(told))}
+        names, domain = list(number), np.array([number[name] for name in told], np.int64)
+    else:
+        encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)
+        number = {name: i for i, name in enumerate(names)}
     has_boot = domain != number.get("", -1)
     invoked, completed = columns.invoked, columns.completed
     if has_boot.any():
         table = columns.table
-        mono = [np.asarray(table[n].fill_null(-1).to_numpy(), np.int64) for n in ("mono_invoked", "mono_completed")]
+        mono = [integers(table[name]) for name in ("mono_invoked", "mono_completed")]
         invoked = np.where(has_boot, mono[0], invoked)
         completed = np.where(has_boot, mono[1], completed)
     return names, domain, invoked, completed
@@ -117,7 +121,7 @@ def first_done(state: State, boot: int) -> int:
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
-    rows = np.flatnonzero(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
+    rows = indices(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
     for row in rows[np.argsort(mono[rows], kind="stable")].tolist():
         if state.bases[int(columns.boot[row])] < 0:
             state.bases[int(columns.boot[row])] = int(columns.completed[row]) - int(mono[row]) // 1000
@@ -130,11 +134,11 @@ def ahead(state: State, reader: int, sender: int) -> int:
         return 0
     known = state.clocks
     bound = np.minimum(known.least, known.before)
-    own = np.flatnonzero((known.reader == reader) & (known.sender == sender))
+    own = indices((known.reader == reader) & (known.sender == sender))
     if len(own):
         return int(bound[own[0]])
     best, to_reader = UNKNOWN, known.reader == reader
-    for i in np.flatnonzero(known.sender == sender).tolist():
+    for i in indices(known.sender == sender).tolist():
         through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
         if through < UNKNOWN:  # a third clock that is behind would make less of it
             best = min(best, int(bound[i]) + through)
@@ -158,12 +162,12 @@ def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
 def _newest(sightings: Sightings) -> Sightings:
     if len(sightings) <= SIGHTINGS_KEPT:
         return sightings
-    return take(sightings, np.argsort(sightings.at, kind="stable")[-SIGHTINGS_KEPT:])
+    return take(sightings, sightings.at.argsort(kind="stable")[-SIGHTINGS_KEPT:])
 
 
 def _listings(columns: Columns) -> Sightings:
     """Log ends that observers listed, as `offset`."""
-    rows = np.flatnonzero(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
+    rows = indices(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
     none = np.full(len(rows), -1, np.int64)
     return Sightings(none, none, none, columns.completed[rows], columns.boot[rows], columns.log_end[rows])
 
@@ -193,11 +197,11 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
         return
     key = writer[: len(sends)][order] * width + sends.seq[order]
     last = polls.seq + polls.length - 1
-    at = np.searchsorted(key, writer[len(sends) :] * width + last, side="right") - 1
+    at = key.searchsorted(writer[len(sends) :] * width + last, side="right") - 1
     sender = order[np.maximum(at, 0)]
     found = (at >= 0) & (sends.writer[sender] == polls.writer) & (last < sends.seq[sender] + sends.length[sender])
     other = found & (sends.boot[sender] != polls.boot)
-    for i in np.flatnonzero(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
+    for i in indices(other).tolist() if int(other.sum()) < 64 else _tightest(sends, polls, sender, other):
         _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
 
 
@@ -212,18 +216,18 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         highest = np.maximum.accumulate(own.offset + own.length)
         own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
         # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
-        last = np.searchsorted(own.offset, listed.offset, side="left") - 1
+        last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
         for reader in distinct(listed.boot).tolist():
-            mine = np.flatnonzero(listed.boot == reader)
+            mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:
     """Of many, the one that bounds each pair of boots best."""
-    rows = np.flatnonzero(other)
+    rows = indices(other)
     pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
     gap = polls.at[rows] - sends.at[sender[rows]]
     return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in distinct(pair).tolist()]
@@ -231,7 +235,7 @@ def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) ->
 
 def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:
     known, least = state.clocks, polled - sent
-    own = np.flatnonzero((known.sender == sender) & (known.reader == reader))
+    own = indices((known.sender == sender) & (known.reader == reader))
     if not len(own):
         made = Clocks(*(np.array([value], np.int64) for value in (sender, reader, polled, least, UNKNOWN)))
         state.clocks = concat(known, made)

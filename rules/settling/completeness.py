@@ -25,7 +25,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
-from rules.arrays.intervals import Bools, Ints, distinct, heads
+from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers
 from rules.vocabulary.objectives import SECOND
@@ -109,7 +109,7 @@ def _close_up(process: Process) -> None:
 def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
-    for row in np.flatnonzero(columns.where(START, CLOSE, MARK)).tolist():
+    for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)
         if columns.f[row] == MARK:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, REVOKE, SUBSCRIBE
-from rules.arrays.intervals import Bools, Ints
+from rules.arrays.intervals import Bools, Ints, among, indices
 from rules.kept.state import Moves, Process, State
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -39,14 +39,14 @@ class Advance:
 
     def settled_before(self, time: Ints) -> Ints:
         """What was settled at the last tick before each time: polls below it came too late to count for a verdict."""
-        index = np.searchsorted(self.at, time, side="left") - 1
+        index = self.at.searchsorted(time, side="left") - 1
         if not len(self.at):
             return np.full(len(time), self.before, np.int64)
         return np.where(index < 0, self.before, self.settled[np.maximum(index, 0)])
 
     def settled_at(self, offset: int) -> int:
         """The tick at which this offset was settled; the last one if it was already."""
-        index = int(np.searchsorted(self.settled, offset, side="right"))
+        index = int(self.settled.searchsorted(offset, side="right"))
         return int(self.at[min(index, len(self.at) - 1)])
 
 
@@ -121,7 +121,7 @@ def spread(state: State, unknown: int = 0) -> int:
 
 def _lives(state: State, moves: Moves) -> dict[int, Process]:
     """The processes that may have moved; of those that are over and forgotten already, until when."""
-    gone = np.flatnonzero(~np.isin(moves.process, list(state.processes)))
+    gone = indices(~among(moves.process, state.processes))
     over = {int(moves.process[i]): Process(closes_at=0, closed=int(moves.at[i])) for i in gone}  # in the order of times
     return state.processes | over
 
@@ -134,7 +134,7 @@ def _positions(lives: dict[int, Process], at: Ints, moves: Moves) -> list[tuple[
     counts = dropped | polled
     after = np.where(dropped, -1, moves.last + 1)
     for number, process in lives.items():
-        own = np.flatnonzero(counts & (moves.process == number))
+        own = indices(counts & (moves.process == number))
         if not len(own) and process.position < 0:
             continue
         index = np.searchsorted(moves.at[own], at, side="right") - 1

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,9 @@ from rules.vocabulary.objectives import SECOND
 APART: Final = 60 * SECOND
 """Further apart than this clocks are not taken to be where nobody knows, at the ends of what is missing: else one lost
 journal would spoil everything after it."""
+
+
+Times = int | Ints
 
 
 class Evidence(Enum):
@@ -73,9 +77,9 @@ def _is_all(process: Process, stop: int) -> bool:
     return process.lost_by < 0 <= process.closes_at <= stop
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gate:
-    """The answers for one partition, as its state stands."""
+    """The answers for one partition, as its state stands when it is asked first."""
 
     state: State
     finished: bool = False
@@ -86,7 +90,7 @@ class Gate:
         clock."""
         if self.finished:
             return Evidence.COMPLETE
-        if not self._is_here(np.array([start]), np.array([end]), who, boot)[0]:
+        if not self._is_here(start, end, who, boot):
             return Evidence.NOT_YET
         return Evidence.UNVERIFIABLE if self.holes(start, end, who, boot) else Evidence.COMPLETE
 
@@ -94,43 +98,48 @@ class Gate:
         """The same for many spans: of which is it `COMPLETE`?"""
         if self.finished:
             return np.ones(len(start), bool)
-        known = self._is_here(start, end, who, boot)
+        known = np.asarray(self._is_here(start, end, who, boot))
         for hole in self._holes(who):
             low, high = self._touching(hole, who, boot)
             known &= (low > end) | (high <= start)
         return known
 
-    def _is_here(self, start: Ints, end: Ints, who: Who, boot: int) -> Bools:
-        known: Bools = end <= self.state.now
+    @cached_property
+    def _living(self) -> list[tuple[int, Process, int, int]]:
+        """(number, process, known through, told through) of those that are not over, with all of their log here."""
+        known = ((n, process, process.known_through) for n, process in self.state.processes.items())
+        return [(n, process, through, process.told_through) for n, process, through in known if through != NEVER]
+
+    def _is_here(self, start: Times, end: Times, who: Who, boot: int) -> bool | Bools:
+        known: bool | Bools = end <= self.state.now
         for host in self._silent_boots() if who.newcomers else ():
             clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
             if late <= GIVEN_UP:
                 known &= end + (self._apart if late > LATE else self.ahead)(clock, boot) <= host.now
-        for number, process in self.state.processes.items():
-            if not known.any():
+        for number, process, through, _ in self._living:
+            if not (known if isinstance(known, bool) else known.any()):
                 break
-            if process.known_through != NEVER and who.picks(number, process):
+            if who.picks(number, process):
                 strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
                 until = end + self.ahead(process.boot, boot, strict=strict)
                 since = start - self._apart(boot, process.boot)
-                here = until <= process.known_through
+                here = until <= through
                 if process.over_by >= 0:
                     here |= process.over_by < start - self._apart(boot, process.over_boot)
-                for _, stop, at, through in process.ahead:
-                    here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else through))
+                for _, stop, at, later in process.ahead:
+                    here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else later))
                 known &= here
         return known
 
     def _silent_boots(self) -> list[Host]:
         """The hosts of whose newest boot nobody is known to live."""
-        living = {(p.host, p.boot) for p in self.state.processes.values() if p.known_through != NEVER}
+        living = {(process.host, process.boot) for _, process, _, _ in self._living}
         hosts = self.state.hosts.items()
         return [host for number, host in hosts if (number, host.boots[-1][0] if host.boots else -1) not in living]
 
     def comparable(self, who: Who, boot: int) -> bool:
         """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""
-        living = ((n, p) for n, p in self.state.processes.items() if p.known_through != NEVER)
-        return all(self.ahead(p.boot, boot, strict=True) < UNKNOWN for n, p in living if who.picks(n, p))
+        return all(self.ahead(p.boot, boot, strict=True) < UNKNOWN for n, p, _, _ in self._living if who.picks(n, p))
 
     def ahead(self, one: int, other: int, *, strict: bool = False) -> int:
         """By how much one clock is ahead of another at most; 0 where nobody knows, or `UNKNOWN` if that is `strict`."""
@@ -152,9 +161,9 @@ class Gate:
         if self.finished:
             return NEVER
         through = self.state.now
-        for number, process in self.state.processes.items():
-            if process.known_through < through and who.picks(number, process):
-                through = process.known_through
+        for number, process, known, _ in self._living:
+            if known < through and who.picks(number, process):
+                through = known
         return through
 
     def read_through(self) -> int:
@@ -172,8 +181,7 @@ class Gate:
         if self.finished:
             return NEVER
         through = self.state.now
-        for number, process in self.state.processes.items():
-            told = process.told_through
+        for number, process, _, told in self._living:
             if told < through and who.picks(number, process):
                 through = told
         return through

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import EMPTY, Ints
+from rules.arrays.intervals import EMPTY, Ints, indices
 from rules.kept.check import Check, News
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import State
@@ -49,7 +49,7 @@ class ListedEnds:
 def arrive(own: ListedEnds, new: News) -> None:
     """Take the new rows' listings in; the first of each minute is kept, whatever order they come in."""
     columns = new.columns
-    rows = np.flatnonzero(new.fresh & columns.where(OFFSETS) & (columns.log_end >= 0))
+    rows = indices(new.fresh & columns.where(OFFSETS) & (columns.log_end >= 0))
     if not len(rows):
         return
     took = columns.completed[rows] - columns.invoked[rows]
@@ -58,7 +58,7 @@ def arrive(own: ListedEnds, new: News) -> None:
     both = take(both, np.lexsort((both.end, both.took, both.invoked, both.boot)))
     first = (np.diff(both.invoked // APART, prepend=-1) != 0) | (np.diff(both.boot, prepend=-2) != 0)
     both = take(both, first)
-    own.listed = take(both, np.argsort(both.invoked, kind="stable")[-KEPT:])
+    own.listed = take(both, both.invoked.argsort(kind="stable")[-KEPT:])
 
 
 def _listed(state: State) -> Ends:
@@ -78,7 +78,7 @@ def end_after(state: State, time: int, boot: int) -> int:
     known."""
     listed = _listed(state)
     bound = _each(listed, lambda other: ahead(state, other, boot))
-    later = np.flatnonzero(listed.invoked - time >= bound)
+    later = indices(listed.invoked - time >= bound)
     return int(listed.end[later[0]]) if len(later) else -1
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS, OK, POLL, TXN
-from rules.arrays.intervals import Ints, distinct
+from rules.arrays.intervals import Ints, distinct, indices
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import TICK, forgets
@@ -39,10 +39,10 @@ class Listings:
     @classmethod
     def of(cls, state: State, moves: Moves) -> Listings:
         """Those among these moves, and those that are kept for polls that come late."""
-        rows = np.flatnonzero((moves.f == OFFSETS) & (moves.low >= 0))
+        rows = indices((moves.f == OFFSETS) & (moves.low >= 0))
         made = Listed(moves.invoked[rows], moves.at[rows], moves.boot[rows], moves.low[rows])
         every = concat(state.listed, made)
-        every = take(every, np.argsort(every.invoked, kind="stable"))
+        every = take(every, every.invoked.argsort(kind="stable"))
         if len(rows):
             state.listed = _thinned(every)
         return cls(every.invoked, every.at, every.boot, every.low)
@@ -55,12 +55,12 @@ class Listings:
             return first
         observers = distinct(self.boot).tolist()
         for other in distinct(boot).tolist():
-            own = np.flatnonzero(boot == other)
+            own = indices(boot == other)
             for observer in observers:
                 bound = ahead(state, observer, other)
                 if bound >= UNKNOWN:
                     continue
-                rows = np.flatnonzero(self.boot == observer)
+                rows = indices(self.boot == observer)
                 index = np.searchsorted(self.invoked[rows], at[own] + bound, side="right")
                 found = index < len(rows)
                 which = np.where(found, rows[np.minimum(index, len(rows) - 1)], -1)
@@ -73,9 +73,9 @@ def _thinned(every: Listed) -> Listed:
     """The last of each boot's that tell one log start: it proves of an earlier moment what those before it do."""
     last = np.ones(len(every), bool)
     for boot in distinct(every.boot).tolist():
-        own = np.flatnonzero(every.boot == boot)
+        own = indices(every.boot == boot)
         last[own[:-1]] = every.low[own[1:]] != every.low[own[:-1]]
-    return take(every, np.flatnonzero(last)[-LISTED_KEPT:])
+    return take(every, indices(last)[-LISTED_KEPT:])
 
 
 def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
@@ -86,7 +86,7 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
         return Proven()
     first = listings.after(state, waiting.at, waiting.boot)
     told = first >= 0
-    state.unproven = take(waiting, np.flatnonzero(~told)[-UNPROVEN_KEPT:])
+    state.unproven = take(waiting, indices(~told)[-UNPROVEN_KEPT:])
     if not told.any():
         return Proven()
     went, first = take(waiting, told), first[told]
@@ -110,7 +110,7 @@ def _merged(went: Passed, at: Ints) -> Proven:
         return Proven()
     second = went.at // TICK
     new = (at[1:] != at[:-1]) | (went.process[1:] != went.process[:-1]) | (second[1:] != second[:-1])
-    first = np.flatnonzero(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
+    first = indices(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
     last = np.append(first[1:], len(at)) - 1
     return Proven(went.start[first], went.end[last], at[first], went.at[last], went.at[last], went.boot[first])
 
@@ -120,12 +120,12 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     They tell from where to where they went; each from where the one before it left off, if nothing is missing
     between."""
     held = take(state.moves, state.moves.at <= end)
-    polls = (held.first >= 0) & (held.type == OK) & np.isin(held.f, (POLL, TXN))
+    polls = (held.first >= 0) & (held.type == OK) & ((held.f == POLL) | (held.f == TXN))
     held = take(held, polls | forgets(held))
     held = take(held, np.lexsort((held.slice, held.process)))
     start = np.where((held.before >= 0) & (held.before <= held.first), held.before, held.first)
     stretch = _stretches(state, held)
-    before = np.flatnonzero((stretch[1:] == stretch[:-1]) & ~forgets(held)[:-1])
+    before = indices((stretch[1:] == stretch[:-1]) & ~forgets(held)[:-1])
     start[before + 1] = np.minimum(start[before + 1], np.maximum(held.last[before], 0))
     assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held)
     held, start = take(held, assigned), start[assigned]

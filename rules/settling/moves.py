@@ -20,7 +20,7 @@ from rules.arrays.columns import (
     Runs,
     irregulars,
 )
-from rules.arrays.intervals import Bools, Ints, heads
+from rules.arrays.intervals import Bools, Ints, among, heads, indices
 from rules.kept.state import Moves, SendMoves
 
 
@@ -50,7 +50,7 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
     if unanswered.any():
         asked = unanswered & (columns.committed < 0) & columns.table["group"].is_null().to_numpy()
         relevant &= ~unanswered | asked
-    at = np.flatnonzero(relevant)
+    at = indices(relevant)
     return Moves(
         process=columns.process[at],
         slice=columns.slice[at],
@@ -97,7 +97,7 @@ def sent_to(columns: Columns, sent: Runs, visible: set[tuple[int, int]]) -> Runs
         rows = [
             r for r in np.unique(sent.row[unsure]).tolist() if (int(columns.process[r]), int(columns.op[r])) in visible
         ]
-        sent.offset = np.where(unsure & ~np.isin(sent.row, rows), -1, sent.offset)
+        sent.offset = np.where(unsure & ~among(sent.row, rows), -1, sent.offset)
     return sent
 
 

@@ -15,12 +15,13 @@ until the log start has passed them.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, distinct
+from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 
@@ -43,27 +44,46 @@ class Timed(Protocol):
 def remember(state: State, proven: Proven) -> None:
     """Keep what readers went over now. These are facts whatever becomes of the log start; of more than `KEPT` stretches
     the lowest are forgotten."""
-    went = Went(proven.start, proven.end, proven.since, proven.until, proven.boot)
-    for i in np.argsort(went.until, kind="stable").tolist():
-        state.passed = _laid(state.passed, take(went, slice(i, i + 1)))
+    if not len(proven):
+        return
+    known = state.passed
+    first = int(known.end.searchsorted(proven.start.min(), side="right"))  # those before are left as they are
+    laid = _passes(take(known, slice(first, None)))
+    for one in sorted(_passes(proven), key=lambda one: one.until):
+        _lay(laid, one)
+    state.passed = concat(take(known, slice(first)), Went(*np.array(laid, np.int64).T))
     if len(state.passed) > EXACT:
         state.passed = take(_joined(state.passed), slice(-KEPT, None))
 
 
-def _laid(known: Went, one: Went) -> Went:
-    """`known` with one more pass: of each offset the last counts, as each reader's own clock tells it."""
-    start, end = int(one.start[0]), int(one.end[0])
-    if not len(known) or start >= int(known.end[-1]):
-        return concat(known, one)
-    newer = known.until > one.until[0]
-    left = intervals.subtract(one.start, one.end, *intervals.merge(known.start[newer], known.end[newer]))
-    fresh = take(one, np.zeros(len(left[0]), np.int64))
-    fresh.start, fresh.end = left
-    kept, older = take(known, newer), take(known, ~newer)
-    below, above = take(older, older.start < start), take(older, older.end > end)
-    below.end, above.start = np.minimum(below.end, start), np.maximum(above.start, end)
-    whole = concat(concat(kept, fresh), concat(below, above))
-    return take(whole, np.argsort(whole.start, kind="stable"))
+class _Pass(NamedTuple):
+    """One stretch of `Went`."""
+
+    start: int
+    end: int
+    since: int
+    until: int
+    boot: int
+
+
+def _passes(went: Timed) -> list[_Pass]:
+    columns = (went.start, went.end, went.since, went.until, went.boot)
+    return [_Pass(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _lay(known: list[_Pass], one: _Pass) -> None:
+    """Lay one more pass over the known: of each offset the last counts, as each reader's own clock tells it."""
+    first = bisect_right(known, one.start, key=lambda other: other.end)
+    last = bisect_left(known, one.end, first, key=lambda other: other.start)
+    laid, start = [], one.start
+    for other in known[first:last]:
+        if other.until > one.until:
+            laid += [one._replace(start=start, end=other.start), other]
+            start = other.end
+        else:
+            laid += [other._replace(end=one.start), other._replace(start=one.end)]
+    laid.append(one._replace(start=start))
+    known[first:last] = sorted(part for part in laid if part.start < part.end)
 
 
 def _joined(known: Went) -> Went:
@@ -71,7 +91,7 @@ def _joined(known: Went) -> Went:
     old = known.until <= np.partition(known.until, len(known) // 2)[len(known) // 2]
     pair = (known.end[:-1] == known.start[1:]) & old[:-1] & old[1:]
     run = np.arange(len(pair)) - np.maximum.accumulate(np.where(pair, -1, np.arange(len(pair))))
-    first = np.flatnonzero(pair & (run % 2 == 1))
+    first = indices(pair & (run % 2 == 1))
     second = first + 1
     made = take(known, first)
     made.end = known.end[second]
@@ -80,7 +100,7 @@ def _joined(known: Went) -> Went:
     rest = np.ones(len(known), bool)
     rest[first] = rest[second] = False
     whole = concat(take(known, rest), made)
-    return take(whole, np.argsort(whole.start, kind="stable"))
+    return take(whole, whole.start.argsort(kind="stable"))
 
 
 def timeless(spans: Spans) -> Went:
@@ -146,10 +166,10 @@ def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int]
     lowest = []
     for boot in distinct(asked.boot).tolist():
         own = take(asked, asked.boot == boot)
-        own = take(own, np.argsort(own.offset, kind="stable"))
+        own = take(own, own.offset.argsort(kind="stable"))
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
-        low, high = np.searchsorted(own.offset, went.start), np.searchsorted(own.offset, went.end)
-        for i in np.flatnonzero(low < high).tolist():
+        low, high = own.offset.searchsorted(went.start), own.offset.searchsorted(went.end)
+        for i in indices(low < high).tolist():
             again = own.invoked[low[i] : high[i]] > over[i]
             lowest += [int(own.offset[low[i] + again.argmax()])] if again.any() else []
     return (min(lowest), top) if lowest else None
@@ -158,14 +178,14 @@ def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int]
 def _listed_below(state: State, went: Timed, moves: Moves) -> tuple[int, int] | None:
     """Did a listing tell a log end, by its clock, below what had been passed before it was asked for?"""
     top = int(went.end.max())
-    rows = np.flatnonzero((moves.end >= 0) & (moves.end < top))
+    rows = indices((moves.end >= 0) & (moves.end < top))
     if not len(rows):
         return None
     lowest = []
     for boot in distinct(moves.boot[rows]).tolist():
         own = rows[moves.boot[rows] == boot]
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
-        order = np.argsort(over, kind="stable")
+        order = over.argsort(kind="stable")
         highest = np.maximum.accumulate(went.end[order])
         known = np.searchsorted(over[order], moves.invoked[own], side="left") - 1
         below = (known >= 0) & (highest[np.maximum(known, 0)] > moves.end[own])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
 from rules.kept.state import Moves, State, Transitions, take
 from rules.settling.frontier import Advance, forgets
 
@@ -72,7 +72,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     previous[_after_a_gap(state, m, before, inside)] = -1
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
-    t = np.flatnonzero(sure)
+    t = indices(sure)
     steps = Transitions(
         m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low[t],
         np.zeros(len(t), np.int64), awaits[t], m.boot[t],
@@ -101,7 +101,7 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
     found = []
     for number, process in state.processes.items():
         for low, high in process.missing:
-            for i in np.flatnonzero((m.process == number) & (m.slice >= high)).tolist():
+            for i in indices((m.process == number) & (m.slice >= high)).tolist():
                 last = int(m.slice[before[i]]) if inside[i] else process.last_slice
                 if last < low:
                     found.append(i)
@@ -122,7 +122,7 @@ def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
     """Where each move's process stood before this step."""
     numbers = m.process[head].tolist()
     processes = [state.processes.get(number) for number in numbers]
-    counts = np.diff(np.append(np.flatnonzero(head), len(m)))
+    counts = np.diff(np.append(indices(head), len(m)))
     position = np.array([p.position - 1 if p and p.position >= 0 else -1 for p in processes], np.int64)
     op = np.array([p.last_op if p else -1 for p in processes], np.int64)
     known = np.array([bool(p and p.position_known) for p in processes], bool)
@@ -130,7 +130,7 @@ def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
 
 
 def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: Bools) -> None:
-    heads = np.flatnonzero(head)
+    heads = indices(head)
     ends = np.append(heads[1:], len(m))
     for a, b in zip(heads.tolist(), ends.tolist(), strict=True):
         process = state.processes.get(int(m.process[a]))
@@ -138,12 +138,12 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
             continue
         process.subscribed = bool(m.subscribed[b - 1])
         process.last_slice = int(m.slice[b - 1])
-        told = np.flatnonzero((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
+        told = indices((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
         if len(told):
             process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
         elif ok[a:b].any():
             process.assigned = True
-        moved = np.flatnonzero(ok[a:b] | dropped[a:b])
+        moved = indices(ok[a:b] | dropped[a:b])
         if len(moved):
             final = a + int(moved[-1])
             process.position = -1 if dropped[final] else int(m.last[final]) + 1
@@ -155,8 +155,8 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
 def log_start_at(before: int, moves: Moves, at: Ints) -> Ints:
     """The log start at each of these times of a finished history, as the first observation after it tells;
     `before`: as it was known before them."""
-    seen = np.flatnonzero(moves.low >= 0)
+    seen = indices(moves.low >= 0)
     if not len(seen):
         return np.full(len(at), before, np.int64)
     times, lows = moves.at[seen], np.maximum(np.maximum.accumulate(moves.low[seen]), before)
-    return np.asarray(lows[np.minimum(np.searchsorted(times, at, side="left"), len(seen) - 1)])
+    return np.asarray(lows[np.minimum(times.searchsorted(at, side="left"), len(seen) - 1)])

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import EMPTY, Bools, Ints
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.state import Moved, Places, Spans, State, concat, take
 
@@ -88,7 +88,7 @@ def _again(state: State, chunks: Chunks, new: Places, before: Places, after: Pla
     again = intervals.subtract_grouped(known, values(before.writer, before.seq, before.length))
     if _repeats(after):
         order = np.lexsort((after.seq, after.writer))
-        twice = _twice(after, order[np.isin(after.writer, new.writer)[order]])
+        twice = _twice(after, order[among(after.writer, new.writer)[order]])
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
         _note_moved(state, after, twice)
     return again
@@ -98,7 +98,7 @@ def merged(places: Places) -> tuple[Places, bool]:
     """Runs of one label joined where they overlap or touch, sorted by offset; and whether labels disagree anywhere."""
     if len(places) <= 1:
         return places, False
-    order = np.argsort(places.offset, kind="stable")
+    order = places.offset.argsort(kind="stable")
     offset, writer = places.offset[order], places.writer[order]
     seq, length = places.seq[order], places.length[order]
     end = np.maximum.accumulate(offset + length)
@@ -106,7 +106,7 @@ def merged(places: Places) -> tuple[Places, bool]:
     if bool(np.any(~same & (offset[1:] < end[:-1]))):
         return _merged_by_label(offset, writer, seq, length), True
     head = np.concatenate(([True], ~same | (offset[1:] > end[:-1])))
-    heads = np.flatnonzero(head)
+    heads = indices(head)
     ends = end[np.append(heads[1:] - 1, len(end) - 1)]
     return Places(offset[heads], writer[heads], seq[heads], ends - offset[heads]), False
 
@@ -114,7 +114,7 @@ def merged(places: Places) -> tuple[Places, bool]:
 def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Places:
     pairs, label = np.unique(np.stack((writer, offset - seq)), axis=1, return_inverse=True)
     label, start, end = intervals.merge_grouped(label.ravel(), offset, offset + length)
-    order = np.argsort(start, kind="stable")
+    order = start.argsort(kind="stable")
     label, start, end = label[order], start[order], end[order]
     return Places(start, pairs[0][label], start - pairs[1][label], end - start)
 
@@ -139,7 +139,7 @@ def _twice(places: Places, order: Ints) -> Values:
     """The values that stand at two or more places of those that `order` lists, sorted by writer and seq."""
     found: list[Values] = []
     writer = places.writer[order]
-    heads = np.flatnonzero(np.diff(writer, prepend=writer[0] - 1 if len(writer) else 0))
+    heads = indices(np.diff(writer, prepend=writer[0] - 1 if len(writer) else 0))
     for head, end in zip(heads.tolist(), np.append(heads[1:], len(writer)).tolist(), strict=True):
         own = order[head:end]
         start, stop = intervals.deeper(places.seq[own], places.seq[own] + places.length[own])
@@ -153,7 +153,7 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
     """Remember the earlier places of duplicated values in the window: their index is that of the last place."""
     rows: list[tuple[int, int, int, int, int]] = []
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
-        own = np.flatnonzero((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
+        own = indices((both.writer == writer) & (both.seq < end) & (both.seq + both.length > start))
         first, stop = both.seq[own], both.seq[own] + both.length[own]
         shift = both.offset[own] - first
         # Between two neighbouring cuts every value stands at the same places.
@@ -162,7 +162,7 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
             shifts = shift[(first <= low) & (stop >= high)].tolist()
             rows.extend((writer, low, low + s, high - low, low + max(shifts)) for s in shifts if s < max(shifts))
     if rows:
-        others = take(state.moved, ~np.isin(state.moved.writer, again[0]))
+        others = take(state.moved, ~among(state.moved.writer, again[0]))
         state.moved = concat(others, Moved(*np.array(rows, np.int64).T))
 
 
