@@ -1,7 +1,11 @@
-"""The search for cycles beside a plain one, on thousands of small random histories, in both directions."""
+"""The search for cycles beside a plain one, on many small random histories, in both directions.
+
+`HISTORIES=20000 pytest tests/rules/test_cycles_random.py` looks further.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from datetime import timedelta
 
@@ -12,7 +16,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
 from tests.rules.cycle_reference import Node, Reference
 
-HISTORIES = 4_000
+HISTORIES = int(os.environ.get("HISTORIES", "1200"))
 LONGEST = 5
 START = EPOCH + timedelta(days=20_000)
 

@@ -445,7 +445,7 @@ def _alone(one: Told) -> Told:
     return one._replace(evidence=evidence, message=one.message.partition(", no marker stands")[0])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_split_finds_the_same(seed: int) -> None:
     names = ("torn-transaction", "zombie-write")
     told = {way: [_alone(one) for one in whole(fed(random_log(seed)), names)] for way, fed in WAYS.items()}
