@@ -692,6 +692,7 @@ def test_what_a_group_was_told_is_judged_after_its_last_member_is_over_and_forgo
     assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == [("foreign-commit", ("g", 15))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dropped_at", "soon"), [(100, True), (65, True), (55, False)])
 def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped_at: int, soon: bool) -> None:
     """Its host went down at 20 with its journal, and came back at 30. What it had asked for until then has landed half
@@ -725,6 +726,7 @@ def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compared", [False, True])
 @pytest.mark.parametrize(("ends", "read_at"), [("", 90), ("lost", 90), ("lost", 200), ("closed", 90)])
 def test_a_member_that_is_over_holds_the_partition_no_longer(ends: str, read_at: int, compared: bool) -> None:

@@ -96,6 +96,7 @@ def links(cycle: tuple[Node, ...]) -> list[tuple[Node, Node]]:
     return list(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ww", [False, True])
 def test_finds_what_a_plain_search_finds_and_nothing_else(ww: bool) -> None:
     chance = random.Random(7 + ww)

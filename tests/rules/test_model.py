@@ -26,6 +26,8 @@ from tests.rules.model import FAULTS, SETTLE, Turn, World, turns
 from tests.rules.model.faults import Expected, Found
 from tests.rules.model.world import WHO
 
+pytestmark = pytest.mark.slow
+
 ASKED = os.environ.get("MODELS")
 
 

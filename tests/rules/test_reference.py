@@ -438,6 +438,7 @@ def unexplained(rows: list[Slice], actual: dict[Place, set[Found]]) -> set[Diffe
     return {d for d in different if not any(known.concerns(logs[d.place], d) for known in KNOWN)}
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(histories)
 def test_rules_agree_with_the_reference(operations: list[Operation]) -> None:

@@ -80,6 +80,7 @@ def anything(draw: st.DrawFn) -> list[Op]:
     return ops
 
 
+@pytest.mark.slow
 @settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(anything())
 def test_agrees_where_nothing_makes_sense(ops: list[Op]) -> None:
@@ -377,6 +378,7 @@ def test_registers_of_one_partition_are_told_apart() -> None:
 # Bounds
 
 
+@pytest.mark.slow
 def test_a_million_operations_in_constant_memory(capsys: pytest.CaptureFixture[str]) -> None:
     register, clients, sizes, clusters = Register(), Steady(8, 1), [], []
     register.begin(0, 0)

@@ -327,6 +327,7 @@ ABSENT_CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("history", "expected"), ABSENT_CASES)
 def test_nobody_is_stuck_in_a_partition_that_is_not_there(history: Mapping[str, Any], expected: object) -> None:
     h = History()

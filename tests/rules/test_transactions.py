@@ -246,6 +246,7 @@ TORN_CASES: list[tuple[Callable[[Log], None], list[Told]]] = [
 ]
 
 
+@pytest.mark.slow
 @fed_in_any_way
 @pytest.mark.parametrize(("build", "expected"), TORN_CASES, ids=[c[0].__name__ for c in TORN_CASES])
 def test_torn(build: Callable[[Log], None], expected: list[Told], fed: Callable[[History], Store]) -> None:
@@ -445,6 +446,7 @@ def _alone(one: Told) -> Told:
     return one._replace(evidence=evidence, message=one.message.partition(", no marker stands")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_any_split_finds_the_same(seed: int) -> None:
     names = ("torn-transaction", "zombie-write")

@@ -10,6 +10,8 @@ from tests.rules.world.not_yet import CASES_NOT_YET, SEEDS_NOT_YET
 from tests.rules.world.random_worlds import random_plan
 from tests.rules.world.world import World
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (*range(1, 6), 5128, 9064, 40117, 40181, 40287, 41022, 41053, 41094, 43118)
 """Some, and some that once were judged wrong: logs that were cut, with clocks that nobody can compare; a member of a
 group that was lost with its host; clocks of which one bound is known, and a third one behind; a hole that was passed
