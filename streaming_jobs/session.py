@@ -123,6 +123,7 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Each batch is another plan, and of few rows: compiling it costs more than it saves.
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # A shuffle's file is written once, and not first in pieces.
         "spark.shuffle.sort.bypassMergeThreshold": "1",
         "spark.shuffle.checksum.enabled": "false",
