@@ -33,14 +33,16 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
+from streaming_jobs.history.layout import has_begun, write_layout
 from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
+from streaming_jobs.verdicts.checks import Check
 from streaming_jobs.verdicts.lookups import Lookups
-from streaming_jobs.verdicts.operator import STATE_DDL, Check, verdict_rows, verdicts
+from streaming_jobs.verdicts.operator import STATE_DDL, verdict_rows, verdicts
 from streaming_jobs.verdicts.recheck import Rechecks
 from streaming_jobs.verdicts.sink import Batch, Listener, Sink, query_id
 
@@ -214,6 +216,8 @@ class IntegrityJob:
         """A query over the checkpoint as it is; with the state that was handed over to it, if it has not begun."""
         config = self._config
         config.checkpoint_path.mkdir(parents=True, exist_ok=True)
+        if not has_begun(config.checkpoint_path):
+            write_layout(config.checkpoint_path)
         # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
         self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
         handed = handover(config.checkpoint_path)

@@ -6,6 +6,7 @@ moment leaves either an unfinished rebuild, which goes on, or a checkpoint that 
     <checkpoint>.rebuild/state-<n>.parquet  the state after n pieces (`operator.STATE_DDL`)
     <checkpoint>.rebuild/checkpoint/        the new checkpoint, once complete; it is then renamed into place
     <checkpoint>/handover/                  plan.json and state.parquet: where the query of this checkpoint began
+    <checkpoint>/layout                     which version's query can go on with it (`layout`)
 
 The old checkpoint is moved away only when the new one is complete. A checkpoint that is deleted takes its handover
 with it, and the next start rebuilds again.
@@ -14,7 +15,6 @@ with it, and the next start rebuilds again.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jobs.history.layout import is_ours, write_json, write_layout
 from streaming_jobs.history.replay import Piece
 
 STATE_SCHEMA: Final = pa.schema(
@@ -78,7 +79,7 @@ class Workspace:
         """A new rebuild; what an older one left is deleted."""
         self.discard()
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write(self.folder / "plan.json", asdict(plan))
+        write_json(self.folder / "plan.json", asdict(plan))
 
     def discard(self) -> None:
         """The rebuild is over, or given up."""
@@ -95,7 +96,7 @@ class Workspace:
         """The state after `done` pieces; replaces the one before as a whole."""
         name = f"state-{done}.parquet"
         pq.write_table(state, self.folder / name, compression="zstd")
-        _write(self.folder / "progress.json", {"done": done, "state": name, "more": more})
+        write_json(self.folder / "progress.json", {"done": done, "state": name, "more": more})
         for old in self.folder.glob("state-*.parquet"):
             if old.name != name:
                 old.unlink()
@@ -109,11 +110,11 @@ class Workspace:
     def handed_over(self, plan: Plan) -> bool:
         """Whether the checkpoint is the one that this rebuild made."""
         began = handover(self.checkpoint)
-        return began is not None and began.plan.id == plan.id
+        return began is not None and began.plan.id == plan.id and is_ours(self.checkpoint)
 
     def complete(self) -> bool:
         """Whether the new checkpoint is there, and only has to be put into its place."""
-        return (self.folder / "checkpoint").is_dir()
+        return is_ours(self.folder / "checkpoint")
 
     def prepare(self, plan: Plan, state: pa.Table) -> None:
         """Make the new checkpoint."""
@@ -122,7 +123,9 @@ class Workspace:
         inside = made / "handover"
         inside.mkdir(parents=True)
         pq.write_table(state, inside / "state.parquet", compression="zstd")
-        _write(inside / "plan.json", asdict(plan))
+        write_json(inside / "plan.json", asdict(plan))
+        write_layout(made)
+        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)  # another version's
         made.rename(self.folder / "checkpoint")
 
     def install(self) -> None:
@@ -158,13 +161,3 @@ def _plan(told: Mapping[str, Any]) -> Plan:
     pieces = tuple(Piece(**piece) for piece in told["pieces"])
     reached = tuple(tuple(row) for row in told["reached"])
     return Plan(**{**told, "files": tuple(told["files"]), "reached": reached, "pieces": pieces})
-
-
-def _write(path: Path, value: Any) -> None:
-    """All of it or nothing, also after a crash."""
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -1,12 +1,12 @@
 """The state rebuilt from the probe log, in order, and handed over to a new query.
 
 It is needed where the stream cannot go on or begin by itself: the checkpoint is gone although the tables tell of an
-earlier query; its state was written by another version of the checks; the commit that the stream wants next has been
-cleaned away (`evidence-gap`); or it would begin on a table whose first commits are gone, in whatever order compaction
-left the files.
+earlier query; it was laid out, or the state in it written, by another version; the commit that the stream wants next
+has been cleaned away (`evidence-gap`); or it would begin on a table whose first commits are gone, in whatever order
+compaction left the files.
 
 The log is read at one version of its table in the order of its times (`replay`), each piece goes through the same
-operator as the stream's batches (`operator.Partition`, its stores in memory), and the verdicts into the same tables
+checks as the stream's batches (`verdicts.checks`, their state in memory), and the verdicts into the same tables
 (`sink`), as far as these do not tell them yet (`untold`). Then the state becomes that of a new checkpoint (`handover`),
 and the stream goes on with the commit after that version: it begins at the version itself, whose own rows it passes
 over.
@@ -22,7 +22,7 @@ import base64
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -35,12 +35,14 @@ from rules.step import UnknownFormat
 from rules.vocabulary.slices import Place, from_micros, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
-from streaming_jobs.history.bundles import bundles_of, pack
+from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in
 from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
+from streaming_jobs.history.layout import has_begun, is_ours
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
 from streaming_jobs.tables.delta_tables import read_table, version_of
-from streaming_jobs.verdicts.operator import OUTPUT_SCHEMA, Check, Partition
+from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
+from streaming_jobs.verdicts.kept import Kept
 from streaming_jobs.verdicts.sink import Listener, Sink
 from streaming_jobs.verdicts.untold import Key, Untold
 
@@ -61,10 +63,9 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     unfinished = Workspace(config.checkpoint_path).plan()
     if unfinished is not None:
         return unfinished.reason
+    if has_begun(config.checkpoint_path) or handover(config.checkpoint_path) is not None:
+        return None if is_ours(config.checkpoint_path) else "its checkpoint was laid out by another version of the job"
     if config.starting_version is not None:
-        return None
-    began = any((config.checkpoint_path / "offsets").glob("[0-9]*"))
-    if began or handover(config.checkpoint_path) is not None:
         return None
     if read_table(config.tables_path, "partition_state").num_rows:
         return "its checkpoint is gone"
@@ -73,36 +74,25 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     return None
 
 
-class _Value:
-    """A `ValueState` in memory."""
-
-    def __init__(self, value: tuple[Any, ...] | None = None) -> None:
-        self.value = value
-
-    def get(self) -> tuple[Any, ...] | None:
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
-
-
-class _Map:
-    """A `MapState` in memory."""
+class _Chunks:
+    """A partition's chunks in memory."""
 
     def __init__(self) -> None:
-        self.values: dict[tuple[str], tuple[bytes]] = {}
+        self._chunks: dict[str, bytes] = {}
 
-    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802 - Spark's name
-        return self.values.get(key)
+    def get(self, name: str) -> bytes | None:
+        return self._chunks.get(name)
 
-    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
-        self.values[key] = value
+    def put(self, name: str, chunk: bytes) -> None:
+        self._chunks[name] = chunk
 
-    def iterator(self) -> Iterator[tuple[tuple[str], tuple[bytes]]]:
-        return iter(self.values.items())
+    def remove(self, name: str) -> None:
+        self._chunks.pop(name, None)
 
-    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
-        self.values.pop(key, None)
+    @property
+    def all(self) -> Mapping[str, bytes]:
+        """Every chunk by its name."""
+        return self._chunks
 
 
 class Rebuild:
@@ -123,13 +113,13 @@ class Rebuild:
     ) -> None:
         self._config = config
         self._listeners = listeners
-        self._check = check or Check()
+        self._checks = Checks(config.objectives.objectives(), check or Check())
         self._clock = clock
         self._stopping = stopping
         self._rows = rows
         self._say_only = say
         self._space = Workspace(config.checkpoint_path)
-        self._partitions: dict[Place, Partition] = {}
+        self._partitions: dict[Place, tuple[Kept, _Chunks]] = {}
         self._summaries: dict[Place, str] = {}
 
     def run(self, reason: str) -> None:
@@ -242,37 +232,32 @@ class Rebuild:
             raise EvidenceGap(str(error)) from error
         return Untold(before, {(c, t, p): now for c, t, p, now in plan.reached})
 
-    def _partition(self, place: Place) -> Partition:
-        if place not in self._partitions:
-            partition = Partition(self._config.objectives.objectives(), self._check)
-            partition.kept, partition.chunks = _Value(), _Map()
-            self._partitions[place] = partition
-        return self._partitions[place]
+    def _partition(self, place: Place) -> tuple[Kept, _Chunks]:
+        return self._partitions.setdefault(place, (Kept(), _Chunks()))
 
     def _begin(self, replay: Replay) -> None:
         edges = replay.edges()
         for edge in edges:
-            self._partition(edge.place).kept.update((begun(edge.gone), None, 0))
+            self._partition(edge.place)[0].hot = begun(edge.gone)
         if edges:
             self._say(f"the first rows of {len(edges)} partitions have been aged out: state begins where rows are left")
 
     def _piece(self, slices: pa.Table) -> pa.Table:
         """The verdicts on the rows of one piece, without summaries: those of the past interest nobody."""
-        bundles: dict[Place, tuple[list[bytes], list[bytes]]] = {}
-        for row in bundles_of(slices).to_pylist():
-            place = Place(row["cluster"], row["topic_id"], row["partition"])
-            bundles.setdefault(place, ([], []))[1 if row["rejected"] else 0].append(row["payload"])
-        rows = []
-        for place, (payloads, rejected) in bundles.items():
-            try:
-                row = self._partition(place).verdict(place, payloads, rejected)
-            except UnknownFormat as error:
-                raise translated(error, checkpoint=str(self._config.checkpoint_path)) from error
-            if row["summary"] is not None:
-                self._summaries[place] = row["summary"]
-                row["summary"] = None
-            rows.append(row)
-        return pa.Table.from_pylist(rows, schema=OUTPUT_SCHEMA)
+        rows: dict[Place, dict[str, Any]] = {}
+        for bundle in bundles_of(slices).to_pylist():
+            if bundle["rejected"]:
+                for place, refused in rejected_in([bundle["payload"]]).items():
+                    rows.setdefault(place, no_verdict(place))["rejected"] = pack(refused)
+                continue
+            for place, own in slices_in([bundle["payload"]]).items():
+                try:
+                    row = self._checks.verdict(place, own, *self._partition(place))
+                except UnknownFormat as error:
+                    raise translated(error, checkpoint=str(self._config.checkpoint_path)) from error
+                self._summaries[place], row["summary"] = row["summary"], None
+                rows[place] = row | {"rejected": rows.get(place, row)["rejected"]}
+        return pa.Table.from_pylist(list(rows.values()), schema=OUTPUT_SCHEMA)
 
     def _last(self, untold: Untold) -> pa.Table:
         """Every partition's summary, and the events by which the conditions in the table come to be what they are."""
@@ -296,21 +281,19 @@ class Rebuild:
 
     def _state(self) -> pa.Table:
         rows: list[dict[str, Any]] = []
-        for place, partition in self._partitions.items():
+        for place, (kept, chunks) in self._partitions.items():
             where = {"cluster": place.cluster, "topic_id": place.topic_id, "partition": place.partition, "behind": 0}
-            kept = partition.kept.get()
-            if kept is not None:
-                rows.append(where | {"value": kept[0], "failed": kept[1], "behind": kept[2]})
-            rows.extend(where | {"name": key[0], "value": value[0]} for key, value in partition.chunks.iterator())
+            rows.append(where | {"value": kept.hot, "failed": kept.failed, "behind": kept.behind})
+            rows.extend(where | {"name": name, "value": chunk} for name, chunk in chunks.all.items())
         return pa.Table.from_pylist(rows, schema=STATE_SCHEMA)
 
     def _restore(self, state: pa.Table) -> None:
         for row in state.to_pylist():
-            partition = self._partition(Place(row["cluster"], row["topic_id"], row["partition"]))
+            kept, chunks = self._partition(Place(row["cluster"], row["topic_id"], row["partition"]))
             if row["name"] is None:
-                partition.kept.update((row["value"], row["failed"], row["behind"]))
+                kept.hot, kept.failed, kept.behind = row["value"], row["failed"], row["behind"]
             else:
-                partition.chunks.updateValue((row["name"],), (row["value"],))
+                chunks.put(row["name"], row["value"])
 
 
 def _reached(states: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, int, int]]:

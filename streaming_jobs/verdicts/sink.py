@@ -128,7 +128,7 @@ class Sink:
         return newest
 
     def accept(self, number: int, verdicts: pa.Table, *, last: bool = False) -> Batch:
-        """Write one batch of `operator.OUTPUT_SCHEMA` rows. `last`: of a rebuild, whose state of stage 2 then stands.
+        """Write one batch of `checks.OUTPUT_SCHEMA` rows. `last`: of a rebuild, whose state of stage 2 then stands.
 
         Raises `UnknownFormat` where that state was written by another version."""
         with self._lock:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rules.step import Prepared, Stepped, Stored, prepare
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
-from streaming_jobs.verdicts.operator import Check
+from streaming_jobs.verdicts.checks import Check
 
 Step = Callable[[Mapping[Place, Stored], pa.Table, Objectives], dict[Place, Stepped]]
 

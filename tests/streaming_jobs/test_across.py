@@ -23,7 +23,7 @@ from streaming_jobs.history.replay import Replay
 from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import ACROSS, RECHECKS
 from streaming_jobs.verdicts import recheck
-from streaming_jobs.verdicts.operator import OUTPUT_SCHEMA
+from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA
 from streaming_jobs.verdicts.recheck import AT_ONCE, TOGETHER, Asked, Part, Rechecks, shares, unanswered
 from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.rules.histories import History, number

@@ -15,15 +15,17 @@ from rules.step import Stepped, Stored, UnknownFormat, step
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice, to_table
-from streaming_jobs.history.bundles import bundles_of, unpack
-from streaming_jobs.verdicts.operator import Check, Partition, verdict_rows
+from streaming_jobs.history.bundles import BUNDLE_KEYS, PER_PART, bundles_of, unpack
+from streaming_jobs.verdicts.checks import Check
+from streaming_jobs.verdicts.kept import Kept, dump, load
+from streaming_jobs.verdicts.operator import Part, verdict_rows
 from tests.streaming_jobs.checks import instead
-from tests.streaming_jobs.probe_log import duplicates
+from tests.streaming_jobs.probe_log import duplicates, loose
 
-KEY = ("c", "t", 0)
+HERE = Place("c", "t", 0)
 
 
-class _Unwrapped(Partition):
+class _Unwrapped(Part):
     """PySpark's tester wraps every key into a tuple of one, as if all keys were of one column."""
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N803
@@ -31,29 +33,41 @@ class _Unwrapped(Partition):
 
 
 class Operator:
-    """One partition's operator, fed batch by batch."""
+    """The operator of one part's partitions, fed batch by batch."""
 
-    def __init__(self, check: Check | None = None) -> None:
+    def __init__(self, check: Check | None = None, part: int = 0) -> None:
         self.tester = TwsTester(_Unwrapped(Objectives(), check or Check()))
+        self.key = ("c", "t", part)
+
+    def told(self, rows: Sequence[Slice] | pa.Table, pieces: int = 1) -> dict[int, dict[str, Any]]:
+        """The verdicts by partition on a batch whose rows come in so many bundles."""
+        table = rows if isinstance(rows, pa.Table) else to_table(rows)
+        size = -(-table.num_rows // pieces)
+        frames = []
+        for i in range(0, table.num_rows, size):
+            bundles = bundles_of(table.slice(i, size))
+            keys = zip(*(bundles[name].to_pylist() for name in BUNDLE_KEYS), strict=True)
+            frames.append(bundles.filter(pa.array([key == self.key for key in keys])))
+        frame = pa.Table.from_batches(frames).to_pandas()[["rejected", "payload"]]
+        out = self.tester.testInPandas(self.key, frame)
+        assert len(out) == 1
+        return {row["partition"]: row for row in verdict_rows(pa.Table.from_pandas(out)).to_pylist()}
 
     def feed(self, rows: Sequence[Slice], pieces: int = 1) -> dict[str, Any]:
-        """The verdict on a batch whose rows come in so many bundles."""
-        table = to_table([row for row in rows if row.partition == 0])
-        size = -(-table.num_rows // pieces)
-        frames = [
-            bundles_of(table.slice(i, size)).to_pandas()[["rejected", "payload"]]
-            for i in range(0, table.num_rows, size)
-        ]
-        out = self.tester.testInPandas(KEY, pd.concat(frames, ignore_index=True))
-        (row,) = verdict_rows(pa.Table.from_pandas(out)).to_pylist()
-        return dict(row)
+        """The verdict on what of a batch is of the first partition."""
+        return self.told([row for row in rows if row.partition == 0], pieces)[0]
+
+    def kept(self) -> dict[int, Kept]:
+        value = self.tester.peekValueState("partitions", self.key)
+        return {} if value is None else load(value[0])
 
     def state(self) -> tuple[bytes | None, str | None, int] | None:
-        kept = self.tester.peekValueState("partition", KEY)
-        return None if kept is None else (kept[0], kept[1], kept[2])
+        kept = self.kept().get(0)
+        return None if kept is None else (kept.hot, kept.failed, kept.behind)
 
-    def chunks(self) -> dict[str, bytes]:
-        return {k[0]: v[0] for k, v in self.tester.peekMapState("chunks", KEY).items()}
+    def chunks(self, partition: int = 0) -> dict[str, bytes]:
+        stored = self.tester.peekMapState("chunks", self.key)
+        return {k[1]: v[0] for k, v in stored.items() if k[0] == partition}
 
 
 def subjects(verdict: dict[str, Any]) -> list[tuple[str, str]]:
@@ -68,7 +82,7 @@ def test_it_is_the_checks_with_their_state_kept() -> None:
     operator, stored = Operator(), Stored()
     for part in parts:
         rows = to_table([row for row in part if row.partition == 0])
-        expected = step({Place(*KEY): stored}, rows, Objectives())[Place(*KEY)]
+        expected = step({HERE: stored}, rows, Objectives())[HERE]
         verdict = operator.feed(part, pieces=2)
         assert verdict["slices"] == rows.num_rows
         assert (verdict["sent"], verdict["polled"]) == (5, 6)
@@ -133,3 +147,83 @@ def test_a_state_of_another_version_is_not_taken_for_a_failed_rule() -> None:
     operator = Operator(instead(_FailsOn(1, UnknownFormat("version 7"))))
     with pytest.raises(UnknownFormat):
         operator.feed(duplicates(1)[0])
+
+
+def test_several_partitions_of_one_call_are_checked_as_each_alone() -> None:
+    parts = duplicates(3, partitions=PER_PART + 2)
+    first, second = Operator(), Operator(part=1)
+    alone = {Place("c", "t", p): Stored() for p in range(PER_PART + 2)}
+    for part in parts:
+        told = first.told(part, pieces=3) | second.told(part)
+        expected = step(alone, to_table(part), Objectives())
+        assert list(told) == list(range(PER_PART + 2))
+        for place, stepped in expected.items():
+            row = told[place.partition]
+            assert sorted(unpack(row["findings"])["id"].to_pylist()) == sorted(f.id for f in stepped.findings)
+            assert (row["sent"], row["polled"]) == (5, 6)
+            assert row["state_bytes"] == len(stepped.hot) + sum(len(c) for c in stepped.chunks.values() if c)
+            alone[place].take(stepped)
+    assert set(first.kept()) == set(range(PER_PART)) and set(second.kept()) == {PER_PART, PER_PART + 1}
+    for place, stored in alone.items():
+        operator = first if place.partition < PER_PART else second
+        assert operator.kept()[place.partition] == Kept(stored.hot)
+        assert operator.chunks(place.partition) == stored.chunks
+
+
+def test_a_partition_without_rows_keeps_what_it_had() -> None:
+    operator = Operator()
+    one, two = duplicates(2)
+    operator.told(one)
+    before = operator.kept()
+    told = operator.told([row for row in two if row.partition == 1])
+    assert list(told) == [1]
+    assert operator.kept()[0] == before[0]
+    assert operator.kept()[1] != before[1]
+
+
+class _FailsIn:
+    """The real checks, that raise in one partition."""
+
+    def __call__(self, stored: Any, slices: pa.Table, objectives: Objectives) -> dict[Place, Stepped]:
+        if slices["partition"][0].as_py() == 1:
+            raise KeyError("polled")
+        return step(stored, slices, objectives)
+
+
+def test_a_rule_that_raises_leaves_the_other_partitions_of_the_call_checked() -> None:
+    operator, sound = Operator(instead(_FailsIn())), Operator()
+    parts = duplicates(2, partitions=3)
+    for part in parts:
+        told, expected = operator.told(part), sound.told(part)
+        assert orjson.loads(told[1]["summary"])["check_failed"] == "KeyError: 'polled'"
+        for partition in (0, 2):
+            assert subjects(told[partition]) == subjects(expected[partition]) != []
+            assert operator.kept()[partition] == sound.kept()[partition]
+    behind = sum(row.partition == 1 for part in parts for row in part)
+    assert operator.kept()[1] == Kept(None, "KeyError: 'polled'", behind)
+
+
+def test_rejected_rows_are_told_of_their_own_partition() -> None:
+    (rows,) = duplicates(1)
+    table = pa.concat_tables([loose(rows), loose(rows[-1:], f="sent"), loose(rows[-1:], type="perhaps")])
+    told = Operator().told(table)
+    assert [r["reason"] for r in unpack(told[1]["rejected"]).to_pylist()] == ["f is unknown", "type is unknown"]
+    assert told[1]["slices"] > 0
+    assert told[0]["rejected"] is None
+    nowhere = Operator(part=-1)
+    nowhere.key = ("", "", -1)
+    (row,) = nowhere.told(loose(rows[:1], topic_id=None)).values()
+    assert (row["cluster"], row["topic_id"], row["partition"], row["slices"]) == ("", "", -1, 0)
+    assert nowhere.kept() == {}
+
+
+def test_what_is_kept_of_a_part_is_read_as_it_was_written() -> None:
+    kept = {7: Kept(b"hot", None, 0), 4: Kept(None, "KeyError: 'ü'", 3), 6: Kept(b"", "", 2**40), 5: Kept()}
+    assert load(dump(kept)) == kept
+    assert list(load(dump(kept))) == [4, 5, 6, 7]
+    assert dump(dict(reversed(kept.items()))) == dump(kept)
+    assert load(dump({})) == {}
+    whole = dump(kept)
+    for broken in (b"", b"another", whole[:-1], whole[:20], whole + b"\0"):
+        with pytest.raises(UnknownFormat):
+            load(broken)

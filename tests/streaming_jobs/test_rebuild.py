@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +19,17 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import StateFormat
+from streaming_jobs.history.bundles import PER_PART
 from streaming_jobs.history.handover import Workspace, handover
+from streaming_jobs.history.layout import LAYOUT
 from streaming_jobs.integrity_job import IntegrityJob, Listeners
+from streaming_jobs.rebuild.rebuild import Rebuild, reason_to_rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
-from streaming_jobs.verdicts.operator import Check
+from streaming_jobs.verdicts.checks import Check
 from tests.rules.histories import History
 from tests.streaming_jobs.checks import instead
-from tests.streaming_jobs.probe_log import commit
+from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.test_job import Told, until, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -268,3 +272,108 @@ def test_rows_beyond_retention_are_gone_and_make_nothing_lost(spark: SparkSessio
     }
     assert late and late <= set(violations(anew))
     assert {i for i, state in shown(anew) if state == "open"} <= {i for i, state in shown(whole) if state == "open"}
+
+
+def _laid_out_otherwise(checkpoint: Path, layout: str | None) -> None:
+    if layout is None:
+        (checkpoint / "layout").unlink()
+    else:
+        (checkpoint / "layout").write_text(layout)
+
+
+@pytest.mark.parametrize("layout", [None, str(LAYOUT - 1), "{"], ids=["none", "older", "torn"])
+def test_a_checkpoint_of_another_layout_is_rebuilt(spark: SparkSession, config: JobConfig, layout: str | None) -> None:
+    parts = eventful(5)
+    for part in parts[:3]:
+        commit(config.history_path, part)
+    run(spark, config)
+    first = violations(config)
+    assert first
+    _laid_out_otherwise(config.checkpoint_path, layout)
+    # What Spark would say of it is not asked: the old one is of no more use.
+    for file in (config.checkpoint_path / "state").rglob("_metadata/*/*"):
+        if file.is_file():
+            file.write_text("nothing that Spark could read")
+
+    commit(config.history_path, parts[3])
+    told, lines = run(spark, config)
+    assert any("because its checkpoint was laid out by another version" in line for line in lines)
+    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
+    assert not set(first) & set(heard)
+    commit(config.history_path, parts[4])
+    told, lines = run(spark, config)
+    assert lines == []
+    assert sum(b.stats.slices for b in told.batches) == len(parts[4])
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert len(set(written(config))) == len(written(config))
+    assert shown(config) == shown(whole)
+
+
+def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(
+    spark: SparkSession, config: JobConfig
+) -> None:
+    parts = eventful(3)
+    for part in parts[:2]:
+        commit(config.history_path, part)
+    Rebuild(config).run("its checkpoint is gone")
+    assert reason_to_rebuild(config) is None
+    _laid_out_otherwise(config.checkpoint_path, str(LAYOUT + 1))
+    reason = reason_to_rebuild(config)
+    assert reason is not None and "another version" in reason
+
+
+def test_what_another_version_prepared_is_not_put_into_its_place(
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = eventful(4)
+    for part in parts[:3]:
+        commit(config.history_path, part)
+    run(spark, config)
+    first = violations(config)
+    shutil.rmtree(config.checkpoint_path)
+
+    def dies(space: Workspace) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Workspace, "install", dies)
+        with pytest.raises(KeyboardInterrupt):
+            Rebuild(config).run("its checkpoint is gone")
+    space = Workspace(config.checkpoint_path)
+    assert space.complete()
+    _laid_out_otherwise(space.folder / "checkpoint", None)
+    assert not space.complete()
+    commit(config.history_path, parts[3])
+    _, lines = run(spark, config)
+    assert any("rebuilding the checks' state" in line for line in lines)
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole) and set(first) < set(violations(config))
+    assert len(set(written(config))) == len(written(config))
+    assert shown(config) == shown(whole)
+
+
+def test_handed_over_partitions_of_one_part_go_on_each_with_its_own(spark: SparkSession, config: JobConfig) -> None:
+    parts = duplicates(4, partitions=PER_PART + 2)
+    for part in parts[:2]:
+        commit(config.history_path, part)
+    run(spark, config)
+    shutil.rmtree(config.checkpoint_path)
+    Rebuild(config).run("its checkpoint is gone")
+    # Of each part, only one partition has rows in the batch that takes the state over.
+    commit(config.history_path, [row for row in parts[2] if row.partition in (1, PER_PART)])
+    _, lines = run(spark, config)
+    assert lines == []
+    commit(config.history_path, [row for row in parts[2] if row.partition not in (1, PER_PART)])
+    commit(config.history_path, parts[3])
+    run(spark, config)
+    whole = undisturbed(spark, config, parts)
+    assert violations(config) == violations(whole)
+    assert len(violations(config)) == len(set(violations(config))) == 4 * (PER_PART + 2)
+    assert _states(config) == _states(whole)
+
+
+def _states(config: JobConfig) -> list[dict[str, Any]]:
+    """What the table says of each partition, whichever batches it came by."""
+    rows = read_table(config.tables_path, "partition_state").drop_columns(["batch", "state_bytes"]).to_pylist()
+    return sorted(rows, key=lambda row: row["partition"])

@@ -8,8 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.vocabulary.slices import Irregular, Mark, Run, to_table
-from streaming_jobs.history.bundles import NOWHERE, REJECTED_SHOWN, bundles_of, records_in, slices_in, unpack
+from rules.vocabulary.slices import Irregular, Mark, Place, Run, to_table
+from streaming_jobs.history.bundles import (
+    NOWHERE,
+    PER_PART,
+    REJECTED_SHOWN,
+    bundles_of,
+    records_in,
+    rejected_in,
+    slices_in,
+    unpack,
+)
 from streaming_jobs.history.validation import (
     CHECKED_SCHEMA,
     FIRST_TIME,
@@ -113,21 +122,31 @@ def test_an_element_that_lacks_a_number_is_rejected() -> None:
     assert reasons_to_reject(two) == {1: "sent.seq is absent"}
 
 
-def test_bundles_keep_every_row_in_order_and_one_partition_each() -> None:
-    tables = [partition_rows(Plan("bulk", 192_000, partitions=3), p) for p in range(3)]
-    mixed = pa.concat_tables(tables)
-    mixed = mixed.take(pa.array([i for j in range(0, 200) for i in (j, j + tables[0].num_rows)]))
+def test_bundles_keep_every_row_of_a_partition_in_its_order() -> None:
+    tables = [
+        partition_rows(Plan("bulk", 64_000 * (PER_PART + 2), partitions=PER_PART + 2), p) for p in range(PER_PART + 2)
+    ]
+    mixed = pa.concat_tables([table.slice(0, 200) for table in tables])
+    mixed = mixed.take(pa.array([i + 200 * j for i in range(200) for j in reversed(range(len(tables)))]))
     bundles = bundles_of(mixed).to_pylist()
-    assert [(b["cluster"], b["topic_id"], b["partition"], b["rejected"]) for b in bundles] == [
+    assert [(b["cluster"], b["topic_id"], b["part"], b["rejected"]) for b in bundles] == [
         ("bench", "bench-topic-id", 0, False),
         ("bench", "bench-topic-id", 1, False),
     ]
-    for bundle, table in zip(bundles, tables, strict=False):
-        rows = slices_in([bundle["payload"]])
-        assert rows.cast(CHECKED_SCHEMA).equals(table.slice(0, 200).select(CHECKED_SCHEMA.names))
-        assert records_in(rows)[1] == sum(
-            run["length"] for runs in table.slice(0, 200)["polled"].to_pylist() for run in runs or ()
-        )
+    found = {p: rows for b in bundles for p, rows in slices_in([b["payload"]]).items()}
+    assert [place.partition for place in found] == list(range(PER_PART + 2))
+    for place, rows in found.items():
+        table = tables[place.partition].slice(0, 200)
+        assert rows.cast(CHECKED_SCHEMA).equals(table.select(CHECKED_SCHEMA.names))
+        assert records_in(rows)[1] == sum(run["length"] for runs in table["polled"].to_pylist() for run in runs or ())
+
+
+def test_bundles_of_one_part_are_put_together_in_their_order() -> None:
+    rows = partition_rows(Plan("bulk", 64_000, partitions=1), 0).slice(0, 100)
+    payloads = [bundles_of(rows.slice(i, 40))["payload"][0].as_py() for i in (0, 40, 80)]
+    ((place, found),) = slices_in(payloads).items()
+    assert place.partition == 0
+    assert found.cast(CHECKED_SCHEMA).equals(rows.select(CHECKED_SCHEMA.names))
 
 
 def test_rejected_rows_are_bundled_apart_and_their_neighbours_stay() -> None:
@@ -137,11 +156,12 @@ def test_rejected_rows_are_bundled_apart_and_their_neighbours_stay() -> None:
     table = pa.concat_tables([good, loose(history.rows, f="sent"), loose(history.rows, topic_id=None)])
     by_key = {(b["topic_id"], b["rejected"]): b for b in bundles_of(table).to_pylist()}
     assert set(by_key) == {("t", False), ("t", True), ("", True)}
-    assert slices_in([by_key["t", False]["payload"]]).num_rows == 1
-    refused = unpack(by_key["t", True]["payload"]).to_pylist()
+    ((place, own),) = slices_in([by_key["t", False]["payload"]]).items()
+    assert (place, own.num_rows) == (Place("c", "t", 0), 1)
+    refused = rejected_in([by_key["t", True]["payload"]])[place].to_pylist()
     assert [(r["reason"], r["process"], r["slice"]) for r in refused] == [("f is unknown", history.rows[0].process, 0)]
     assert '"f": "sent"' in refused[0]["row"]
-    assert (by_key["", True]["cluster"], "", by_key["", True]["partition"]) == NOWHERE
+    assert list(rejected_in([by_key["", True]["payload"]])) == [NOWHERE]
 
 
 def test_a_flood_of_rejected_rows_is_counted_and_not_all_kept() -> None:

@@ -1,0 +1,46 @@
+"""How a checkpoint is laid out: what its source's offsets, its grouping key and its state's columns mean to Spark.
+
+Spark compares schemas when a query begins and would end it by an error of its own. So a checkpoint says which layout it
+has, and one that says another, or nothing, is rebuilt (`rebuild.reason_to_rebuild`) before Spark looks at it. What the
+checks themselves keep has a format of its own (`UnknownFormat`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+LAYOUT: Final = 2
+"""Another one with each change of the stream's source, of the operator's key or of its state's schema."""
+
+_NAME: Final = "layout"
+
+
+def has_begun(checkpoint: Path) -> bool:
+    """Whether a query has planned a batch in this checkpoint."""
+    return any((checkpoint / "offsets").glob("[0-9]*"))
+
+
+def write_layout(checkpoint: Path) -> None:
+    """The checkpoint is laid out as this version does it."""
+    write_json(checkpoint / _NAME, LAYOUT)
+
+
+def is_ours(checkpoint: Path) -> bool:
+    """Whether the checkpoint is laid out as this version does it."""
+    try:
+        return bool(json.loads((checkpoint / _NAME).read_text(encoding="utf-8")) == LAYOUT)
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A file of one value: all of it or nothing, also after a crash."""
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
