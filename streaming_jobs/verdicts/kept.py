@@ -1,26 +1,39 @@
 """What is kept of a group's partitions between two batches, as one value of the state store, and back.
 
 Spark's stores are reached through a socket: a value for each partition would be a call for each, forth and back. The
-hot values in it are the checks' own (`rules.kept.state`), compressed already, and stand here as they are.
+hot values in it are the checks' own (`rules.kept.state`), compressed already, and stand here as they are. So do the
+chunks that the checks asked for lately (`recent`).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rules.step import UnknownFormat
 
 
 @dataclass(slots=True)
+class Recent:
+    """A chunk that was asked for lately (None: there is none), whether the store has it otherwise, and how many of the
+    partition's batches have not asked for it since."""
+
+    chunk: bytes | None
+    changed: bool
+    idle: int = 0
+
+
+@dataclass(slots=True)
 class Kept:
-    """What is kept of one partition: the hot value, the error that quarantined it, the slices left unchecked since."""
+    """What is kept of one partition: the hot value, the error that quarantined it, the slices left unchecked since, and
+    the chunks that were asked for lately (`recent`)."""
 
     hot: bytes | None = None
     failed: str | None = None
     behind: int = 0
+    recent: dict[str, Recent] = field(default_factory=dict)
 
 
 class Chunks(Protocol):
@@ -34,8 +47,10 @@ class Chunks(Protocol):
 
 
 _MAGIC: Final = b"OWG1"
-_ENTRY: Final = struct.Struct("<iqii")
-"""The partition, `behind`, and the lengths of `failed` and `hot`, which follow; -1 where there is none."""
+_ENTRY: Final = struct.Struct("<iqiiI")
+"""The partition, `behind`, the lengths of `failed` and `hot`, -1 where there is none, and how many `recent` follow."""
+_RECENT: Final = struct.Struct("<HBBi")
+"""The length of a chunk's name, `idle`, `changed`, and the length of the chunk, -1 where there is none."""
 
 
 def dump(kept: Mapping[int, Kept]) -> bytes:
@@ -44,27 +59,53 @@ def dump(kept: Mapping[int, Kept]) -> bytes:
     for partition in sorted(kept):
         one = kept[partition]
         failed = None if one.failed is None else one.failed.encode()
-        sizes = (-1 if told is None else len(told) for told in (failed, one.hot))
-        parts += _ENTRY.pack(partition, one.behind, *sizes), failed or b"", one.hot or b""
+        parts += _ENTRY.pack(partition, one.behind, _size(failed), _size(one.hot), len(one.recent)), failed or b""
+        parts.append(one.hot or b"")
+        for name in sorted(one.recent):
+            recent, named = one.recent[name], name.encode()
+            parts += _RECENT.pack(len(named), recent.idle, recent.changed, _size(recent.chunk)), named
+            parts.append(recent.chunk or b"")
     return b"".join(parts)
+
+
+def _size(told: bytes | None) -> int:
+    return -1 if told is None else len(told)
 
 
 def load(data: bytes) -> dict[int, Kept]:
     """What `dump` wrote. Raises `UnknownFormat`."""
     if data[: len(_MAGIC)] != _MAGIC:
-        raise UnknownFormat("a group's state was written by another version than this one, or is none")
+        raise UnknownFormat("what is kept of several partitions was written by another version than this one")
     kept = {}
-    at = len(_MAGIC)
+    reader = _Reader(data, len(_MAGIC))
     try:
-        while at < len(data):
-            partition, behind, failed, hot = _ENTRY.unpack_from(data, at)
-            at += _ENTRY.size
-            error = None if failed < 0 else data[at : at + failed].decode()
-            at += max(0, failed)
-            kept[partition] = Kept(None if hot < 0 else bytes(data[at : at + hot]), error, behind)
-            at += max(0, hot)
+        while reader.at < len(data):
+            partition, behind, failed, hot, recent = reader.numbers(_ENTRY)
+            error = reader.bytes(failed)
+            one = Kept(reader.bytes(hot), None if error is None else error.decode(), behind)
+            for _ in range(recent):
+                length, idle, changed, size = reader.numbers(_RECENT)
+                name = (reader.bytes(length) or b"").decode()
+                one.recent[name] = Recent(reader.bytes(size), bool(changed), idle)
+            kept[partition] = one
     except (struct.error, UnicodeDecodeError) as error_:
-        raise UnknownFormat(f"a group's state cannot be read: {error_}") from error_
-    if at != len(data):
-        raise UnknownFormat("a group's state ends in the midst of a partition's")
+        raise UnknownFormat(f"what is kept of several partitions cannot be read: {error_}") from error_
+    if reader.at != len(data):
+        raise UnknownFormat("what is kept of several partitions ends in the midst of one")
     return kept
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        begin, self.at = self.at, self.at + form.size
+        return form.unpack_from(self._data, begin)
+
+    def bytes(self, size: int) -> bytes | None:
+        if size < 0:
+            return None
+        begin, self.at = self.at, self.at + size
+        return self._data[begin : self.at]

@@ -3,8 +3,9 @@
     history -> bundle (mapInArrow) -> group by (cluster, topic id, part) -> `Part` (transformWithState)
 
 It is called for a few partitions at once (`bundles.PER_PART`), since each call, and each question to the state store
-within it, goes to the JVM and back: what is kept of all of them is one value (`kept`), read and written once, and their
-verdicts are one value too. What is checked, and how a partition fails for itself, is `checks`.
+within it, goes to the JVM and back: what is kept of all of them is one value (`kept`), with the chunks that they ask
+for at each batch (`recent`), read and written once, and their verdicts are one value too. What is checked, and how a
+partition fails for itself, is `checks`.
 
 **A state of another version** (`UnknownFormat`) ends the query: the job then rebuilds the state (`rebuild`) from the
 probe log. A query whose state was rebuilt is handed it as its initial state.
@@ -37,6 +38,7 @@ from streaming_jobs.history.bundles import (
 )
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
 from streaming_jobs.verdicts.kept import Kept, dump, load
+from streaming_jobs.verdicts.recent import RecentChunks
 
 VERDICT_DDL: Final = "verdict binary"
 """How the rows of a part cross Spark (`checks.OUTPUT_SCHEMA`): as one value. Through pandas each column would cost as
@@ -50,7 +52,7 @@ quarantined it and the slices left unchecked since; and one row for each chunk."
 
 
 class _Chunks:
-    """One partition's chunks, among those of its part."""
+    """One partition's chunks in the state store, among those of its part."""
 
     def __init__(self, stored: MapState | Any, partition: int) -> None:
         self._stored, self._partition = stored, partition
@@ -116,7 +118,11 @@ class Part(StatefulProcessor):
         told = {}
         for place, slices in sorted(slices_in(payloads).items()):
             own = kept.setdefault(place.partition, Kept())
-            told[place] = self.checks.verdict(place, slices, own, _Chunks(self.chunks, place.partition))
+            chunks = RecentChunks(own.recent, _Chunks(self.chunks, place.partition))
+            told[place] = self.checks.verdict(place, slices, own, chunks)
+            before = time.perf_counter_ns()
+            chunks.settle()
+            state_ns += time.perf_counter_ns() - before
         before = time.perf_counter_ns()
         written = dump(kept)
         if written != stored:

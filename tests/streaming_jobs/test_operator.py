@@ -17,7 +17,7 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place, Slice, to_table
 from streaming_jobs.history.bundles import BUNDLE_KEYS, PER_PART, bundles_of, unpack
 from streaming_jobs.verdicts.checks import Check
-from streaming_jobs.verdicts.kept import Kept, dump, load
+from streaming_jobs.verdicts.kept import Kept, Recent, dump, load
 from streaming_jobs.verdicts.operator import Part, verdict_rows
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import duplicates, loose
@@ -62,12 +62,16 @@ class Operator:
         return {} if value is None else load(value[0])
 
     def state(self) -> tuple[bytes | None, str | None, int] | None:
-        kept = self.kept().get(0)
-        return None if kept is None else (kept.hot, kept.failed, kept.behind)
+        return self.seen().get(0)
 
     def chunks(self, partition: int = 0) -> dict[str, bytes]:
-        stored = self.tester.peekMapState("chunks", self.key)
-        return {k[1]: v[0] for k, v in stored.items() if k[0] == partition}
+        stored = {k[1]: v[0] for k, v in self.tester.peekMapState("chunks", self.key).items() if k[0] == partition}
+        recent = {name: one.chunk for name, one in self.kept()[partition].recent.items()}
+        return {name: chunk for name, chunk in (stored | recent).items() if chunk is not None}
+
+    def seen(self) -> dict[int, tuple[bytes | None, str | None, int]]:
+        """What is kept, but for the chunks."""
+        return {partition: (one.hot, one.failed, one.behind) for partition, one in self.kept().items()}
 
 
 def subjects(verdict: dict[str, Any]) -> list[tuple[str, str]]:
@@ -166,7 +170,7 @@ def test_several_partitions_of_one_call_are_checked_as_each_alone() -> None:
     assert set(first.kept()) == set(range(PER_PART)) and set(second.kept()) == {PER_PART, PER_PART + 1}
     for place, stored in alone.items():
         operator = first if place.partition < PER_PART else second
-        assert operator.kept()[place.partition] == Kept(stored.hot)
+        assert operator.seen()[place.partition] == (stored.hot, None, 0)
         assert operator.chunks(place.partition) == stored.chunks
 
 
@@ -200,7 +204,8 @@ def test_a_rule_that_raises_leaves_the_other_partitions_of_the_call_checked() ->
             assert subjects(told[partition]) == subjects(expected[partition]) != []
             assert operator.kept()[partition] == sound.kept()[partition]
     behind = sum(row.partition == 1 for part in parts for row in part)
-    assert operator.kept()[1] == Kept(None, "KeyError: 'polled'", behind)
+    assert operator.seen()[1] == (None, "KeyError: 'polled'", behind)
+    assert operator.chunks(1) == {}
 
 
 def test_rejected_rows_are_told_of_their_own_partition() -> None:
@@ -218,7 +223,8 @@ def test_rejected_rows_are_told_of_their_own_partition() -> None:
 
 
 def test_what_is_kept_of_a_part_is_read_as_it_was_written() -> None:
-    kept = {7: Kept(b"hot", None, 0), 4: Kept(None, "KeyError: 'ü'", 3), 6: Kept(b"", "", 2**40), 5: Kept()}
+    recent = {"ü": Recent(b"chunk", True, 3), "a": Recent(None, False, 255), "b": Recent(b"", True)}
+    kept = {7: Kept(b"hot", None, 0, recent), 4: Kept(None, "KeyError: 'ü'", 3), 6: Kept(b"", "", 2**40), 5: Kept()}
     assert load(dump(kept)) == kept
     assert list(load(dump(kept))) == [4, 5, 6, 7]
     assert dump(dict(reversed(kept.items()))) == dump(kept)
