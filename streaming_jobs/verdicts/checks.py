@@ -42,9 +42,9 @@ OUTPUT_SCHEMA: Final = pa.schema(
 )  # fmt: skip
 """One row per partition and batch. `findings`, `facts` (for stage 2) and `rejected` are Arrow streams, absent where
 there are none, and so is `rechecks`, a JSON list of [start, end) offsets that two readers saw differently. `summary` is
-the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what was
-written to the state store; `check_us` and `state_us` are spent in the checks and in the store's round trips (those that
-several partitions share are told by one of them)."""
+the JSON object of the partition's row for `partition_state`, times in microseconds. `state_bytes` counts what changed
+of the partition's state, the hot value and chunks, and `chunks_written` these chunks; `check_us` and `state_us` are
+spent in the checks and in the store's round trips (those that several partitions share are told by one of them)."""
 
 
 @dataclass(frozen=True)
