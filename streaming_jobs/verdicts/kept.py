@@ -46,7 +46,7 @@ class Chunks(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-_MAGIC: Final = b"OWG1"
+_MAGIC: Final = b"OWG2"
 _ENTRY: Final = struct.Struct("<iqiiI")
 """The partition, `behind`, the lengths of `failed` and `hot`, -1 where there is none, and how many `recent` follow."""
 _RECENT: Final = struct.Struct("<HBBi")
