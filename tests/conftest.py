@@ -14,9 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from deploy.home import home
 from deploy.local_kafka import LocalKafka
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("offsetwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("offsetwatch")
 
 NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spark"}}
 """The marker of a test that asks for one of these fixtures, itself or through another one."""

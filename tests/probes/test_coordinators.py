@@ -62,7 +62,7 @@ def of(rows: list[Slice], name: str) -> list[tuple[int, str]]:
     return [(row.partition, row.settings[name]) for row in rows if row.settings and name in row.settings]
 
 
-def until(done: Callable[[], Any], act: Callable[[], Any], seconds: float = 60) -> None:
+def until(done: Callable[[], Any], act: Callable[[], Any], seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end
@@ -71,7 +71,7 @@ def until(done: Callable[[], Any], act: Callable[[], Any], seconds: float = 60) 
 
 def put(one: Stage) -> tuple[Observer, Transactions]:
     group = f"{one.prefix}-t"
-    probe = one.put(Transactions, "t", timeout=10.0, stable=True, group=group)
+    probe = one.put(Transactions, "t", timeout=60.0, stable=True, group=group)
     return one.put(Observer, "observer", groups=[group]), probe
 
 
@@ -79,7 +79,8 @@ def transact(probe: Transactions) -> None:
     probe.transact(Outline((dict.fromkeys(probe.targets, 1),), "commit"), crash_at=None)
 
 
-def test_rows_tell_it_once(stage: Callable[..., Stage]) -> None:
+def test_rows_tell_it_once(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probes.workloads.telling.AGAIN", 3_600_000_000_000)
     one = stage()
     observer, probe = put(one)
     until(lambda: of(witness(probe).of("txn"), ROLES[1]), lambda: transact(probe))
@@ -129,7 +130,7 @@ def test_a_coordinator_that_dies_is_followed_by_another(tmp_path: Path) -> None:
             cluster.broker(int(group or 0)).kill()
             until(lambda: last()[0] not in (group, "nobody"), observer.observe)
             if txn == group:
-                until(lambda: last()[1] not in (txn, "nobody"), go_on, seconds=180)
+                until(lambda: last()[1] not in (txn, "nobody"), go_on)
             assert {*last()} <= {"1", "2", "3"} - {group}
         finally:
             one.end()

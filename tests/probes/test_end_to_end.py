@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from deploy.local_kafka import LocalKafka
+from probes.clock import SystemClock
 from probes.kafka.errors import ClientError
 from probes.records.tag import Encoder
 from probes.topics.probe_topics import layout_of
@@ -20,6 +21,7 @@ from probes.workloads.registers import Registers
 from probes.workloads.transactional.transactions import Transactions
 from probes.workloads.writer import Writer
 from tests.probes.conftest import Stage, witness
+from tests.probes.log.lives import wait_for
 
 
 def turns(probe, seconds):
@@ -30,7 +32,7 @@ def turns(probe, seconds):
 
 
 def test_every_record_comes_back_and_is_measured_at_its_partitions_leader(stage):
-    one = stage(end_to_end={"interval": 0.1})
+    one = stage(end_to_end={"interval": 0.1, "objective": 600.0})
     probe = one.put(EndToEnd, "end-to-end")
     other = one.put(Writer, "writer")
     while probe.counters.polled < 30:
@@ -46,7 +48,8 @@ def test_every_record_comes_back_and_is_measured_at_its_partitions_leader(stage)
     assert came.counts.sum() == probe.counters.polled
     acknowledged = levels.latencies["produce", place]
     assert acknowledged.counts.sum() == probe.counters.acknowledged
-    assert 0 < came.seconds / came.counts.sum() < 1, "not the time that others' records stood there"
+    assert came.seconds > 0
+    assert dict(came.classic)[1.0] > came.counts.sum() / 2, "not the time that others' records stood there"
     rows = witness(probe).of("send")
     assert {row.type for row in rows} == {"ok"}
     assert {row.partition for row in rows} == {0, 1, 2}
@@ -67,9 +70,12 @@ def test_a_record_that_nobody_sends_back_is_a_failure_of_its_promise_alone(stage
     one = stage(end_to_end={"interval": 0.1, "objective": 0.5})
     probe = one.put(EndToEnd, "end-to-end")
     probe._consumer.unassign()
-    turns(probe, 2.0)
     place = (one.config.topics.records, "1")
     levels = probe.counters.levels
+    limit = time.monotonic() + 180
+    while not {("consume", place), ("end-to-end", place)} <= levels.tries.keys():
+        assert time.monotonic() < limit
+        turns(probe, 2.0)
     assert levels.tries["produce", place].failed == 0
     assert levels.tries["consume", place].failed == levels.tries["consume", place].total > 0
     assert levels.tries["end-to-end", place].failed == levels.tries["end-to-end", place].total > 0
@@ -94,7 +100,7 @@ def test_other_probes_measure_what_they_do_anyway(stage):
     for probe, topic in ((writer, one.config.topics.records), (register, one.config.topics.registers)):
         took = probe.counters.levels.latencies["produce", (topic, "1")]
         assert took.counts.sum() >= probe.counters.acknowledged > 0
-        assert took.seconds < 60
+        assert took.seconds / took.counts.sum() < 60
     assert ("produce", (one.config.topics.transactions, "1")) not in transactions.counters.levels.latencies, "it polls"
     assert writer.counters.levels.tries["produce", (one.config.topics.records, "1")].failed == 0
     for probe, what in (
@@ -102,7 +108,7 @@ def test_other_probes_measure_what_they_do_anyway(stage):
     ):  # fmt: skip
         took = probe.counters.levels.latencies[what, ("", "")]
         assert took.counts.sum() > 0
-        assert 0 < took.seconds < 60
+        assert 0 < took.seconds / took.counts.sum() < 60
 
 
 def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage):
@@ -112,7 +118,7 @@ def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage):
     where = (one.config.topics.records, 0)
     stranger = Encoder(run="run-a", writer=probe.writer + 1, topic=where[0], partition=0, size=256)
     probe._producer.produce(where[0], stranger.encode(0, 1, sent=0)[0], partition=0)
-    probe._producer.flush(10)
+    assert probe._producer.flush(60) == 0
     probe.send([where])  # it stands behind the stranger's: once it has come, that one has come too
     while len(probe.trips):
         probe.turn()
@@ -121,25 +127,33 @@ def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage):
 
 def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clusters(stage):
     """The lives of those who write there end, and their successors wait until it is there again."""
-    one = stage(end_to_end={"interval": 0.1, "objective": 3.0})
+    one = stage(end_to_end={"interval": 0.1, "objective": 60.0})
+    past = [0]
+    one.clock = SystemClock(monotonic_ns=lambda: time.monotonic_ns() + past[0])
     probe, writer = one.put(EndToEnd, "end-to-end"), one.put(Writer, "writer")
     while probe.counters.polled < 9:
         probe.turn()
     writer.turn()
     topic = one.config.topics.records
-    one.admin.delete_topics([topic])[topic].result(30)
+    one.admin.delete_topics([topic])[topic].result(60)
+    wait_for(lambda: topic not in one.topics.view().topics)
+    sent = {each: each.counters.sent for each in (probe, writer)}
 
-    def look_again():
-        one.layout = layout_of(one.topics.view(), one.topics.names)
+    def work(each):
+        with suppress(ClientError):  # as its supervisor does
+            while each.measure.in_place:
+                each.turn()
 
-    looking = threading.Timer(1.5, look_again)  # as the fleet does once the observer tells of it
-    looking.start()
-    writing = threading.Thread(target=turns, args=(writer, 1.0))
-    writing.start()
-    turns(probe, 5.0)
-    writing.join()
-    looking.join()
+    working = [threading.Thread(target=work, args=(each,)) for each in sent]
+    for thread in working:
+        thread.start()
+    wait_for(lambda: all(each.counters.sent > before for each, before in sent.items()))
+    one.layout = layout_of(one.topics.view(), one.topics.names)  # as the fleet does once the observer tells of it
+    for thread in working:
+        thread.join()
     assert not probe.measure.in_place
+    past[0] = 61_000_000_000
+    turns(probe, 1.0)
     for ended in (probe, writer):
         assert ended.counters.sent > ended.counters.acknowledged
         for tried in ended.counters.levels.tries.values():
@@ -148,27 +162,30 @@ def test_what_was_sent_to_a_topic_that_somebody_deletes_is_no_failure_of_the_clu
 
 @pytest.mark.kafka
 def test_an_outage_counts_while_it_lasts_and_what_comes_afterwards_was_late(tmp_path):
-    """The only broker stands still for four times the objective, and goes on."""
+    """The only broker stands still until that is told, and goes on."""
     during = []
 
     def go_on():
-        during.append(probe.counters.levels.copy())
-        cluster.broker(1).resume()
+        try:
+            wait_for(lambda: probe.counters.levels.tries[key].failed - first.tries[key].failed >= 3)
+        finally:
+            during.append(probe.counters.levels.copy())
+            cluster.broker(1).resume()
 
     with LocalKafka(tmp_path / "kafka", brokers=1) as cluster:
         one = Stage(cluster.bootstrap, tmp_path / "journal", end_to_end={"interval": 0.1, "objective": 1.0})
+        key = ("end-to-end", (one.config.topics.records, "1"))
         probe = one.put(EndToEnd, "end-to-end")
         while probe.counters.polled < 9:
             probe.turn()
         first = probe.counters.levels.copy()
         cluster.broker(1).pause()
-        timer = threading.Timer(4.0, go_on)
-        timer.start()
+        watching = threading.Thread(target=go_on)
+        watching.start()
         while not during or probe.trips:
             probe.turn()
-        timer.join()
+        watching.join()
         one.end()
-    key = ("end-to-end", (one.config.topics.records, "1"))
     well, before, after = first.tries[key], during[0].tries[key], probe.counters.levels.tries[key]
     assert before.failed - well.failed >= 3, "told while nobody answers"
     assert after.failed == after.late >= before.failed

@@ -178,7 +178,7 @@ def test_on_a_real_broker_nothing_is_altered_and_the_broker_s_own_time_is_told(s
     (done,) = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, here[0], incremental_configs=[entry])]
     ).values()
-    done.result(10)
+    done.result(60)
     until(lambda: any(row.altered for row in polls(reader, here)), writer, reader)
     told = next(row.altered[0] for row in polls(reader, here) if row.altered)
     assert told.what == "timestamp-type"

@@ -23,14 +23,14 @@ def produce(one: Stage, where: Partition, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": one.connection.bootstrap})
     for value in values:
         producer.produce(where[0], value, partition=where[1])
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def tagged(where: Partition, first: int, count: int, run: str = "run-a") -> list[bytes]:
     return Encoder(run=run, writer=WRITER, topic=where[0], partition=where[1], size=120).encode(first, count, sent=1)
 
 
-def until(condition: Callable[[], object], *readers: Reader, within: float = 60.0) -> None:
+def until(condition: Callable[[], object], *readers: Reader, within: float = 180.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -162,11 +162,11 @@ def test_a_topic_made_anew_is_read_from_its_start_and_positions_say_so(stage):
     produce(one, here, tagged(here, 0, 20))
     reader = one.put(Reader, "reader", group=f"{one.prefix}-g")
     until(lambda: reader.counters.polled == 20 and reader._committed.get(here) == 20, reader)
-    one.admin.delete_topics([here[0]])[here[0]].result(20)
-    until(lambda: here[0] not in one.admin.list_topics(timeout=10).topics, reader)
+    one.admin.delete_topics([here[0]])[here[0]].result(60)
+    until(lambda: here[0] not in one.admin.list_topics(timeout=60).topics, reader)
     one.topics.ensure()
     produce(one, here, tagged(here, 20, 3))
-    until(lambda: reader.counters.polled == 23, reader, within=60)
+    until(lambda: reader.counters.polled == 23, reader)
     produce(one, here, tagged(here, 23, 2))
     until(lambda: reader.counters.polled == 25 and reader._committed.get(here) == 5, reader)
     went_back = [row for row in polls(reader, here) if row.polled[0].seq >= 20]

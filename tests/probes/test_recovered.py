@@ -22,7 +22,7 @@ from tests.probes.test_transactions import transact
 
 
 def put(one: Stage, name: str) -> Transactions:
-    return one.put(Transactions, name, timeout=10.0, stable=True, group=f"{one.prefix}-{name}")
+    return one.put(Transactions, name, timeout=60.0, stable=True, group=f"{one.prefix}-{name}")
 
 
 @pytest.mark.kafka

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -93,8 +94,8 @@ class Stale(Registers):
             self.copy.apply(where, [], part.next)
 
 
-def work(clients: Iterable[Registers], seconds: float) -> None:
-    """Let the clients work at once, each in a thread."""
+def work(clients: Iterable[Registers], enough: Callable[[], bool]) -> None:
+    """Let the clients work at once, each in a thread, until they have done enough."""
     done = threading.Event()
     problems: list[BaseException] = []
 
@@ -108,11 +109,26 @@ def work(clients: Iterable[Registers], seconds: float) -> None:
     threads = [threading.Thread(target=run, args=(client,)) for client in clients]
     for thread in threads:
         thread.start()
-    done.wait(seconds)
+    limit = time.monotonic() + 180
+    while not enough() and not problems and time.monotonic() < limit:
+        time.sleep(0.1)
     done.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
+        assert not thread.is_alive()
     assert problems == []
+    assert enough()
+
+
+def did(client: Registers) -> int:
+    """How many operations it has made."""
+    return len(witness(client).of("register"))
+
+
+def each(clients: Iterable[Registers], more: int) -> Callable[[], bool]:
+    """Each of them has made so many more operations than it had."""
+    wanted = [(client, did(client) + more) for client in clients]
+    return lambda: all(did(client) >= number for client, number in wanted)
 
 
 def checked(one: Stage, clients: Iterable[Registers], *, finished: bool) -> list[Finding]:
@@ -141,7 +157,7 @@ def put(one: Stage, count: int, make: type[Registers] = Registers) -> list[Regis
     return [one.put(make, f"client-{random_id():x}") for _ in range(count)]
 
 
-BUSY = {"registers": {"count": 4, "registers": 2, "rate": 200}}
+BUSY = {"registers": {"count": 4, "registers": 2, "rate": 200, "catch_up_within": 120}}
 
 
 def overlapping(ops: Iterable[Slice]) -> int:
@@ -156,15 +172,24 @@ def overlapping(ops: Iterable[Slice]) -> int:
 def test_several_clients_agree_on_a_healthy_broker(stage):
     one = stage(**BUSY)
     clients = put(one, 4)
-    work(clients[:2], 2.0)
-    work(clients, 6.0)
+
+    def made() -> list[Slice]:
+        return [row for client in clients for row in witness(client).of("register")]
+
+    def kinds() -> Counter[tuple[str, str]]:
+        return Counter((row.registers[0].action, row.type) for row in made())
+
+    def enough() -> bool:
+        ops = kinds()
+        return (
+            ops.total() > 200 and ops["cas", "ok"] > 50 and ops["cas", "fail"] > 10
+            and ops["read", "ok"] > 0 and ops["write", "ok"] > 0 and overlapping(made()) > 50
+        )  # fmt: skip
+
+    work(clients[:2], each(clients[:2], 50))
+    work(clients, enough)
     one.end()
-    ops = [row for client in clients for row in witness(client).of("register")]
-    kinds = Counter((row.registers[0].action, row.type) for row in ops)
-    assert len(ops) > 200 and set(kinds) >= {("read", "ok"), ("cas", "ok"), ("cas", "fail"), ("write", "ok")}
-    assert kinds["cas", "ok"] > 50 and kinds["cas", "fail"] > 10
-    assert not any(type == "info" for _, type in kinds)
-    assert overlapping(ops) > 50
+    assert not any(type == "info" for _, type in kinds())
     for finished in (False, True):
         assert checked(one, clients, finished=finished) == []
 
@@ -207,7 +232,7 @@ def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(s
 
     while not on_it():  # alone: what the other writes would tell it
         second.turn()
-    work([second, other], 3.0)
+    work([second, other], each([second, other], 50))
     one.end()
     assert on_it()[0] == "write"
     assert [row.type for row in one.read_journal(first) if row.f == "register"] == ["ok", "info"]
@@ -219,9 +244,9 @@ def test_a_stale_client_is_found(stage):
     one = stage(**BUSY)
     clients = put(one, 2)
     (stale,) = put(one, 1, Stale)
-    work([*clients, stale], 2.0)
+    work([*clients, stale], each([*clients, stale], 50))
     stale.stale = True  # type: ignore[attr-defined]
-    work([*clients, stale], 3.0)
+    work([*clients, stale], each([*clients, stale], 100))
     one.end()
     for finished in (False, True):
         found = checked(one, [*clients, stale], finished=finished)

@@ -22,9 +22,12 @@ from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
 from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
+from rules.vocabulary.slices import micros
+from tests.probes.log.lives import wait_for
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
-SLOW = 30.0
+SLOW = 600.0
+"""Longer than any test waits."""
 
 
 class Scripted(Probe):
@@ -86,29 +89,24 @@ class Diary:
 
 class Running:
     def __init__(self, folder: Path) -> None:
-        self.folder, self.diary, self.layout = folder, Diary(), LAYOUT
+        self.folder, self.diary, self.layout, self.clock = folder, Diary(), LAYOUT, SystemClock()
         self.supervisor: Supervisor | None = None
 
     def start(self, *kinds: type[Scripted], **supervision: Any) -> None:
         config = ProbesConfig.model_validate(
-            {"supervision": {"backoff": 0.05, "close_within": 0.5, "stuck_after": 60, **supervision}}
+            {"supervision": {"backoff": 0.05, "close_within": 60, "stuck_after": 60, **supervision}}
         )
-        world = World(config, Connection("x:1"), SystemClock(), "run-a", frozenset({"run-a"}), lambda: self.layout)
+        world = World(config, Connection("x:1"), self.clock, "run-a", frozenset({"run-a"}), lambda: self.layout)
         specs = [Spec(kind.__name__.lower(), kind, (("diary", self.diary),)) for kind in kinds or (Scripted,)]
         self.supervisor = Supervisor(specs, world, self.folder)
         self.supervisor.start()
 
     def until(self, life: int, what: str) -> None:
-        end = time.monotonic() + 180
-        while not self.diary.did(life, what):
-            assert time.monotonic() < end, self.diary.notes
-            time.sleep(0.01)
+        wait_for(lambda: self.diary.did(life, what), 180)
 
-    def stop(self) -> float:
+    def stop(self) -> None:
         assert self.supervisor is not None
-        begun = time.monotonic()
         self.supervisor.stop()
-        return time.monotonic() - begun
 
     def endings(self) -> list[tuple[str, str | None]]:
         """How each life's log ends: (type, error) of its close rows; every life must have one for each partition."""
@@ -177,7 +175,7 @@ def test_failures_are_followed_by_longer_and_longer_waits_and_a_limit(running):
 
 def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
     running.diary.script = {(1, "turn"): fail(Crash("on purpose"))}
-    running.start(backoff=SLOW)
+    running.start(backoff=SLOW, backoff_limit=SLOW)
     running.until(2, "turn")
     running.stop()
     assert not running.diary.did(1, "close")
@@ -188,39 +186,53 @@ def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
 def test_a_probe_that_does_not_return_is_abandoned_for_a_new_life(running, where):
     wedge = threading.Event()
     running.diary.script = {(1, where): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
-    running.start(stuck_after=3.0)
+    running.start(stuck_after=60)
+    running.until(1, where)
+    running.supervisor.keepers[0]._attempt.sign -= 60  # and so a minute has passed
     running.until(2, "turn")
     running.stop()
     assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)]
+    (left,) = [one for one in threading.enumerate() if one.name == "scripted"]
     wedge.set()
-    time.sleep(0.2)
+    left.join(60)
+    assert not left.is_alive()
     assert sorted(running.endings(), key=str) == [("info", "_STUCK"), ("ok", None)], "the old life writes no more"
     assert not running.diary.did(1, "close")
 
 
-def test_closing_that_does_not_return_is_left_behind(running):
-    running.diary.script = {(1, "close"): lambda: time.sleep(SLOW)}
-    running.start()
+def test_closing_that_does_not_return_is_left_behind(running, caplog):
+    wedge = threading.Event()
+    running.diary.script = {(1, "close"): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    running.start(close_within=0.5)
     running.until(1, "turn")
-    assert running.stop() < 5
-    time.sleep(0.5)
+    running.stop()
+    assert "does not end" not in caplog.text, "the probe went on without its client"
+    wait_for(lambda: not any(is_held(one) for one in life_folders(running.folder)))
     assert running.endings() == [("info", "_CLOSE_STUCK")]
+    wedge.set()
 
 
 def test_a_close_that_returns_late_says_so_in_a_row_of_its_own_and_the_next_life_does_not_wait(running):
-    wedge = threading.Event()
-    running.diary.script = {
-        (1, "turn"): fail(ClientError("_TRANSPORT", "gone")),
-        (1, "close"): lambda: wedge.wait(SLOW),  # type: ignore[dict-item, return-value]
-    }
+    wedge, reached = threading.Event(), {}
+
+    def turn() -> None:
+        reached["turn"] = micros(running.clock.now())
+        raise ClientError("_TRANSPORT", "gone")
+
+    def close() -> None:
+        reached["close"] = micros(running.clock.now())
+        wedge.wait(SLOW)
+
+    running.diary.script = {(1, "turn"): turn, (1, "close"): close}
     running.start(close_within=0.5)
     running.until(2, "turn")
     stuck = min(life_folders(running.folder), key=lambda path: path.stat().st_ctime)
     rows = closes(stuck)
     assert {(row["type"], row["error"]) for row in rows} == {("info", "_CLOSE_STUCK")}
-    assert all(400_000 < row["completed"] - row["invoked"] < 5_000_000 for row in rows), "since closing began"
+    assert all(reached["turn"] <= row["invoked"] <= reached["close"] for row in rows), "since closing began"
+    assert all(row["completed"] - row["invoked"] > 400_000 for row in rows)
     wedge.set()
-    time.sleep(0.8)
+    wait_for(lambda: len(closes(stuck)) >= 4)
     told = [(row["partition"], row["type"], row["error"]) for row in closes(stuck)]
     assert told == [(0, "info", "_CLOSE_STUCK"), (1, "info", "_CLOSE_STUCK"), (0, "ok", None), (1, "ok", None)]
     assert running.diary.did(2, "turn")
@@ -234,11 +246,17 @@ def closes(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_writers_stop_first_then_readers_and_the_observer_last(running):
-    for what in ("finish", "close"):
-        running.diary.script[1, what] = lambda: time.sleep(0.1)
+    first = []
+
+    def close() -> None:
+        """Whoever closes first sees the others at work."""
+        if not first:
+            first.append(len(running.diary.notes))
+            wait_for(lambda: any(what == "turn" for _, _, what in running.diary.notes[first[0] :]), 20)
+
+    running.diary.script = {(1, "finish"): lambda: time.sleep(0.1), (1, "close"): close}
     running.start(Watcher, Scripted, Sender)
-    running.until(1, "turn")
-    time.sleep(0.1)
+    wait_for(lambda: set(running.diary.of("turn")) == {"watcher", "scripted", "sender"})
     running.stop()
     assert running.diary.of("close") == ["sender", "scripted", "watcher"]
     last_turn = max(i for i, (_, _, what) in enumerate(running.diary.notes) if what == "turn")
@@ -257,15 +275,10 @@ def test_other_places_mean_a_new_life(running):
 def test_an_unusable_journal_folder_is_said_and_tried_again(running):
     running.folder.write_text("a file")
     running.start()
-    end = time.monotonic() + 5
-    while not running.supervisor.status()[0].errors and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_for(lambda: running.supervisor.status()[0].errors)
     assert "cannot begin a journal" in running.supervisor.status()[0].last_error
     running.folder.unlink()
-    end = time.monotonic() + 5
-    while "running" not in running.supervisor.status()[0].state and time.monotonic() < end:
-        time.sleep(0.02)
-    assert running.supervisor.status()[0].state == "running"
+    wait_for(lambda: running.supervisor.status()[0].state == "running", 180)
 
 
 def test_no_secret_gets_into_the_journal(running):

@@ -117,7 +117,7 @@ def probe_topics(kafka: LocalKafka, said: list[str], **config: object) -> ProbeT
 def created(admin: AdminClient, topic: NewTopic) -> str:
     """The new topic's id, once the cluster tells it."""
     admin.create_topics([topic])[topic.topic].result()
-    for _ in range(100):
+    for _ in range(600):
         try:
             return str(admin.describe_topics(TopicCollection([topic.topic]))[topic.topic].result().topic_id)
         except KafkaException:
@@ -158,11 +158,13 @@ def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
 
 @pytest.mark.kafka
 def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: LocalKafka):
-    topics = probe_topics(kafka, [], manage=False, ready_within=0.5)
+    prefix = f"t-{uuid.uuid4().hex[:8]}"
+    topics = probe_topics(kafka, [], manage=False, ready_within=0.5, prefix=prefix)
     with pytest.raises(ProbeError, match="there is no probe topic"):
         topics.ensure()
     admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
     created(admin, NewTopic(topics.names[0], 1, 1))
+    topics = probe_topics(kafka, [], manage=False, prefix=prefix)
     assert [topic.partitions for topic in topics.ensure().topics] == [1]
 
 
@@ -171,13 +173,13 @@ def test_the_ids_that_topics_have_now(kafka: LocalKafka):
     topics = probe_topics(kafka, [], partitions=1)
     layout = topics.ensure()
     name, other = topics.names[0], "nobody-made-it"
-    assert topics.ids([name, other]) == {name: layout.topic_id(name), other: None}
+    assert topics.ids([name, other], within=60) == {name: layout.topic_id(name), other: None}
     admin = open_admin(admin_settings(Connection(kafka.bootstrap), client="t"))
-    admin.delete_topics([name])[name].result(20)
-    for _ in range(100):
-        if topics.ids([name]) == {name: None}:
+    admin.delete_topics([name])[name].result(60)
+    for _ in range(600):
+        if topics.ids([name], within=60) == {name: None}:
             break
         time.sleep(0.1)
-    assert created(admin, NewTopic(name, 1, 1)) == topics.ids([name])[name] != layout.topic_id(name)  # type: ignore[index]
+    assert created(admin, NewTopic(name, 1, 1)) == topics.ids([name], within=60)[name] != layout.topic_id(name)  # type: ignore[index]
     silent = ProbeTopics(open_admin(admin_settings(Connection("127.0.0.1:1"), client="t")), TopicsConfig(prefix="t"))
     assert silent.ids([name], within=0.5) is None

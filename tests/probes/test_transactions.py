@@ -37,7 +37,7 @@ def test_the_share_of_aborts_is_kept():
     assert 0.2 < aborts.count("abort") / 2000 < 0.3
 
 
-def put(one: Stage, name: str, *, stable: bool = True, timeout: float = 10.0) -> Transactions:
+def put(one: Stage, name: str, *, stable: bool = True, timeout: float = 60.0) -> Transactions:
     return one.put(Transactions, name, timeout=timeout, stable=stable, group=f"{one.prefix}-{name}")
 
 
@@ -183,8 +183,9 @@ def test_a_transaction_that_outlives_its_timeout_is_in_doubt_at_most(stage):
         assert {row.type for row in rows} <= {"fail", "info"}
 
 
-def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage):
-    one = stage()
+def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage, monkeypatch):
+    monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 60.0)
+    one = stage(observer={"request_timeout": 60.0})
     probe = put(one, "a", timeout=60.0)
     transact(probe)
     group = f"{one.prefix}-a"

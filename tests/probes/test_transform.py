@@ -39,7 +39,7 @@ def transforming(stage: Any, **config: Any) -> Stage:
 
 
 def put(one: Stage, name: str = "transform-1") -> Transform:
-    return one.put(Transform, name, timeout=10.0, group=f"{one.prefix}-transform")
+    return one.put(Transform, name, timeout=60.0, group=f"{one.prefix}-transform")
 
 
 def committed_records(one: Stage, topic: str) -> Read:
@@ -229,14 +229,15 @@ def test_whoever_is_killed_or_thrown_out_each_input_is_reflected_once(stage, tmp
             target=_child, args=(one.config, one.connection.bootstrap, one.layout, folder, ready, number), daemon=True
         )
         child.start()
-        assert ready.wait(90), "it takes part"
+        assert ready.wait(300), "it takes part"
         time.sleep(random.random())
         child.kill()
         child.join()
+    until(lambda: writer.status()[0].acknowledged > 1000 or time.sleep(0.1))  # type: ignore[func-returns-value]
     writer.stop()
     total = writer.status()[0].acknowledged
     assert total > 1000
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     starts: dict[Partition, int] = {}
     while time.monotonic() < end:
         starts = {(tp, p): at for p, at in group_offsets(one).items() for tp in [one.config.topics.transform_in]}

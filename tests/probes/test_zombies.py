@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -25,14 +26,16 @@ LEFT = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
 
 
 def asked(probe, rounds=1) -> list[Slice]:
-    """The rows of so many rounds, once the coordinators are there: a new cluster makes their topics when asked."""
-    rows: list[Slice] = []
-    while len(rows) < rounds * len(ASKED):
+    """The rows of so many rounds in which everything was asked: a new cluster makes its coordinators' topics when they
+    are asked for, and until then not all of a round is answered."""
+    whole: list[Slice] = []
+    while len(whole) < rounds * len(ASKED):
         probe.turn()
         every = [row for row in witness(probe).of("zombie") if row.type != "info"]
         begun = [i for i, row in enumerate(every) if row.settings["request"] == ASKED[0]]
-        rows = every[begun[0] :] if begun else []
-    return rows
+        turns = [every[i:j] for i, j in pairwise([*begun, len(every)])]
+        whole = [row for turn in turns if len(turn) >= len(ASKED) for row in turn]
+    return whole
 
 
 def found(rows: list[Slice]) -> Counter[str]:
