@@ -72,7 +72,7 @@ class Sink:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if sink.slow is not None:
-                    sink.slow.wait(60)
+                    sink.slow.wait(600)
                 with sink._lock:
                     sink.posts.append((self.path, dict(self.headers), body))
                     sink.arrived.append(datetime.now(UTC))
@@ -99,7 +99,7 @@ class Sink:
             self.slow.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def alertmanager(folder: Path, config: str, port: int | None = None) -> Iterator
         yield url
     finally:
         running.terminate()
-        running.wait(20)
+        running.wait(120)
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def prometheus(
         yield url
     finally:
         running.terminate()
-        running.wait(20)
+        running.wait(120)
 
 
 def get(url: str) -> str | None:

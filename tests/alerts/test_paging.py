@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,8 +48,9 @@ def paging(config: AlertsConfig, folder: Path | None, failed: list[str] | None =
     return made
 
 
-def config(*urls: str, **more: Any) -> AlertsConfig:
-    return AlertsConfig(alertmanager=AlertmanagerConfig(urls=urls, resend=1.0, timeout=2.0), **more)
+def config(*urls: str, timeout: float = 20.0, **more: Any) -> AlertsConfig:
+    """An alert that is not sent again for four times `resend` ends at Alertmanager: longer than we may stand still."""
+    return AlertsConfig(alertmanager=AlertmanagerConfig(urls=urls, resend=5.0, timeout=timeout), **more)
 
 
 def test_an_incident_of_many_records_is_one_page_and_its_end_resolves_it(
@@ -125,12 +125,12 @@ def test_several_receivers_are_each_told_and_a_slow_one_holds_up_nobody(monkeypa
         running = paging(
             config(
                 slow.url,
-                webhook=WebhookConfig(urls=(slow.url, f"{quick.url}/hook"), secret=Secret(env="HOOK"), timeout=60),
+                webhook=WebhookConfig(urls=(slow.url, f"{quick.url}/hook"), secret=Secret(env="HOOK"), timeout=600),
                 chat=ChatConfig(targets=(Secret(env="CHAT"),)),
+                timeout=600,
             ),
             None,
         )
-        began = time.monotonic()
         for n in range(1_000):
             running.deliver([now_event("lost-write", n)])
         assert slow.posts == [], "the checks went on while nobody had been told"
@@ -140,7 +140,7 @@ def test_several_receivers_are_each_told_and_a_slow_one_holds_up_nobody(monkeypa
         assert verified("s3cret", headers, body, datetime.now(UTC))
         (said,) = eventually(lambda: chat.bodies, "chat message")
         assert said["title"] == "lost-write in t/3 (critical)"
-        assert time.monotonic() - began < 60
+        assert slow.posts == [], "and they were told before the slow one had answered"
         slow.slow.set()
         eventually(lambda: len(slow.posts) >= 2, "the slow receiver's posts")
         running.stop()
@@ -153,7 +153,7 @@ def test_a_redirect_is_not_followed_and_no_secret_is_said(caplog: pytest.LogCapt
         for answer, error in ((307, SendFailed), (500, SendFailed), (429, SendFailed), (403, Refused)):
             server.answer = answer
             with pytest.raises(error, match=f"^http://127.0.0.1:[0-9]+ answered {answer}"):
-                post(f"{server.url}/a?key=s3cret", b"{}", {"Authorization": "Bearer s3cret"}, None, 5)
+                post(f"{server.url}/a?key=s3cret", b"{}", {"Authorization": "Bearer s3cret"}, None, 60)
         assert {path for path, _, _ in server.posts} == {"/a?key=s3cret"}
     failed: list[str] = []
     auth = AlertmanagerConfig(

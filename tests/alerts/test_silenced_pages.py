@@ -49,12 +49,12 @@ def states(url: str) -> dict[str, str]:
 def of_the_rules(url: str, name: str, cluster: str) -> None:
     """Send what Prometheus would send of a rule."""
     labels = {"alertname": name, "cluster": cluster, "severity": "critical", "source": "offsetwatch-rules"}
-    post(f"{url}/api/v2/alerts", json.dumps([{"labels": labels}]).encode(), {}, None, 5)
+    post(f"{url}/api/v2/alerts", json.dumps([{"labels": labels}]).encode(), {}, None, 60)
 
 
 def paging(url: str, phone: Sink, folder: Path) -> Paging:
     config = AlertsConfig(
-        alertmanager=AlertmanagerConfig(urls=(url,), resend=1.0), webhook=WebhookConfig(urls=(f"{phone.url}/webhook",))
+        alertmanager=AlertmanagerConfig(urls=(url,), resend=5.0), webhook=WebhookConfig(urls=(f"{phone.url}/webhook",))
     )
     made = Paging(config, folder, [].append)
     made.start()
@@ -94,10 +94,10 @@ def test_nobody_is_told_while_a_cluster_is_silenced_and_then_of_what_is_still_op
 
 def test_a_silenced_topic_hides_no_other(tmp_path: Path) -> None:
     silences = Silences(path_of(tmp_path / "told"))
-    now = machine_time()
-    until = now + timedelta(seconds=20)
-    silences.add(cluster="c", topic="t", until=until, because="new disks", by="ops", now=now)
     with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
+        now = machine_time()
+        until = now + timedelta(seconds=40)
+        silences.add(cluster="c", topic="t", until=until, because="new disks", by="ops", now=now)
         running = paging(url, phone, tmp_path / "told")
         try:
             running.deliver([now_event("duplicate", 1), now_event("lost-write", 2, topic="u")])
@@ -121,7 +121,7 @@ def test_a_page_that_ends_while_it_is_silenced_ends_where_people_are_told_when_t
             running.deliver([now_event("stuck-consumer", 1, "opened")])
             eventually(lambda: "stuck-consumer" in told(phone), "page")
             now = machine_time()
-            until = now + timedelta(seconds=15)
+            until = now + timedelta(seconds=30)
             silences.add(cluster="c", topic="", until=until, because="seen, at work", by="ops", now=now)
             eventually(lambda: "suppressed" in states(url).values(), "silence at Alertmanager")
             running.deliver([now_event("stuck-consumer", 1, "closed")])

@@ -36,7 +36,7 @@ QUIET = {"log_level": 0}
 def make_topic(kafka: LocalKafka, name: str, **config: str) -> None:
     brokers = len(kafka.brokers)
     admin = AdminClient({**QUIET, "bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 2, brokers, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, 2, brokers, config=config)])[name].result(120)
 
 
 def write(kafka: LocalKafka, topic: str, values: list[bytes]) -> None:
@@ -46,16 +46,16 @@ def write(kafka: LocalKafka, topic: str, values: list[bytes]) -> None:
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: failed.extend([error] if error else [])
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert failed == []
 
 
 def read(kafka: LocalKafka, topic: str, count: int) -> list[bytes]:
-    """The first `count` records of partition 0, or fewer where 60 s do not bring as many."""
+    """The first `count` records of partition 0, or fewer where 180 s do not bring as many."""
     consumer = Consumer({**QUIET, "bootstrap.servers": kafka.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(values) < count and time.monotonic() < deadline:
         values += [record.value() for record in consumer.consume(count, 0.2) if record.error() is None]
     consumer.close()
@@ -147,13 +147,13 @@ def test_a_paused_broker_is_silent_until_it_is_resumed(own: LocalKafka) -> None:
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1)
     own.broker(1).resume()
-    assert set(admin.list_topics(timeout=10).brokers) == {1}
+    assert set(admin.list_topics(timeout=60).brokers) == {1}
 
 
 def test_topics_are_not_made_by_mistake(own: LocalKafka) -> None:
     admin = AdminClient({**QUIET, "bootstrap.servers": own.bootstrap})
-    assert admin.list_topics("mistyped", timeout=10).topics["mistyped"].error is not None
-    assert "mistyped" not in admin.list_topics(timeout=10).topics
+    assert admin.list_topics("mistyped", timeout=60).topics["mistyped"].error is not None
+    assert "mistyped" not in admin.list_topics(timeout=60).topics
 
 
 def test_a_taken_port_is_named_and_waited_for(own: LocalKafka) -> None:
@@ -165,7 +165,7 @@ def test_a_taken_port_is_named_and_waited_for(own: LocalKafka) -> None:
         taken.listen()
         broker.launch()
         with pytest.raises(AddressInUse, match="Kafka broker 1: one of its ports is taken; its log is "):
-            broker.await_ready([1], time.monotonic() + 60)
+            broker.await_ready([1], time.monotonic() + 180)
         release = threading.Timer(1, taken.close)
         release.start()
         broker.start()
@@ -266,14 +266,14 @@ def test_a_broker_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert not gone(broker)
         os.killpg(program.pid, signal.SIGKILL)
         program.wait()
-        assert eventually(lambda: gone(broker) and gone(watchdog), 5)
+        assert eventually(lambda: gone(broker) and gone(watchdog))
 
 
 def test_ctrl_c_stops_in_order(tmp_path: Path) -> None:
     with foreground(tmp_path) as (program, broker, watchdog, line):
         assert line.startswith("Apache Kafka 4.3.1 with 1 broker is ready: 127.0.0.1:")
         os.killpg(program.pid, signal.SIGINT)  # as a terminal does: to the whole group
-        assert program.wait(20) == 0
+        assert program.wait(120) == 0
         assert gone(broker)
         assert gone(watchdog)
         assert (tmp_path / "broker-1" / "data" / ".kafka_cleanshutdown").is_file()
@@ -285,7 +285,7 @@ def test_three_brokers_replicate(kafka3: LocalKafka) -> None:
     make_topic(kafka3, "replicated", **{"min.insync.replicas": "2"})
     write(kafka3, "replicated", [b"x"] * 100)
     assert read(kafka3, "replicated", 100) == [b"x"] * 100
-    metadata = AdminClient({**QUIET, "bootstrap.servers": kafka3.broker(3).bootstrap}).list_topics(timeout=10)
+    metadata = AdminClient({**QUIET, "bootstrap.servers": kafka3.broker(3).bootstrap}).list_topics(timeout=60)
     assert set(metadata.brokers) == {1, 2, 3}
     assert all(set(p.replicas) == {1, 2, 3} for p in metadata.topics["replicated"].partitions.values())
 
@@ -294,11 +294,11 @@ def test_three_brokers_take_transactions(kafka3: LocalKafka) -> None:
     make_topic(kafka3, "transacted")
     settings = {"transactional.id": "three-brokers", "transaction.timeout.ms": 60_000}
     producer = Producer({**QUIET, "bootstrap.servers": kafka3.bootstrap, **settings})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for value, end in ((b"aborted", producer.abort_transaction), (b"committed", producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce("transacted", value, partition=0)
-        end(30)
+        end(60)
     assert read(kafka3, "transacted", 1) == [b"committed"]
 
 

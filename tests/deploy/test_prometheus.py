@@ -130,7 +130,7 @@ def test_what_the_monitor_tells_is_one_page_and_its_end_and_no_rule_pages_again(
             alertmanager(tmp_path / "am", routes) as am,
             prometheus(tmp_path / "p", target, SHIPPED / "rules.yml", am) as url,
         ):
-            config = AlertsConfig(quiet=5.0, alertmanager=AlertmanagerConfig(urls=(am,), resend=1.0))
+            config = AlertsConfig(quiet=5.0, alertmanager=AlertmanagerConfig(urls=(am,), resend=5.0))
             paging = Paging(config, None, metrics.channel_failed)
             for name, failures in paging.receivers.items():
                 metrics.know_receiver(name, failures)
@@ -163,9 +163,9 @@ def test_checks_that_stand_still_page_once_and_not_again_as_a_blind_canary(tmp_p
     with sink() as pager:
         routes = (SHIPPED / "alertmanager.yml").read_text().replace("http://127.0.0.1:9099", pager.url)
         with alertmanager(tmp_path / "am", routes) as url:
-            post(f"{url}/api/v2/alerts", json.dumps([{"labels": blind}]).encode(), {}, None, 5)
+            post(f"{url}/api/v2/alerts", json.dumps([{"labels": blind}]).encode(), {}, None, 60)
             eventually(lambda: state(url) == "active", "page of a canary that nobody else explains")
-            post(f"{url}/api/v2/alerts", json.dumps([{"labels": told}]).encode(), {}, None, 5)
+            post(f"{url}/api/v2/alerts", json.dumps([{"labels": told}]).encode(), {}, None, 60)
             eventually(lambda: state(url) == "suppressed", "canary whose checks are known to stand still", within=60)
 
 

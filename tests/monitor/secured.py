@@ -17,7 +17,7 @@ from deploy.java import java
 from deploy.local_kafka import LocalKafka
 from deploy.ports import HOST, free_ports
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 USER, PASSWORD = "probe", "probe-hush"
 _LOGIN = "org.apache.kafka.common.security"
 

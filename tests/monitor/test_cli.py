@@ -129,6 +129,6 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
     )
     assert piped.stdout is not None and piped.stderr is not None
     piped.stdout.close()
-    piped.wait(timeout=30)
+    piped.wait(timeout=300)
     assert b"Traceback" not in piped.stderr.read()
     piped.stderr.close()

@@ -81,9 +81,9 @@ def test_nothing_that_is_said_or_written_holds_the_secret(secured: Secured, fold
             time.sleep(0.5)
     finally:
         running.send_signal(signal.SIGTERM)
-        assert running.wait(90) == 0
-    assert offsetwatch("--debug", "doctor").wait(90) == 0, Path("said-doctor").read_text()
-    assert offsetwatch("--debug", "probe", "drain").wait(90) == 0, Path("said-drain").read_text()
+        assert running.wait(300) == 0
+    assert offsetwatch("--debug", "doctor").wait(300) == 0, Path("said-doctor").read_text()
+    assert offsetwatch("--debug", "probe", "drain").wait(300) == 0, Path("said-drain").read_text()
     everything = list(written(folder))
     assert {"said-run", "said-doctor", "said-drain", "probes.log"} <= {file.name for file, _ in everything}
     assert any(b"SASL_SSL" in held for _, held in everything), "the settings are logged, without the secret"
@@ -109,7 +109,7 @@ def test_a_function_of_the_users_gives_the_token_to_every_client(secured: Secure
     to = connection(config)
     reached.admin.create_topics([NewTopic("tokens", 1, 1)])["tokens"].result(LIMIT_S)
     failed: list[Exception] = []
-    producer = open_producer(producing(to, client="p", transactional_id="t", transaction_timeout=10.0), failed.append)
+    producer = open_producer(producing(to, client="p", transactional_id="t", transaction_timeout=60.0), failed.append)
     producer.init_transactions(LIMIT_S)
     producer.begin_transaction()
     producer.produce("tokens", b"here", partition=0)

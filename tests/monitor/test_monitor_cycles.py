@@ -38,7 +38,7 @@ def watched(folder: Path, engine: str) -> tuple[list[dict[str, object]], str]:
             time.sleep(0.2)
         time.sleep(1.0)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == 0, (folder / "err.txt").read_text()
+        assert child.wait(300) == 0, (folder / "err.txt").read_text()
     finally:
         if child.poll() is None:
             child.kill()

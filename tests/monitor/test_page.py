@@ -28,7 +28,7 @@ def serving(ending: ExitStack, data: Path, **status: str) -> tuple[str, list[str
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=20) as given:
+        with urllib.request.urlopen(url, timeout=120) as given:
             return given.status, given.read().decode()
     except urllib.error.HTTPError as error:
         with error:

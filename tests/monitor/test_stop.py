@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local_kafka import LocalKafka
@@ -69,6 +70,15 @@ def terminated(child: subprocess.Popen[str], folder: Path, seconds: float) -> st
     return said
 
 
+def has_happened(folder: Path) -> set[str]:
+    """What the log tells of so far."""
+    try:
+        log = DeltaTable(str(folder / "data" / "tables" / "history"))
+    except TableNotFoundError:
+        return set()
+    return set(log.to_pyarrow_table(columns=["f"])["f"].to_pylist())
+
+
 def check_that_the_log_is_whole(folder: Path) -> None:
     """Every process that began has ended in each partition, its slices have no gap, and no journal holds more."""
     log = DeltaTable(str(folder / "data" / "tables" / "history")).to_pyarrow_table(
@@ -111,7 +121,7 @@ def check_what_its_page_says(folder: Path, scraped: dict[str, float]) -> None:
     """Its status page shows what the checks hold: every partition, how fast, and a verdict that is fresh."""
     found = re.search(r"the status page is served at (\S+)", (folder / "err.txt").read_text())
     assert found is not None
-    with urllib.request.urlopen(f"{found[1]}status", timeout=20) as response:
+    with urllib.request.urlopen(f"{found[1]}status", timeout=120) as response:
         told = json.load(response)
     states = DeltaTable(str(folder / "data" / "tables" / "partition_state")).to_pyarrow_table(columns=["topic"])
     assert len(told["partitions"]) == len(states)
@@ -121,7 +131,7 @@ def check_what_its_page_says(folder: Path, scraped: dict[str, float]) -> None:
     assert told["probes"]["sent_per_second"] > 0 and told["probes"]["send_milliseconds_median"] > 0
     assert scraped["offsetwatch_batches_total"] >= 2
     assert told["not_ready"] is None
-    with urllib.request.urlopen(found[1], timeout=20) as response:
+    with urllib.request.urlopen(found[1], timeout=120) as response:
         page = response.read().decode()
     assert page.count('class="cell s-') >= len(told["partitions"])
     assert "checked through" in page or "NOTHING HAS BEEN CHECKED" in page
@@ -130,8 +140,8 @@ def check_what_its_page_says(folder: Path, scraped: dict[str, float]) -> None:
 def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     with running("probe", "run", folder=tmp_path, kafka=kafka) as child:
         until(lambda: "probes of run" in (tmp_path / "err.txt").read_text(), child, tmp_path, 240)
-        time.sleep(3)
-        said = terminated(child, tmp_path, 45)
+        until(lambda: has_happened(tmp_path) >= {"send", "poll", "txn", "offsets"}, child, tmp_path, 240)
+        said = terminated(child, tmp_path, 300)
     told = re.search(r"stopped: ([\d,]+) sent, ([\d,]+) acknowledged, .*, ([\d,]+) polled, ", said)
     assert told is not None, said
     sent, acknowledged, polled = (int(number.replace(",", "")) for number in told.groups())
@@ -190,7 +200,7 @@ def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
         assert seen["offsetwatch_records_checked_total"] > 0
         assert seen["offsetwatch_probe_records_acknowledged_total"] > 0
         assert seen["offsetwatch_partition_log_end_offset"] > 0
-        assert 0 <= seen["offsetwatch_evidence_age_seconds"] < 120
+        assert 0 <= seen["offsetwatch_evidence_age_seconds"] < 600
         check_what_its_page_says(tmp_path, seen)
         second = offsetwatch("monitor", cwd=tmp_path, OFFSETWATCH_DATA=str(tmp_path / "data"))
         assert second.returncode == 2

@@ -75,14 +75,15 @@ def test_findings_come_while_the_log_grows(tmp_path: Path) -> None:
     checker = Checker(tmp_path, Objectives(), on_found=seen.append)
     checker.start()
     try:
+        began = time.time()
         commit(checker.history, history("duplicate"))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while not any(one.name == "duplicate" for one in seen) and time.monotonic() < end:
             time.sleep(0.05)
     finally:
         checker.stop()
     (first, *_) = [one for one in seen if one.name == "duplicate"]
-    assert abs(first.seen - time.time()) < 30
+    assert began <= first.seen <= time.time()
     assert first.severity == "critical"
 
 

@@ -17,7 +17,7 @@ import pytest
 
 PROGRAM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium in the PATH")
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 180.0
 
 
 class Chromium:

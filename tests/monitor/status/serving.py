@@ -87,10 +87,10 @@ class Served:
         assert where.hostname is not None
         if self.trust is not None:
             to: http.client.HTTPConnection = http.client.HTTPSConnection(
-                where.hostname, where.port, timeout=20, context=self.trust
+                where.hostname, where.port, timeout=120, context=self.trust
             )
         else:
-            to = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+            to = http.client.HTTPConnection(where.hostname, where.port, timeout=120)
         try:
             sent = {name.replace("_", "-"): value for name, value in (headers or {}).items()}
             to.request(method, path, body=body, headers=sent)

@@ -64,7 +64,7 @@ def test_what_fails_is_tried_again(log: str, tmp_path: Path, caplog: pytest.LogC
     assert "10 files of the probe log were compacted" in caplog.text
 
 
-def _until(met: Callable[[], bool], limit: float = 30.0) -> None:
+def _until(met: Callable[[], bool], limit: float = 180.0) -> None:
     waited = threading.Event()
     for _ in range(int(limit / 0.02)):
         if met():

@@ -89,10 +89,10 @@ def made(cluster: LocalKafka, traffic: Traffic) -> Iterator[Callable[[Fault], Fa
         assert fault.began is not None
         assert fault.ended is not None
         assert fault.began.monotonic < fault.ended.monotonic
-    await_recovered(cluster)
+    await_recovered(cluster, 300)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 60) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 180) -> bool:
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if holds():
@@ -126,7 +126,7 @@ def coordinates(cluster: LocalKafka, topic: str, key: str) -> int | None:
     def placed() -> tuple[Placement, ...] | None:
         return view(cluster.bootstrap, topic).placements or None  # not every broker may have heard of a new topic
 
-    places = until(placed, 10, topic)
+    places = until(placed, 60, topic)
     return places[abs(java_hash(key)) % len(places)].leader
 
 
@@ -181,11 +181,11 @@ def test_a_paused_broker_loses_its_roles_and_answers_again(
     with pytest.raises(KafkaException):
         admin(paused.bootstrap).list_topics(timeout=1)
     assert eventually(lambda: leads_nothing(cluster, paused.id))
-    assert traffic.goes_on(60), traffic.told()
+    assert traffic.goes_on(), traffic.told()
     assert traffic.group_goes_on(), traffic.told()
     fault.end()
-    await_recovered(cluster)
-    assert paused.id in admin(paused.bootstrap).list_topics(timeout=10).brokers
+    await_recovered(cluster, 300)
+    assert paused.id in admin(paused.bootstrap).list_topics(timeout=60).brokers
 
 
 def test_a_broker_cut_from_its_peers_loses_its_roles_and_still_answers_clients(
@@ -203,9 +203,9 @@ def test_a_broker_cut_from_its_peers_loses_its_roles_and_still_answers_clients(
     )
     answered = ask(HOST, cluster.broker(cut).port, request, MetadataResponse)
     assert any(part.leader_id == cut for topic in answered.topics for part in topic.partitions)
-    assert traffic.goes_on(60), traffic.told()
+    assert traffic.goes_on(), traffic.told()
     fault.end()
-    await_recovered(cluster)
+    await_recovered(cluster, 300)
     assert cluster.broker(cut).pid == pid, "it never ended"
 
 
@@ -249,7 +249,7 @@ def test_a_broker_whose_disk_fails_ends_and_comes_back_with_its_data(
     assert eventually(lambda: leads_nothing(cluster, fault.node or 0))
     assert traffic.goes_on(), traffic.told()
     fault.end()
-    await_recovered(cluster)
+    await_recovered(cluster, 300)
 
 
 def test_a_slow_disk_delays_what_is_forced_to_it(
@@ -268,12 +268,16 @@ def test_a_slow_disk_delays_what_is_forced_to_it(
                 raise
         return time.monotonic() - began
 
-    fast = seconds_for_a_topic("fast")
+    def at_best(name: str) -> float:
+        """The best of three: the machine has other things to do as well."""
+        return min(seconds_for_a_topic(f"{name}-{number}") for number in range(3))
+
+    fast = at_best("fast")
     made(fault)
     slow = seconds_for_a_topic("slow")
     assert slow > fast + 0.5
     fault.end()
-    assert seconds_for_a_topic("fast-again") < slow
+    assert at_best("fast-again") < slow
     assert traffic.goes_on(), traffic.told()
 
 
@@ -286,7 +290,7 @@ def test_what_is_missing_is_said_and_nothing_is_done(cluster: LocalKafka) -> Non
     with pytest.raises(DrillFailed, match="the preconditions were not asked for on any cluster: kill any broker"):
         KillBroker(AnyBroker(1)).begin()
     KillBroker(AnyBroker(1)).end()
-    assert lacks(cluster) == []
+    await_recovered(cluster, 300)
 
 
 @pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed")
@@ -296,13 +300,13 @@ def test_a_jump_of_the_clock_shows_in_the_leaders_time_stamps(
 ) -> None:
     fault = made(ClockJump(LeaderOf(STAMPED, 0), seconds))
     assert abs(_stamp(cluster) - time.time() - seconds) < 60
-    assert traffic.goes_on(60), traffic.told()
+    assert traffic.goes_on(), traffic.told()
     fault.end()
     assert abs(_stamp(cluster) - time.time()) < 60
 
 
 def test_in_the_end_everything_that_was_acknowledged_was_read(cluster: LocalKafka, traffic: Traffic) -> None:
-    assert lacks(cluster) == []
+    await_recovered(cluster, 300)
     assert traffic.goes_on(), traffic.told()
     assert traffic.group_goes_on(), traffic.told()
     traffic.stop()
@@ -318,7 +322,7 @@ def _stamp(cluster: LocalKafka) -> float:
     producer.produce(
         STAMPED, b"now", partition=0, on_delivery=lambda error, message: stamps.append(message.timestamp()[1] / 1000)
     )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return stamps[0]
 
 

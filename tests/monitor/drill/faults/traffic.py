@@ -13,6 +13,9 @@ FRESH = {"topic.metadata.refresh.interval.ms": 2_000}
 """A leader that is cut off answers fetches without an error and without a record, for as long as somebody asks it: a
 consumer leaves it when it looks for the leader again, after five minutes by default."""
 
+IDLE = 600
+"""After so many tenths of a second without a record nothing is expected any more."""
+
 
 class Traffic:
     """Writes numbers to every partition of a topic, idempotent and acks=all, and reads them twice: assigned to the
@@ -38,13 +41,14 @@ class Traffic:
     def stop(self) -> None:
         self._enough.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(300)
+            assert not thread.is_alive()
 
-    def goes_on(self, seconds: float = 30) -> bool:
+    def goes_on(self, seconds: float = 180) -> bool:
         """Whether something that is written from now on is acknowledged and read within this time."""
         return self._comes(self.read, seconds)
 
-    def group_goes_on(self, seconds: float = 60) -> bool:
+    def group_goes_on(self, seconds: float = 180) -> bool:
         """As `goes_on`, by the group: a member whose coordinator is gone has to find the next one first."""
         return self._comes(self.read_by_group, seconds)
 
@@ -83,8 +87,11 @@ class Traffic:
                 )
                 number += 1
             producer.poll(0.001)
-        producer.flush(60)
+        producer.flush(180)
         self._written_all.set()
+
+    def _all_in(self, read: Counter[int]) -> bool:
+        return all(read[number] for number in self.acknowledged)
 
     def _poll(self, group: str, read: Counter[int]) -> None:
         consumer = Consumer(
@@ -96,7 +103,7 @@ class Traffic:
         else:
             consumer.subscribe([self._topic])
         idle = 0
-        while not (self._written_all.is_set() and idle > 20):
+        while not (self._written_all.is_set() and (idle > IDLE or (idle and self._all_in(read)))):
             try:
                 messages = consumer.consume(500, 0.1)
             except KafkaException:

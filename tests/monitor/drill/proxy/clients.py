@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 def topic(bootstrap: str, partitions: int = 1, replicas: int = 1) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from probes.kafka.wire.messages import Payload, build, decode_response, new_request, request_class
 
-LIMIT_S = 15.0
+LIMIT_S = 120.0
 
 
 class Raw:

@@ -43,12 +43,12 @@ def test_a_dropped_acknowledgement(kafka: LocalKafka, idempotent: bool, stands: 
 
 
 def test_an_acknowledgement_that_is_never_answered(kafka: LocalKafka) -> None:
-    lie = DropProduceResponse(close=False)
+    lie = DropProduceResponse(when=When(after=1), close=False)
     with Proxy(kafka.bootstrap, [lie]) as proxy:
         name = topic(kafka.bootstrap)
-        client = producer(proxy.bootstrap, message_timeout_ms=1000, enable_idempotence=False)
-        assert send(client, name, b"a") == ["_MSG_TIMED_OUT"]
-    assert set(values(read(kafka.bootstrap, name))) == {b"a"}
+        client = producer(proxy.bootstrap, message_timeout_ms=8000, enable_idempotence=False)
+        assert send(client, name, b"before", b"a") == [0, "_MSG_TIMED_OUT"]
+    assert set(values(read(kafka.bootstrap, name))) == {b"before", b"a"}
 
 
 @pytest.mark.parametrize(("forward", "stands"), [(True, [b"a", b"b"]), (False, [b"b"])])
@@ -153,7 +153,7 @@ def test_a_late_end_of_a_transaction_ends_the_next_one(version: str, request: py
         transaction(client, name, b"committed", client.commit_transaction)
         client.begin_transaction()
         send(client, name, b"aborted")
-        kept, delivered = lie.wait(2)
+        kept, delivered = lie.wait(2, timeout=60)
         send(client, name, b"aborted", partition=1)
         client.abort_transaction()
         assert values(read(cluster.bootstrap, name, until=4)) == [b"committed", b"aborted"]
@@ -172,7 +172,7 @@ def test_a_late_end_is_fenced_from_a_client_with_the_newer_transactions(kafka: L
             client.beginTransaction()
             client.send(java.record(name, 0, value)).get()
             end()
-        lie.wait(2)
+        lie.wait(2, timeout=60)
         client.close()
     assert values(read(kafka.bootstrap, name, until=4)) == [b"committed"]
     assert lie.acts[1].facts["answer"] == "producer_fenced"
@@ -212,7 +212,7 @@ def test_a_drill_can_hold_a_request_and_let_it_go(kafka: LocalKafka) -> None:
     with Proxy(kafka.bootstrap, [lie]) as proxy:
         name = topic(kafka.bootstrap)
         send(producer(proxy.bootstrap), name, b"a")
-        lie.wait(1)
+        lie.wait(1, timeout=60)
         late = proxy.run(proxy.side.resend(lie.kept))
         assert late.responses[0].partition_responses[0].base_offset == 1
     assert values(read(kafka.bootstrap, name)) == [b"a", b"a"]
@@ -245,7 +245,7 @@ def test_waiting_for_an_act_ends() -> None:
     lie = Lie()
     with Proxy("127.0.0.1:1", [lie]):
         threading.Timer(0.1, lambda: lie.did("at last")).start()
-        assert [act.what for act in lie.wait(1, timeout=5)] == ["at last"]
+        assert [act.what for act in lie.wait(1, timeout=60)] == ["at last"]
         with pytest.raises(TimeoutError, match=r"^Lie did 1 of 2 things within 0:00:00\.100000$"):
             lie.wait(2, timeout=0.1)
     assert replace(lie.acts[0], at=lie.acts[0].at) == lie.acts[0]

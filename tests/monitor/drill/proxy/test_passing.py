@@ -155,7 +155,7 @@ def session_of_java(java: JavaClients, bootstrap: str, name: str, **settings: An
     )
     consumer.subscribe([name])
     got: list[bytes] = []
-    for _ in range(40):
+    for _ in range(240):
         got += [value for _, _, value in java.poll(consumer, 0.5)]
         if len(got) >= 15:
             break
@@ -195,7 +195,7 @@ def session_of_java_with_new_groups(java: JavaClients, cluster: LocalKafka, name
         )
         consumer.subscribe([name])
         got: list[bytes] = []
-        for _ in range(40):
+        for _ in range(240):
             got += [value for _, _, value in java.poll(consumer, 0.5)]
             if len(got) >= 15:
                 break
@@ -227,7 +227,7 @@ def test_what_the_proxy_compressed_is_read_by_both_clients(java: JavaClients, ka
             consumer.seek(java.partition(name, 0), 0)
             got: list[bytes] = []
             while len(got) < 3:
-                polled = java.poll(consumer, 5)
+                polled = java.poll(consumer, 60)
                 assert polled, codec
                 got += [value for _, _, value in polled]
             assert got == expected
