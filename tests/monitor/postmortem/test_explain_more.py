@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from deltalake import write_deltalake
 
 from deploy.local_kafka import LocalKafka
@@ -21,6 +21,7 @@ from tests.monitor.commands import offsetwatch
 from tests.monitor.postmortem.histories import OPERATIONS, STARTS, WRITER, write
 from tests.monitor.rows import NOON, finding, record
 from tests.monitor.secured import TOKEN_HOOK, USER, Secured
+from tests.probes.log.lives import wait_for
 
 TOPIC = "raw"
 
@@ -36,12 +37,15 @@ def cluster(kafka: LocalKafka) -> LocalKafka:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
     encoder = Encoder(run="run", writer=WRITER, topic=TOPIC, partition=0, size=120)
-    plain = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 100})
+    plain = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 60_000})  # one batch, and then flushed
     for seq in (0, 1):
         plain.produce(TOPIC, tagged(encoder, seq), partition=0)
     plain.flush()
     for seq, end in ((2, "commit"), (3, "abort"), (4, None)):
-        producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"raw-{seq}"})
+        wait_for(lambda stands=2 * seq - 2: log_end(admin) == stands)  # markers come after an end has returned
+        producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"raw-{seq}", "transaction.timeout.ms": 600_000}
+        )
         producer.init_transactions()
         producer.begin_transaction()
         producer.produce(TOPIC, tagged(encoder, seq), partition=0)
@@ -49,6 +53,11 @@ def cluster(kafka: LocalKafka) -> LocalKafka:
         if end is not None:
             (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
     return kafka
+
+
+def log_end(admin: AdminClient) -> int:
+    (end,) = admin.list_offsets({TopicPartition(TOPIC, 0): OffsetSpec.latest()}).values()
+    return int(end.result().offset)
 
 
 def tagged(encoder: Encoder, seq: int) -> bytes:
@@ -115,7 +124,7 @@ def test_a_cluster_that_wants_a_token(secured: Secured, tmp_path: Path) -> None:
     admin.create_topics([NewTopic("guarded", 1, 1)])["guarded"].result()
     producer = Producer({"bootstrap.servers": secured.plain})
     producer.produce("guarded", b"here", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     asked = secured.security("OAUTHBEARER", sasl__oauthbearer__config=USER)
     told = "\n".join(f'"{key}" = "{value}"' for key, value in asked.items())
     (tmp_path / "x.toml").write_text(
