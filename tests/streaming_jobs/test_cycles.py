@@ -199,7 +199,7 @@ def test_a_thread_searches_and_stops(short: JobConfig, probe_log: ProbeLog) -> N
     heard = threading.Event()
     job = CycleJob(short, [lambda _: heard.set()], clock=lambda: NOW)
     job.start()
-    assert heard.wait(30)
+    assert heard.wait(400)
     job.stop()
     job.stop()
     assert current_findings(short.tables_path)["anomaly"].to_pylist() == ["G1c"]

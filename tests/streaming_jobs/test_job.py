@@ -169,7 +169,7 @@ def test_a_state_of_another_version_ends_the_query_and_says_so(spark: SparkSessi
     job = IntegrityJob(config, spark, told.listeners, check=instead(_FailsFor(0, UnknownFormat)))
     job.start()
     with pytest.raises(StateFormat, match="another version of the checks"):
-        job.wait(120)
+        job.wait(400)
     assert [type(f) for f in told.failures] == [StateFormat]
     job.stop()
 
