@@ -43,7 +43,7 @@ def tool(name: str, package: str) -> str:
 
 
 def run(*command: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, check=False)
 
 
 def understood(words: Iterable[str]) -> None:

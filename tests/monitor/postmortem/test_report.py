@@ -312,7 +312,7 @@ def test_a_browser_shows_it(gathered: Gathered, tmp_path: Path, width: int) -> N
         [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
          f"--window-size={width},1000", "--enable-logging=stderr", f"--screenshot={tmp_path / 'shown.png'}",
          f"file://{tmp_path / 'report.html'}"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (tmp_path / "shown.png").stat().st_size > 20_000, done.stderr
     assert "Content Security Policy" not in done.stderr and "Refused" not in done.stderr

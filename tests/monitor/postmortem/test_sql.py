@@ -318,7 +318,7 @@ def test_the_prompt(data: Path, tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [*COMMAND, "sql", "--data", str(data)], input=typed, cwd=tmp_path, env=environment(), capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "offsetwatch: Binder Error" in done.stdout and "Ctrl-D" in done.stdout
