@@ -131,7 +131,7 @@ class Broker:
                 f"Kafka broker {self.id}: its data folder could not be made: {self._last_line()}; see {self.stdout_log}"
             )
 
-    def start(self, timeout: float = 60) -> None:
+    def start(self, timeout: float = 180) -> None:
         """Start it, and return when it serves (see `await_ready`).
 
         Nothing where it runs already. A port that is taken at the moment is tried again until the time (seconds) is

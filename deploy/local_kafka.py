@@ -99,7 +99,7 @@ class LocalKafka:
         """What clients call bootstrap.servers: every broker, whether it runs or not."""
         return ",".join(broker.bootstrap for broker in self.brokers)
 
-    def start(self, timeout: float = 90) -> LocalKafka:
+    def start(self, timeout: float = 240) -> LocalKafka:
         """Start all brokers, and return when each of them lists all of them as live.
 
         Fetches Kafka on first use; `timeout` (seconds) counts from after that. Raises `KafkaFailed`, `JarsMissing`
@@ -129,7 +129,7 @@ class LocalKafka:
         """The port of the controller that is part of that broker; None where it has none, or is not there."""
         return self._ports.get(node, (0, None))[1]
 
-    def add_broker(self, timeout: float = 60) -> Broker:
+    def add_broker(self, timeout: float = 180) -> Broker:
         """Start one broker more, which is no controller, and return when it lists all that run. It holds no partition.
 
         It is there until `remove_broker` or the cluster's end: a cluster started again is as large as it was made.

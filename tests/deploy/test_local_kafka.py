@@ -131,7 +131,7 @@ def test_a_killed_broker_comes_back_with_its_data_on_its_port(own: LocalKafka) -
 
 def test_a_terminated_broker_closes_its_logs(own: LocalKafka) -> None:
     broker = own.broker(1)
-    assert broker.terminate()
+    assert broker.terminate(120)
     assert broker.closed_its_logs
     assert broker.terminate(), "nothing to do"
     broker.settings["num.partitions"] = "5"  # taken at the next start
@@ -182,6 +182,7 @@ def test_a_stopped_cluster_leaves_no_process_and_goes_on_where_it_was(tmp_path: 
         assert children == {pid}
         with pytest.raises(KafkaFailed, match=f"^another local Kafka is running in {tmp_path}$"):
             LocalKafka(tmp_path, brokers=1).start()
+        first.stop(120)
     assert gone(pid)
     assert first.broker(1).closed_its_logs
     assert b"Kafka Server started" in first.broker(1).server_log.read_bytes()
