@@ -28,16 +28,19 @@ def _rate(value: object) -> float:
     return float(value) if isinstance(value, int | float) and value == value and abs(value) != float("inf") else 0.0
 
 
-def from_spark(progress: Mapping[str, Any], latest_version: int) -> Progress:
-    """From the JSON object of a `StreamingQueryProgress`."""
+def from_spark(progress: Mapping[str, Any], latest_version: int, rows: int | None = None) -> Progress:
+    """From the JSON object of a `StreamingQueryProgress`. `rows`: how many rows of the probe log the batch had, which
+    Spark does not know where they come as bundles."""
+    counted = int(progress.get("numInputRows") or 0)
+    each = 1.0 if rows is None or not counted else rows / counted
     sources = progress.get("sources") or [{}]
     phases = {name: ms / 1000 for name, ms in (progress.get("durationMs") or {}).items()}
     return Progress(
         batch=int(progress["batchId"]),
         duration=phases.get("triggerExecution", _rate(progress.get("batchDuration")) / 1000),
-        input_rows=int(progress.get("numInputRows") or 0),
-        input_rows_per_second=_rate(progress.get("inputRowsPerSecond")),
-        processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
+        input_rows=counted if rows is None else rows,
+        input_rows_per_second=_rate(progress.get("inputRowsPerSecond")) * each,
+        processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")) * each,
         lag_versions=versions_behind(latest_version, sources[0].get("endOffset")),
         phases=phases,
     )

@@ -45,6 +45,9 @@ class WorkerLate(JobFailed):
     """A Python worker was not up within the ten seconds that Spark gives it: the machine is busy."""
 
 
+GONE: Final = "the probe log no longer has its"
+"""How our own source's error begins where retention has taken the commit, or the file, that comes next."""
+
 _GAP: Final = (
     "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
@@ -59,6 +62,7 @@ _GAP: Final = (
     "DELTA_FILE_NOT_FOUND",
     "FileNotFoundException",
     "FAILED_READ_FILE.FILE_NOT_EXIST",
+    GONE,
 )
 
 

@@ -37,7 +37,7 @@ from streaming_jobs.history.layout import has_begun, write_layout
 from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
-from streaming_jobs.session import SessionSettings
+from streaming_jobs.session import SessionSettings, end_planners
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -117,6 +117,8 @@ class IntegrityJob:
         self._cause: JobError | None = None
         self._last_batch = -1
         self._seen_progress = -1
+        self._planned = False
+        self._rows: dict[int, int] = {}  # of the batches that Spark has not told of
         self._threads: list[threading.Thread] = []
         self._trigger: dict[str, Any] = {}
         self._format_rebuilt = False
@@ -334,7 +336,8 @@ class IntegrityJob:
             try:
                 sink = self._open_sink()
                 verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
-                sink.accept(number, verdict)
+                batch = sink.accept(number, verdict)
+                self._rows[number] = batch.stats.slices + batch.stats.rejected
                 checked = verdict.filter(pc.greater(verdict["slices"], 0))
                 assert self._evidence is not None
                 sink.report(self._evidence.rows(checked["cluster"].to_pylist(), self._clock()))
@@ -443,10 +446,15 @@ class IntegrityJob:
         except (DeltaError, OSError):
             return
         self._looked_at = max(self._looked_at, latest)
+        if not self._planned:
+            self._planned = True
+            end_planners()
         for told in fresh:
             self._seen_progress = told["batchId"]
             for listener in self._listeners.on_progress:
-                listener(from_spark(told, latest))
+                listener(from_spark(told, latest, self._rows.pop(told["batchId"], None)))
+        for number in [number for number in self._rows if number <= self._seen_progress]:
+            del self._rows[number]
 
     def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
         """What Spark tells of the batches that have ended since the last look. It keeps a hundred, and each costs calls

@@ -14,9 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
+import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -118,8 +120,8 @@ def spark_conf(settings: SessionSettings) -> dict[str, str]:
         # Spark's own choice has a process of its own (readlink) started for each file it renames, thirty a batch. Both
         # write beside, rename, and keep Hadoop's checksums.
         "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
-        # With nothing new, Delta's log is listed at each poll: every 10 ms would burn a core.
-        "spark.sql.streaming.pollingDelay": "100ms",
+        # With nothing new, the log is looked at again after so long; at Spark's own 10 ms that is a tenth of a core.
+        "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Each batch is another plan, and of few rows: compiling it costs more than it saves.
         "spark.sql.codegen.wholeStage": "false",
@@ -183,6 +185,31 @@ def kill() -> None:
         gateway.proc.wait()
         with suppress(Exception):
             gateway.shutdown()
+
+
+def new_planners(spark: SparkSession) -> None:
+    """Have Spark start new Python processes to ask what a source is and how it reads, whatever became of others.
+
+    It keeps them by their environment, which this changes: by a bound of memory that none of them comes near."""
+    spark.conf.set("spark.sql.planner.pythonExecution.memory", f"{next(_planner_mib)}m")
+
+
+def end_planners() -> None:
+    """End those processes: a query needs them as it begins, and Spark would keep them, 60 MiB each of three kinds."""
+    proc = getattr(SparkContext._gateway, "proc", None)
+    if proc is None:
+        return
+    with suppress(psutil.Error):
+        for child in psutil.Process(proc.pid).children():
+            with suppress(psutil.Error):
+                if any(word.startswith(_PLANNERS) for word in child.cmdline()):
+                    for forked in child.children():
+                        forked.terminate()
+                    child.terminate()
+
+
+_PLANNERS: Final = "pyspark.sql.worker."
+_planner_mib = count(8_192)
 
 
 def start(settings: SessionSettings) -> SparkSession:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rules.vocabulary.slices import Place
 from streaming_jobs.history import files
+from streaming_jobs.history.log_source import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
 from streaming_jobs.tables.schemas import REJECTED
 
@@ -30,7 +31,6 @@ little there is to check: with fewer, a quiet batch is mostly these. With more, 
 is kept of all of them is written again whenever one of them is busy."""
 
 BUNDLE_KEYS: Final = ("cluster", "topic_id", "part")
-BUNDLE_DDL: Final = "cluster string, topic_id string, part int, rejected boolean, payload binary"
 BUNDLE_SCHEMA: Final = pa.schema(
     [
         pa.field("cluster", pa.string()),
@@ -40,6 +40,8 @@ BUNDLE_SCHEMA: Final = pa.schema(
         pa.field("payload", pa.binary()),
     ]
 )
+
+"""`BUNDLE_DDL` in Arrow's terms."""
 
 BundleKey = tuple[str, str, int]
 
@@ -151,9 +153,9 @@ def bundle_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return _bundle(pa.Table.from_batches([batch]) for batch in batches)
 
 
-def bundle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `DataFrame.mapInArrow`: blocks of the log's files in (`files.COLUMNS`), bundles of their rows out."""
-    return _bundle(files.tables(batches))
+def bundle_blocks(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """The rows of parts of the probe log's files as bundles."""
+    return _bundle(files.tables(blocks))
 
 
 def _bundle(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:

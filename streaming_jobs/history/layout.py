@@ -36,6 +36,14 @@ def is_ours(checkpoint: Path) -> bool:
         return False
 
 
+def by_delta(checkpoint: Path) -> bool | None:
+    """Whether the query's offsets are those of Delta's own source (`source.stream`); None where it has none."""
+    planned = [int(one.name) for one in (checkpoint / "offsets").glob("[0-9]*")]
+    if not planned:
+        return None
+    return "reservoirVersion" in (checkpoint / "offsets" / str(max(planned))).read_text(encoding="utf-8")
+
+
 def write_json(path: Path, value: Any) -> None:
     """A file of one value: all of it or nothing, also after a crash."""
     part = path.with_suffix(".part")

@@ -16,9 +16,11 @@ from pyspark.sql import functions as sql
 from rules.vocabulary.slices import SLICE_SCHEMA
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
-from streaming_jobs.history import files
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.handover import Plan
+from streaming_jobs.history.layout import by_delta
+from streaming_jobs.history.log_source import NAME, ProbeLog
+from streaming_jobs.session import new_planners
 
 
 def await_history(
@@ -60,18 +62,36 @@ _LOOKED_AT: Final = 20
 _APPENDS: Final = ("WRITE", "STREAMING UPDATE")
 
 
-def plain(table: DeltaTable) -> bool:
-    """Do the table's files hold its rows and nothing else, under their own names?"""
+def is_plain(path: Path) -> bool:
+    """Whether the table's files hold its rows and nothing else, under their own names."""
+    table = DeltaTable(str(path))
     features = table.protocol().reader_features or []
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
 
 
 def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) -> DataFrame:
-    """`history` as it is committed: the files' blocks (`files.COLUMNS`) where its files are plain, else its rows.
-    `after`: the rebuild whose version a new query goes on from.
+    """`history` as it is committed: as bundles where its files are plain (`log_source`), else its rows, from Delta's
+    own source. `after`: the rebuild whose version a new query goes on from.
 
     Ageing and compaction of the table do not disturb it."""
+    deltas = by_delta(config.checkpoint_path)  # a query goes on with the source that it began with
+    if is_plain(config.history_path) if deltas is None else not deltas:
+        return _own(spark, config, after)
+    return _deltas(spark, config, after)
+
+
+def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
+    path = config.history_path.absolute()
+    # A query that has begun goes on from its own offsets, whatever became of the first commits.
+    version = after.version + 1 if after is not None else config.starting_version or 0
+    new_planners(spark)
+    spark.dataSource.register(ProbeLog)
+    options = {"path": path, "version": version, "files": config.max_files, "bytes": config.max_bytes}
+    return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
+
+
+def _deltas(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
     path = config.history_path
     reader = (
         spark.readStream.format("delta")
@@ -90,9 +110,6 @@ def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) ->
         # rebuilt, without the files it added.
         name = sql.element_at(sql.split(sql.input_file_name(), "/"), -1)
         frame = frame.where(~name.isin(list(after.files)))
-    if plain(DeltaTable(str(path))):
-        told = (sql.input_file_name(), sql.input_file_block_start(), sql.input_file_block_length())
-        return frame.select(*(column.alias(name) for column, name in zip(told, files.COLUMNS, strict=True)))
     return frame.select(*SLICE_SCHEMA.names)
 
 
@@ -102,5 +119,6 @@ def versions_behind(latest: int, offset: str | Mapping[str, Any] | None) -> int:
     told = json.loads(offset) if isinstance(offset, str) else offset
     if not told:
         return latest + 1
-    reached = int(told["reservoirVersion"])  # the version it will read next, or reads now
+    # The version that it will read next, or reads now; by the name that Delta's source has for it.
+    reached = int(told["version"] if "version" in told else told["reservoirVersion"])
     return max(0, latest + 1 - reached)

@@ -25,17 +25,16 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
-from streaming_jobs.history import files
 from streaming_jobs.history.bundles import (
-    BUNDLE_DDL,
     BUNDLE_KEYS,
+    BUNDLE_SCHEMA,
     PER_PART,
-    bundle_files,
     bundle_rows,
     pack,
     rejected_in,
     slices_in,
 )
+from streaming_jobs.history.log_source import BUNDLE_DDL
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
 from streaming_jobs.verdicts.kept import Kept, dump, load
 from streaming_jobs.verdicts.recent import RecentChunks
@@ -149,10 +148,10 @@ def verdict_rows(told: pa.Table) -> pa.Table:
 def verdicts(
     history: DataFrame, objectives: Objectives, check: Check | None = None, initial: DataFrame | None = None
 ) -> DataFrame:
-    """The stream of verdicts (`VERDICT_DDL`) over `source.stream`: the probe log's rows, or
-    its files' blocks. `initial`, of `STATE_DDL`, is the state that the first batch of a new checkpoint begins with."""
-    bundle = bundle_files if tuple(history.columns) == files.COLUMNS else bundle_rows
-    bundles = history.mapInArrow(cast(Any, bundle), BUNDLE_DDL)
+    """The stream of verdicts (`VERDICT_DDL`) over `source.stream`: bundles, or the probe log's rows. `initial`, of
+    `STATE_DDL`, is the state that the first batch of a new checkpoint begins with."""
+    bundled = history.columns == BUNDLE_SCHEMA.names
+    bundles = history if bundled else history.mapInArrow(cast(Any, bundle_rows), BUNDLE_DDL)
     begun = None
     if initial is not None:
         part = sql.floor(sql.col("partition") / PER_PART).cast("int")

@@ -1,4 +1,4 @@
-"""The probe log's files read as columns: every block once and whole, wherever Spark cuts them."""
+"""The probe log's files read as columns: every row once, wherever a file is cut."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import WriterProperties, write_deltalake
 from pyspark.sql import SparkSession
 
+from rules.step import step
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
-from streaming_jobs.history.files import COLUMNS, Block, blocks, read, tables
-from streaming_jobs.history.source import plain
+from streaming_jobs.history.files import read, tables
+from streaming_jobs.history.layout import by_delta
+from streaming_jobs.history.log_source import Block, added, commit_name, split
+from streaming_jobs.history.source import is_plain
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners
+from streaming_jobs.tables.delta_tables import read_table
 from tests.bench.histories import Plan, partition_rows
 from tests.streaming_jobs.probe_log import commit, duplicates
 
@@ -25,18 +31,6 @@ def rows() -> pa.Table:
     return partition_rows(Plan("bulk", 64_000, partitions=1), 0)
 
 
-def batch(*named: tuple[str, int, int]) -> pa.RecordBatch:
-    columns = [pa.array([n[i] for n in named]) for i in range(3)]
-    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
-
-
-def test_equal_rows_are_one_block_also_across_batches() -> None:
-    a, b, c = ("file:///a", 0, 10), ("file:///a", 10, 10), ("file:///b", 10, 10)
-    got = list(blocks(iter([batch(a, a), batch(a, b), batch(c, c), batch(c)])))
-    assert got == [Block(*a, 3), Block(*b, 1), Block(*c, 3)]
-    assert list(blocks(iter([]))) == []
-
-
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 50])
 def test_wherever_a_file_is_cut_each_row_is_read_once(tmp_path: Path, rows: pa.Table, pieces: int) -> None:
     path = tmp_path / "a file %3D ü.parquet"
@@ -44,65 +38,67 @@ def test_wherever_a_file_is_cut_each_row_is_read_once(tmp_path: Path, rows: pa.T
     assert pq.ParquetFile(path).num_row_groups > 5
     size = path.stat().st_size
     cuts = [size * i // pieces for i in range(pieces)] + [size]
-    got = []
-    for start, end in pairwise(cuts):
-        uri = path.as_uri()
-        try:
-            got += list(read(Block(uri, start, end - start, -1)))
-        except ValueError as miscounted:  # that is how many rows there are: Spark would have counted them
-            count = int(str(miscounted).rsplit(" ", 1)[1])
-            got += list(read(Block(uri, start, end - start, count)))
+    got = [part for start, end in pairwise(cuts) for part in read(Block(str(path), start, end, None))]
     assert pa.concat_tables(got).to_pylist() == rows.select(CHECKED_SCHEMA.names).to_pylist()
 
 
-def test_a_block_that_is_not_what_spark_counted_fails(tmp_path: Path, rows: pa.Table) -> None:
+def test_a_file_that_does_not_hold_what_its_commit_says_fails(tmp_path: Path, rows: pa.Table) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(rows, path)
-    told = (path.as_uri(), 0, path.stat().st_size)
-    with pytest.raises(ValueError, match=f"a block of 3 rows was read as {rows.num_rows}"):
-        list(tables(iter([batch(told, told, told)])))
+    whole = Block(str(path), 0, path.stat().st_size, 3)
+    with pytest.raises(ValueError, match=f"a file of 3 rows was read as {rows.num_rows}"):
+        list(tables([whole]))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="the probe log no longer has its file"):
+        list(tables([whole]))
 
 
 def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path, rows: pa.Table) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(rows.drop(["settings", "group"]), path)
-    (got,) = read(Block(path.as_uri(), 0, path.stat().st_size, rows.num_rows))
+    (got,) = read(Block(str(path), 0, path.stat().st_size, rows.num_rows))
     assert got.schema.names == CHECKED_SCHEMA.names
     assert got["settings"].null_count == got.num_rows
     assert got["settings"].type == CHECKED_SCHEMA.field("settings").type
 
 
 @pytest.mark.spark
-def test_spark_cuts_a_file_and_the_job_reads_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, tmp_path: Path) -> None:
     config = JobConfig.model_validate({"root": tmp_path / "a b ü", "history_wait": 0})
-    history = partition_rows(Plan("bulk", 640_000, partitions=1), 0)
-    properties = WriterProperties(max_row_group_size=100, write_batch_size=100)
+    history = partition_rows(Plan("bulk", 64_000_000, partitions=1), 0)
+    properties = WriterProperties(max_row_group_size=10_000, write_batch_size=10_000, compression="UNCOMPRESSED")
     write_deltalake(str(config.history_path), history, partition_by=["date"], writer_properties=properties)
     (file,) = config.history_path.rglob("*.parquet")
+    assert len(split(added(commit_text(config, 0)), config.history_path)) > 1, file.stat().st_size
     done: list[Batch] = []
-    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-    before = {name: spark.conf.get(name) for name in names}
-    try:
-        for name in names:
-            spark.conf.set(name, str(file.stat().st_size // 5))
-        IntegrityJob(config, spark, Listeners([done.append])).run_available_now()
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
+    IntegrityJob(config, spark, Listeners([done.append])).run_available_now()
     assert sum(b.stats.slices for b in done) == history.num_rows
     assert sum(b.findings.num_rows for b in done) == 0
     assert done[-1].states["polled"].to_pylist() == [done[-1].stats.polled]
 
 
+def commit_text(config: JobConfig, version: int) -> str:
+    return (config.history_path / "_delta_log" / commit_name(version)).read_text()
+
+
 @pytest.mark.spark
-def test_a_table_with_deletion_vectors_is_read_through_spark(spark: SparkSession, config: JobConfig) -> None:
-    parts = duplicates(2)
+@pytest.mark.parametrize("before", [False, True])
+def test_a_table_with_deletion_vectors_is_read_through_spark(
+    spark: SparkSession, config: JobConfig, before: bool
+) -> None:
+    """A query that began before it had them goes on as it began: without any of them its files are its rows."""
+    parts = duplicates(3)
     commit(config.history_path, parts[0])
-    assert plain(DeltaTable(str(config.history_path)))
+    if before:
+        IntegrityJob(config, spark).run_available_now()
     path = config.history_path.absolute()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
-    assert not plain(DeltaTable(str(path)))
-    done: list[Batch] = []
-    IntegrityJob(config, spark, Listeners([done.append])).run_available_now()
-    assert sum(b.stats.slices for b in done) == len(parts[0])
-    assert sum(b.findings.num_rows for b in done) > 0
+    assert not is_plain(path)
+    for part in parts[1:]:
+        rows = to_table(part)
+        spark.createDataFrame(rows).select(*rows.schema.names).write.format("delta").mode("append").save(str(path))
+        IntegrityJob(config, spark).run_available_now()
+    assert by_delta(config.checkpoint_path) is not before
+    whole = to_table([row for part in parts for row in part])
+    expected = [finding.id for stepped in step({}, whole, Objectives()).values() for finding in stepped.findings]
+    assert sorted(read_table(config.tables_path, "findings")["id"].to_pylist()) == sorted(expected)

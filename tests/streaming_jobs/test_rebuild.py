@@ -220,6 +220,18 @@ def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(spark: Spa
     assert len(set(written(config))) == len(written(config))
 
 
+def test_a_restart_needs_no_commit_that_was_read(spark: SparkSession, config: JobConfig) -> None:
+    parts = eventful(4)
+    for part in parts[:3]:
+        commit(config.history_path, part)
+    run(spark, config)
+    _forget(config, below=3)
+    commit(config.history_path, parts[3])
+    told, lines = run(spark, config)
+    assert not lines, "nothing is rebuilt"
+    assert sum(b.stats.slices for b in told.batches) == len(parts[3])
+
+
 def test_a_first_start_on_a_log_whose_first_commits_are_gone(spark: SparkSession, config: JobConfig) -> None:
     parts = eventful(4)
     for part in parts[:3]:

@@ -21,6 +21,8 @@ from tests.streaming_jobs.probe_log import commit, duplicates
         (9, {"reservoirVersion": 9, "index": -1}, 1),
         (9, '{"reservoirVersion": 7, "index": 3}', 3),
         (9, {"reservoirVersion": 12, "index": -1}, 0),
+        (9, {"version": 10, "file": 0}, 0),
+        (9, '{"version": 9, "file": 2}', 1),
     ],
 )
 def test_the_lag_counts_commits_that_are_not_read_to_their_end(latest: int, offset: object, behind: int) -> None:
