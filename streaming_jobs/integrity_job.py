@@ -34,10 +34,11 @@ from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat,
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import has_begun, write_layout
+from streaming_jobs.history.log_source import newest_commit
 from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
-from streaming_jobs.session import SessionSettings, end_planners
+from streaming_jobs.session import SessionSettings, planners
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 _TICK: Final = 0.5
 _COMMIT_WAIT: Final = 10.0
 _RECHECK: Final = 2.0
+_PROGRESS_KEPT: Final = 100
+"""Batches that Spark still tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class IntegrityJob:
         self._last_batch = -1
         self._seen_progress = -1
         self._planned = False
-        self._rows: dict[int, int] = {}  # of the batches that Spark has not told of
+        self._rows: dict[int, int] = {}  # of the last batches
         self._threads: list[threading.Thread] = []
         self._trigger: dict[str, Any] = {}
         self._format_rebuilt = False
@@ -226,6 +229,7 @@ class IntegrityJob:
         initial = None
         if handed is not None and handed.state is not None:
             initial = self._spark.read.schema(STATE_DDL).parquet(str(handed.state.absolute()))
+        self._planned = False
         history = stream(self._spark, config, None if handed is None else handed.plan)
         frame = verdicts(history, config.objectives.objectives(), self._check, initial)
         writer = (
@@ -338,6 +342,7 @@ class IntegrityJob:
                 verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
                 batch = sink.accept(number, verdict)
                 self._rows[number] = batch.stats.slices + batch.stats.rejected
+                self._rows.pop(number - _PROGRESS_KEPT, None)
                 checked = verdict.filter(pc.greater(verdict["slices"], 0))
                 assert self._evidence is not None
                 sink.report(self._evidence.rows(checked["cluster"].to_pylist(), self._clock()))
@@ -391,6 +396,9 @@ class IntegrityJob:
                 self._failed(failed)
             return
         self._tell_progress()
+        if not self._planned and self._last_batch >= 0:
+            self._planned = True
+            planners.end()
         # While a batch is running there are rows: the log is not silent, however long it takes.
         if self._busy.acquire(blocking=False):
             try:
@@ -442,19 +450,14 @@ class IntegrityJob:
         if not fresh:
             return
         try:
-            latest = DeltaTable(str(self._config.history_path)).version()
-        except (DeltaError, OSError):
+            latest = newest_commit(self._config.history_path / "_delta_log")
+        except OSError:
             return
         self._looked_at = max(self._looked_at, latest)
-        if not self._planned:
-            self._planned = True
-            end_planners()
         for told in fresh:
             self._seen_progress = told["batchId"]
             for listener in self._listeners.on_progress:
-                listener(from_spark(told, latest, self._rows.pop(told["batchId"], None)))
-        for number in [number for number in self._rows if number <= self._seen_progress]:
-            del self._rows[number]
+                listener(from_spark(told, latest, self._rows.get(told["batchId"])))
 
     def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
         """What Spark tells of the batches that have ended since the last look. It keeps a hundred, and each costs calls

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -187,29 +186,41 @@ def kill() -> None:
             gateway.shutdown()
 
 
-def new_planners(spark: SparkSession) -> None:
-    """Have Spark start new Python processes to ask what a source is and how it reads, whatever became of others.
+class Planners:
+    """The Python processes in which Spark asks what a source is and how it reads.
 
-    It keeps them by their environment, which this changes: by a bound of memory that none of them comes near."""
-    spark.conf.set("spark.sql.planner.pythonExecution.memory", f"{next(_planner_mib)}m")
+    A query needs them as it begins, and Spark keeps them: 60 MiB each of three kinds. It would go on to ask those that
+    have been ended, unless it looks for others: it knows them by their environment, of which a bound of memory is part
+    that none of them comes near."""
+
+    def __init__(self) -> None:
+        self._mib = _PLANNER_MIB
+        self._ended = False
+
+    def wanted(self, spark: SparkSession) -> None:
+        """A query is about to begin: have Spark start others where they have been ended."""
+        if self._ended:
+            self._mib += 1
+            self._ended = False
+        spark.conf.set("spark.sql.planner.pythonExecution.memory", f"{self._mib}m")
+
+    def end(self) -> None:
+        """No query is about to begin."""
+        proc = getattr(SparkContext._gateway, "proc", None)
+        if proc is None:
+            return
+        self._ended = True
+        with suppress(psutil.Error):
+            for child in psutil.Process(proc.pid).children():
+                with suppress(psutil.Error):
+                    if any(word.startswith("pyspark.sql.worker.") for word in child.cmdline()):
+                        for forked in child.children():
+                            forked.terminate()
+                        child.terminate()
 
 
-def end_planners() -> None:
-    """End those processes: a query needs them as it begins, and Spark would keep them, 60 MiB each of three kinds."""
-    proc = getattr(SparkContext._gateway, "proc", None)
-    if proc is None:
-        return
-    with suppress(psutil.Error):
-        for child in psutil.Process(proc.pid).children():
-            with suppress(psutil.Error):
-                if any(word.startswith(_PLANNERS) for word in child.cmdline()):
-                    for forked in child.children():
-                        forked.terminate()
-                    child.terminate()
-
-
-_PLANNERS: Final = "pyspark.sql.worker."
-_planner_mib = count(8_192)
+_PLANNER_MIB: Final = 8_192
+planners: Final = Planners()
 
 
 def start(settings: SessionSettings) -> SparkSession:

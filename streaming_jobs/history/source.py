@@ -20,7 +20,7 @@ from streaming_jobs.history.format import require_format
 from streaming_jobs.history.handover import Plan
 from streaming_jobs.history.layout import by_delta
 from streaming_jobs.history.log_source import NAME, ProbeLog
-from streaming_jobs.session import new_planners
+from streaming_jobs.session import planners
 
 
 def await_history(
@@ -85,7 +85,7 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
     path = config.history_path.absolute()
     # A query that has begun goes on from its own offsets, whatever became of the first commits.
     version = after.version + 1 if after is not None else config.starting_version or 0
-    new_planners(spark)
+    planners.wanted(spark)
     spark.dataSource.register(ProbeLog)
     options = {"path": path, "version": version, "files": config.max_files, "bytes": config.max_bytes}
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()

@@ -89,7 +89,10 @@ class Table:
         app_id: str | None = None,
         batch: int | None = None,
     ) -> Written:
-        """Write `rows`, exactly once for (app_id, batch) where these are given. Empty appends write nothing."""
+        """Write `rows`, exactly once for (app_id, batch) where these are given. Empty appends write nothing, and do not
+        even look at the table: most of a batch's are."""
+        if mode == "append" and not rows.num_rows:
+            return Written(False, self._delta.version())
 
         def act() -> Written:
             failed: Exception | None = None
@@ -99,8 +102,6 @@ class Table:
                     last = self._delta.transaction_version(app_id)
                     if last is not None and last >= batch:
                         return Written(True, self._delta.version())
-                if mode == "append" and not rows.num_rows:
-                    return Written(False, self._delta.version())
                 done = None if app_id is None or batch is None else [Transaction(app_id, batch)]
                 try:
                     write_deltalake(
