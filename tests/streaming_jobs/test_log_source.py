@@ -56,6 +56,7 @@ def test_it_reads_on_from_where_it_was(path: Path, reader: Callable[..., ProbeLo
     assert to_the_end(one, START) == [{"version": 3, "file": 0}]
     commit(path, duplicates(3)[0])
     assert to_the_end(one, {"version": 3, "file": 0}) == [{"version": 4, "file": 0}]
+    assert set(one._read) <= {3}, "what was read is not remembered for ever"
     assert rows(one, START, {"version": 4, "file": 0}) == DeltaTable(str(path)).to_pyarrow_table().num_rows
     again = reader()  # a restart: the batch that was planned is read again by another process
     assert rows(again, {"version": 3, "file": 0}, {"version": 4, "file": 0}) == len(duplicates(3)[0])
