@@ -465,7 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)
         _leave(code if isinstance(code, int) else 0, arguments)
     except TyperException as error:
-        _refuse(error)
+        _refuse(error, arguments)
     except (KeyboardInterrupt, typer.Abort):
         _leave(INTERRUPTED, arguments)
     except Exception as error:
@@ -496,7 +496,7 @@ _RUNNING: Final = {"pyspark", "confluent_kafka"}
 """Where one of these is at work, what is left to do at the exit is done."""
 
 
-def _refuse(error: TyperException) -> None:
+def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:
     """A command line that cannot be understood, as one line; a command that is missing altogether, as its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         getattr(error, "show", print)()
@@ -505,7 +505,7 @@ def _refuse(error: TyperException) -> None:
         of = f" ({context.command_path} --help)" if context is not None else ""
         said = " ".join(error.format_message().split()).removesuffix(".").replace("Value error, ", "")
         print(f"offsetwatch: {said}{of}", file=sys.stderr)
-    sys.exit(USAGE_OR_ENVIRONMENT)
+    _leave(USAGE_OR_ENVIRONMENT, arguments)
 
 
 if __name__ == "__main__":

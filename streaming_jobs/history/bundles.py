@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from rules.vocabulary.slices import Place
 from streaming_jobs.history import files
-from streaming_jobs.history.log_source import Block
+from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS, reasons_to_reject
 from streaming_jobs.tables.schemas import REJECTED
 

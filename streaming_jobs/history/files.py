@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming_jobs.errors import GONE
-from streaming_jobs.history.log_source import Block
+from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 
 

@@ -28,13 +28,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from streaming_jobs.errors import GONE
+from streaming_jobs.history.block import BUNDLE_DDL, Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NAME: Final = "offsetwatch-history"
-BUNDLE_DDL: Final = "cluster string, topic_id string, part int, rejected boolean, payload binary"
-"""The columns of bundles (`bundles`)."""
 _MAPPING: Final = "delta.columnMapping.mode"
 _TASK_BYTES: Final = 16 << 20
 _OPEN_BYTES: Final = 64 << 10
@@ -53,16 +52,6 @@ class Added:
 
     path: str
     size: int
-    rows: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The part of a file, in bytes, whose row groups one task reads; `rows`, where it is known, if it is the whole."""
-
-    path: str
-    start: int
-    end: int
     rows: int | None
 
 

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
+from streaming_jobs.history.block import BUNDLE_DDL
 from streaming_jobs.history.bundles import (
     BUNDLE_KEYS,
     BUNDLE_SCHEMA,
@@ -34,7 +35,6 @@ from streaming_jobs.history.bundles import (
     rejected_in,
     slices_in,
 )
-from streaming_jobs.history.log_source import BUNDLE_DDL
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
 from streaming_jobs.verdicts.kept import Kept, dump, load
 from streaming_jobs.verdicts.recent import RecentChunks

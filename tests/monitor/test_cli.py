@@ -132,3 +132,20 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
     piped.wait(timeout=300)
     assert b"Traceback" not in piped.stderr.read()
     piped.stderr.close()
+
+
+def test_a_refusal_waits_for_no_thread_of_a_library(tmp_path: Path) -> None:
+    """Of Arrow's and deltalake's, which abort the process now and then as it ends: one call in twelve did, with code
+    134, where the configuration names several clusters."""
+    record(tmp_path, finding("duplicate"))
+    clusters = "".join(f'[clusters.{name}]\nbootstrap = "127.0.0.1:9"\n' for name in ("one", "two"))
+    (tmp_path / "offsetwatch.toml").write_text(clusters)
+    (tmp_path / "sitecustomize.py").write_text("import atexit\natexit.register(print, 'it was waited for')\n")
+    told = environment()
+    told["PYTHONPATH"] = f"{tmp_path}:{told['PYTHONPATH']}"
+    done = subprocess.run(
+        [*COMMAND, "findings", "--data", str(tmp_path), "--cluster", "three"],
+        cwd=tmp_path, env=told, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--cluster: nothing is known of a cluster three" in done.stderr

@@ -15,9 +15,10 @@ from rules.step import step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import to_table
 from streaming_jobs.config import JobConfig
+from streaming_jobs.history.block import Block
 from streaming_jobs.history.files import read, tables
 from streaming_jobs.history.layout import by_delta
-from streaming_jobs.history.log_source import Block, added, commit_name, split
+from streaming_jobs.history.log_source import added, commit_name, split
 from streaming_jobs.history.source import is_plain
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners
