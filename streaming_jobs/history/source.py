@@ -19,7 +19,7 @@ from streaming_jobs.errors import HistoryMissing, TableError
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.handover import Plan
 from streaming_jobs.history.layout import by_delta
-from streaming_jobs.history.log_source import NAME, ProbeLog
+from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name
 from streaming_jobs.session import planners
 
 
@@ -48,7 +48,7 @@ def await_history(
 def first_version(path: Path) -> int | None:
     """The version to start a fresh stream at: 0 while the table's first commit is still there, so that rows come in
     the order of the commits; else None, which is the table as it stands, in whatever order compaction left it."""
-    return 0 if (path / "_delta_log" / f"{0:020d}.json").is_file() else None
+    return 0 if (path / "_delta_log" / commit_name(0)).is_file() else None
 
 
 def newest_append(path: Path) -> int | None:
