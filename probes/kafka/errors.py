@@ -306,7 +306,9 @@ class Crash(ProbeError):
 
 
 def translate(error: KafkaError | KafkaException | Exception) -> ClientError:
-    """Any exception or error value of the client library as one of ours."""
+    """Any exception or error value of the client library as one of ours; one of ours as it is."""
+    if isinstance(error, ClientError):
+        return error
     held = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if isinstance(held, KafkaError):
         return ClientError(

@@ -8,10 +8,10 @@ somebody does not answer, the rows of all partitions name those that lead what i
 hold replicas (`brokers`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
-are written when something changed, and every ten seconds: most groups commit seldom. A consumer of each group, which
-never joins it, does the asking: librdkafka's admin client crashes on an answer of NOT_COORDINATOR (librdkafka 5040).
+are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
+own (`probes.kafka.group_offsets`), one for each coordinator: librdkafka would take a client for each group.
 
-The rows of what a group has committed also tell who coordinates it (`group_coordinator`), as that consumer knows it.
+The rows of what a group has committed also tell who coordinates it (`group_coordinator`), as it is known there.
 
 Who leads a partition (`led_by`), in which leader epoch (`leader_epoch`), and which replicas are in sync (`in_sync`) is
 told by its row's `settings` at first, then whenever it changed, and once a minute.
@@ -26,18 +26,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from probes.kafka.calls import listed
-from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
-from probes.kafka.coordinators import Coordinator
+from probes.kafka.client import admin_settings, open_admin
 from probes.kafka.errors import translate
+from probes.kafka.group_offsets import GroupOffsets, open_group_offsets
 from probes.kafka.starting_positions import NO_GROUP
+from probes.kafka.wire.offset_fetch import Committed
+from probes.kafka.wire.upstream import Address
 from probes.log.life_log import Instant
 from probes.topics.probe_topics import UNKNOWN
 from probes.topics.settings import TopicSettings
@@ -56,8 +58,6 @@ ANSWER_WITHIN: Final = 0.4
 LATE: Final = 0.5
 """Seconds beyond its own timeout after which a request is given up."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
-Committed = tuple[Partition, int | None, str | None]
-"""What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
 
 
 @dataclass(slots=True)
@@ -90,8 +90,7 @@ class Observer(Probe):
         self._groups = tuple(groups)
         self._all = list(self.layout.partitions())
         self._admin: AdminClient | None = None
-        self._consumers: dict[str, Consumer] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._offsets: GroupOffsets | None = None
         self._leaders: dict[Partition, int | None] = {}
         self._led_by: dict[Partition, int] = {}
         """The same, and the last leader where there is none."""
@@ -99,7 +98,8 @@ class Observer(Probe):
         self._in_sync: dict[Partition, list[int]] = {}
         self._epochs: dict[Partition, int] = {}
         self._leadership = Telling()
-        self._coordinators = {group: (Coordinator("group_coordinator"), Telling()) for group in self._groups}
+        self._brokers: set[Address] = set()
+        self._telling = {group: Telling() for group in self._groups}
         self._unanswered: set[Partition] = set()
         self._descriptions: dict[str, Future[Any]] = {}
         self._pending: dict[int | str | None, Question] = {}
@@ -120,12 +120,10 @@ class Observer(Probe):
 
     def open(self) -> None:
         self._admin = open_admin(self.settings(), self.on_error)
-        for group in self._groups:
-            settings = consumer_settings(self.world.connection, client=self.client, group=group)
-            coordinator, _ = self._coordinators[group]
-            self._consumers[group] = open_consumer(settings, self.on_error, coordinator=coordinator)
         if self._groups:
-            self._pool = ThreadPoolExecutor(len(self._groups), "observer-group")
+            self._offsets = open_group_offsets(
+                self.world.connection, self.client, self._groups, self._all, self.on_error
+            )
         self._describe()
         self._wait_until(lambda: all(future.done() for future in self._descriptions.values()), 2 * ANSWER_WITHIN)
         self._look_at_descriptions()
@@ -150,16 +148,14 @@ class Observer(Probe):
             self._hear()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-        for consumer in self._consumers.values():
-            consumer.close()
+        if self._offsets is not None:
+            self._offsets.close()
         self._admin = None
 
     def observe(self) -> None:
         """Ask everybody who is not still to answer, and log the answers that come at once."""
-        for consumer in self._consumers.values():
-            consumer.poll(0)  # it reads nothing, and learns who coordinates its group
+        if self._offsets is not None:
+            self._offsets.hear(self._brokers)
         self._look_at_descriptions()
         self._describe()
         self._settings.hear()
@@ -206,11 +202,9 @@ class Observer(Probe):
         return question
 
     def _ask_group(self, group: str, invoked: Instant) -> Question:
-        assert self._pool is not None
+        assert self._offsets is not None
         question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, group)
-        asked = [TopicPartition(topic, p) for topic, p in self._all]
-        future = self._pool.submit(self._consumers[group].committed, asked, self._config.request_timeout)
-        question.futures[None] = future
+        question.futures[None] = self._offsets.ask(group, self._config.request_timeout)
         self._watch(question)
         return question
 
@@ -353,15 +347,15 @@ class Observer(Probe):
         elif isinstance(answer, str):
             found = [(where, None, answer) for where in question.partitions]
         else:
-            found = [
-                ((tp.topic, tp.partition), tp.offset if tp.offset >= 0 else None, _problem(tp.error)) for tp in answer
-            ]
+            found = [(where, at, None if problem == NO_GROUP else problem) for where, at, problem in answer]
         told_at, told = self._told.get(group, (0, []))
         again = whole or question.invoked.mono - told_at >= TELL_AGAIN
         if question.answered:
             self._told[group] = (question.invoked.mono if again else told_at, found)
-        coordinator, telling = self._coordinators[group]
-        known = coordinator.told if question.answered else {}  # what is only journalled is not told yet
+        assert self._offsets is not None
+        telling = self._telling[group]
+        # What is only journalled is not told yet.
+        known = self._offsets.coordinator(group) if question.answered else {}
         due = {where: telling.due(where, known, completed.mono) for where, _, _ in found if known}
         return [
             self.log.row(
@@ -378,6 +372,7 @@ class Observer(Probe):
             return
         descriptions, self._descriptions = self._descriptions, {}
         known = {topic.name: (topic.id, topic.partitions) for topic in self.layout.topics}
+        brokers: set[Address] = set()
         for name, future in descriptions.items():
             error = future.exception()
             if error is not None:
@@ -391,19 +386,17 @@ class Observer(Probe):
             self._led_by |= {(name, p.id): p.leader.id for p in topic.partitions if p.leader is not None}
             self._replicas |= {(name, p.id): [broker.id for broker in p.replicas] for p in topic.partitions}
             self._in_sync |= {(name, p.id): [broker.id for broker in p.isr] for p in topic.partitions}
+            brokers |= {
+                Address(broker.host, broker.port) for p in topic.partitions for broker in p.replicas if broker.host
+            }
             self._settings.replicas |= {(name, p.id): len(p.replicas) for p in topic.partitions}
             if known.get(name) != (str(topic.topic_id), len(topic.partitions)):
                 self.world.places_changed()
+        self._brokers = brokers or self._brokers
 
 
 def _listed(brokers: Iterable[int]) -> str:
     return ",".join(str(broker) for broker in sorted(brokers))
-
-
-def _problem(error: Any) -> str | None:
-    """The error's name; none where the group has committed nothing."""
-    code = translate(error).code if error is not None else None
-    return None if code == NO_GROUP else code
 
 
 def _result(future: Future[Any]) -> Any:

@@ -1,0 +1,300 @@
+"""What groups have committed, asked of their coordinators on connections of our own: one for each broker, one thread.
+
+Each question is an OffsetFetch for one group that asks for stable offsets, in the version that consumers ask in too
+(7, as far as the broker takes it; before it brokers know no stable offsets), and many may be under way at once.
+
+What is not answered is asked again until its time is over (`_TIMED_OUT`): where no broker can be reached, where nobody
+coordinates the group yet, where the connection breaks. Offsets of a transaction that has not ended are asked for again
+twice, then they are `UNSTABLE_OFFSET_COMMIT`. Whatever else a broker says is the answer. After NOT_COORDINATOR, and
+after ten minutes, it is asked anew who coordinates the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from probes.kafka.client import Connection
+from probes.kafka.coordinators import NOBODY
+from probes.kafka.errors import ClientError, name_of
+from probes.kafka.wire.errors import CannotConnect, Refused, Undecodable
+from probes.kafka.wire.line import Line
+from probes.kafka.wire.messages import Api, Payload, build, decode_response, element, new_request, request_class
+from probes.kafka.wire.upstream import Address, addresses, upstream
+from probes.topology import Partition
+
+Committed = tuple[Partition, int | None, str | None]
+"""What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
+
+OFFSET_FETCH: Final = 7
+"""Later versions ask for several groups at once, and a slow one would hold up the others."""
+FIND_COORDINATOR: Final = 3
+CONNECTED_WITHIN: Final = 2.0
+"""Seconds for a connection, with its login."""
+FOUND_WITHIN: Final = 1.0
+"""Seconds that each broker is given to say who coordinates a group, before the next is asked."""
+SILENT_FOR: Final = 10.0
+"""Seconds without any answer after which a connection is given up."""
+FIND_AGAIN: Final = 600.0
+"""Seconds after which it is asked anew who coordinates a group: one that was deposed may not know it."""
+PAUSE: Final = 0.1
+"""Seconds before it is asked again, doubled from time to time up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE: Final = 0.8
+UNSTABLE_TRIES: Final = 2
+_GROUP: Final = 0
+"""The key type of FindCoordinator."""
+_UNSTABLE: Final = "UNSTABLE_OFFSET_COMMIT"
+_BROKEN: Final = (OSError, CannotConnect, Refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Who coordinates a group, since when it is known (the loop's time)."""
+
+    address: Address
+    since: float
+
+
+class WireOffsets:
+    """Asks for what groups have committed in `places`. Its methods may be called from any thread.
+
+    Raises CannotConnect where the connection's settings cannot be followed."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        client: str,
+        places: Iterable[Partition],
+        on_error: Callable[[ClientError], None],
+    ) -> None:
+        upstream(connection.security, connection.token)
+        self._connection, self._client, self._on_error = connection, client, on_error
+        self._places = list(places)
+        self._brokers: frozenset[Address] = frozenset()
+        self._lines: dict[Address, asyncio.Task[Line]] = {}
+        self._failed: dict[Address, tuple[float, str]] = {}
+        self._coordinators: dict[str, Coordinator] = {}
+        self._told: dict[str, str] = {}
+        self._frames: dict[tuple[str, int], bytes] = {}
+        self._answers: dict[str, tuple[bytes, list[Committed]]] = {}
+        self._errors: deque[ClientError] = deque()
+        self._asking: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"{client}-groups", daemon=True)
+        self._thread.start()
+
+    def ask(self, group: str, within: float) -> Future[list[Committed]]:
+        """What the group has committed in each place; the future's exception is a ClientError."""
+        future: Future[list[Committed]] = Future()
+        self._loop.call_soon_threadsafe(self._begin, group, future, within)
+        return future
+
+    def coordinator(self, group: str) -> Mapping[str, str]:
+        """As `probes.kafka.coordinators.Coordinator.told`."""
+        broker = self._told.get(group)
+        return {} if broker is None else {"group_coordinator": broker}
+
+    def hear(self, brokers: Iterable[Address]) -> None:
+        """Tell the caller's `on_error` what has gone wrong since, and learn where brokers listen."""
+        self._brokers = frozenset(brokers) or self._brokers
+        while self._errors:
+            self._on_error(self._errors.popleft())
+
+    def close(self) -> None:
+        """End all that is under way, and the thread."""
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CONNECTED_WITHIN)
+
+    # All below is the loop's.
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(asyncio.sleep(0))
+            for task in self._lines.values():
+                if task.done() and not task.cancelled() and task.exception() is None:
+                    task.result().close()
+            self._loop.run_until_complete(asyncio.sleep(0))
+        finally:
+            self._loop.close()
+
+    def _begin(self, group: str, future: Future[list[Committed]], within: float) -> None:
+        task = self._loop.create_task(self._answer(group, future, within))
+        self._asking.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(self._asking.discard)
+
+    async def _answer(self, group: str, future: Future[list[Committed]], within: float) -> None:
+        try:
+            async with asyncio.timeout(within):
+                found = await self._asked(group)
+        except TimeoutError:
+            self._late(group)
+            future.set_exception(ClientError("_TIMED_OUT", f"no answer about group {group} within {within:g} s"))
+        except ClientError as error:
+            future.set_exception(error)
+        except Undecodable as error:
+            future.set_exception(ClientError("_BAD_MSG", str(error)))
+        except Exception as error:
+            future.set_exception(ClientError("_FAIL", str(error) or type(error).__name__))
+        else:
+            future.set_result(found)
+
+    async def _asked(self, group: str) -> list[Committed]:
+        pause, unstable = PAUSE, 0
+        while True:
+            try:
+                found = await self._fetched(await self._line_to_coordinator(group), group)
+            except _BROKEN:
+                self._coordinators.pop(group, None)
+            else:
+                unstable += 1
+                if unstable > UNSTABLE_TRIES or all(problem != _UNSTABLE for _, _, problem in found):
+                    return found
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _fetched(self, line: Line, group: str) -> list[Committed]:
+        version = line.version(Api.OFFSET_FETCH, OFFSET_FETCH)
+        frame = await line.answer(self._request(group, version))
+        body = frame[4:]  # behind the correlation id
+        before, found = self._answers.get(group, (b"", []))
+        if body == before:  # most groups commit seldom
+            return found
+        told = decode_response(Api.OFFSET_FETCH, version, frame)
+        problem = getattr(told, "error_code", ErrorCode.none)
+        if problem is not ErrorCode.none:
+            if problem in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
+                self._told[group] = NOBODY
+                self._coordinators.pop(group, None)
+            raise ClientError(name_of(problem.value), f"what group {group} has committed is not told")
+        found = _committed(told, self._places)
+        self._answers[group] = (body, found)
+        return found
+
+    def _request(self, group: str, version: int) -> bytes:
+        frame = self._frames.get((group, version))
+        if frame is None:
+            kind = request_class(Api.OFFSET_FETCH, version)
+            assert kind is not None
+            topics = tuple(
+                build(element(kind, "topics"), name=name, partition_indexes=tuple(p for _, p in of_topic))
+                for name, of_topic in groupby(sorted(self._places), key=lambda place: place[0])
+            )
+            payload = build(kind, group_id=group, topics=topics, require_stable=True)
+            frame = self._frames[group, version] = new_request(Api.OFFSET_FETCH, version, 0, self._client, payload)
+        return frame
+
+    async def _line_to_coordinator(self, group: str) -> Line:
+        known = self._coordinators.get(group)
+        if known is None or self._loop.time() - known.since > FIND_AGAIN:
+            known = self._coordinators[group] = Coordinator(await self._found(group), self._loop.time())
+        return await self._line(known.address)
+
+    async def _found(self, group: str) -> Address:
+        """Where the group's coordinator listens, as the first broker that answers knows it. Raises OSError, Refused
+        where none tells, and ClientError for what is no better a moment later."""
+        failed: Exception = OSError("no broker is known")
+        for address in self._to_ask():
+            try:
+                async with asyncio.timeout(FOUND_WITHIN):
+                    line = await self._line(address)
+                    code, node, found = await self._coordinator_told(line, group)
+            except _BROKEN as error:
+                if isinstance(error, TimeoutError):
+                    self._fails(address, error)
+                failed = error
+                continue
+            if code is ErrorCode.none:
+                self._told[group] = str(node)
+                return found
+            if code not in (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress):
+                raise ClientError(name_of(code.value), f"who coordinates group {group} is not told")
+            if group in self._told:
+                self._told[group] = NOBODY
+            raise Refused("FindCoordinator", code.name)
+        raise failed
+
+    async def _coordinator_told(self, line: Line, group: str) -> tuple[ErrorCode, int, Address]:
+        version = line.version(Api.FIND_COORDINATOR, FIND_COORDINATOR)
+        kind = request_class(Api.FIND_COORDINATOR, version)
+        assert kind is not None
+        payload = build(kind, key=group, key_type=_GROUP)
+        frame = await line.answer(new_request(Api.FIND_COORDINATOR, version, 0, self._client, payload))
+        told = decode_response(Api.FIND_COORDINATOR, version, frame)
+        return told.error_code, int(told.node_id), Address(told.host, told.port)
+
+    def _to_ask(self) -> Sequence[Address]:
+        """All brokers: those first that failed longest ago, if ever, and of them those that are connected."""
+        every = dict.fromkeys((*self._lines, *addresses(self._connection.bootstrap), *sorted(self._brokers)))
+        return sorted(every, key=lambda one: self._failed.get(one, (0.0, ""))[0])
+
+    async def _line(self, address: Address) -> Line:
+        """The connection to a broker, one for all that want it at the same time. Raises OSError, Refused."""
+        opening = self._lines.get(address)
+        if opening is not None and opening.done() and opening.result().silent_for > SILENT_FOR:
+            opening.result().close()
+            opening = None
+        if opening is None or (opening.done() and opening.result().closed):
+            opening = self._lines[address] = self._loop.create_task(self._opened(address))
+            opening.add_done_callback(lambda done: self._note(address, done))
+        return await asyncio.shield(opening)
+
+    async def _opened(self, address: Address) -> Line:
+        try:
+            means = upstream(self._connection.security, self._connection.token)  # with the secrets as they are now
+            return await Line.open(means, address, self._client, CONNECTED_WITHIN)
+        except Undecodable as error:
+            raise ConnectionResetError(str(error)) from error
+
+    def _note(self, address: Address, opened: asyncio.Task[Line]) -> None:
+        error = None if opened.cancelled() else opened.exception()
+        if opened.cancelled() or error is not None:
+            self._lines.pop(address, None)
+        else:
+            self._failed.pop(address, None)
+        if isinstance(error, Exception):
+            self._fails(address, error)
+
+    def _fails(self, address: Address, error: Exception) -> None:
+        """Ask this broker last, and tell of it; the same trouble is told once."""
+        said = f"{address}: {error or 'no answer in time'}"
+        code = "_AUTHENTICATION" if isinstance(error, Refused) else "_TRANSPORT"
+        if self._failed.get(address, (0.0, ""))[1] != said:
+            self._errors.append(ClientError(code, said))
+        self._failed[address] = (self._loop.time(), said)
+
+    def _late(self, group: str) -> None:
+        """No answer in time: somebody else is asked who coordinates the group."""
+        known = self._coordinators.pop(group, None)
+        if known is not None:
+            self._fails(known.address, TimeoutError())
+
+
+def _committed(told: Payload, places: Iterable[Partition]) -> list[Committed]:
+    """What an answer says of each place; `_NO_OFFSET` where it says nothing."""
+    found: dict[Partition, Any] = {
+        (topic.name, part.partition_index): part for topic in told.topics for part in topic.partitions
+    }
+    rows: list[Committed] = []
+    for where in places:
+        part = found.get(where)
+        if part is None:
+            rows.append((where, None, "_NO_OFFSET"))
+        elif part.error_code is not ErrorCode.none:
+            rows.append((where, None, name_of(part.error_code.value)))
+        else:
+            rows.append((where, part.committed_offset if part.committed_offset >= 0 else None, None))
+    return rows
