@@ -1,12 +1,13 @@
 """What groups have committed, asked of their coordinators on connections of our own: one for each broker, one thread.
 
-Each question is an OffsetFetch for one group that asks for stable offsets, in the version that consumers ask in too
-(7, as far as the broker takes it; before it brokers know no stable offsets), and many may be under way at once.
+Each question is an OffsetFetch for one group that asks for stable offsets (version 7, or the newest before it that the
+broker takes: those know no stable offsets), and many may be under way at once.
 
-What is not answered is asked again until its time is over (`_TIMED_OUT`): where no broker can be reached, where nobody
-coordinates the group yet, where the connection breaks. Offsets of a transaction that has not ended are asked for again
-twice, then they are `UNSTABLE_OFFSET_COMMIT`. Whatever else a broker says is the answer. After NOT_COORDINATOR, and
-after ten minutes, it is asked anew who coordinates the group.
+Errors mean what they do to a consumer of librdkafka that is asked. What is not answered is asked again until its time
+is over (`_TIMED_OUT`): where no broker can be reached, where nobody coordinates the group yet or its coordinator is
+loading, where the connection breaks. So are offsets of a transaction that has not ended, which are
+`UNSTABLE_OFFSET_COMMIT` then. Whatever else a broker says is the answer. After NOT_COORDINATOR, and after ten minutes,
+it is asked anew who coordinates the group.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Committed = tuple[Partition, int | None, str | None]
 """What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
 
 OFFSET_FETCH: Final = 7
-"""Later versions ask for several groups at once, and a slow one would hold up the others."""
+"""Later ones ask for several groups at once: one that is slow, or refused as a whole, would hold up the others."""
 FIND_COORDINATOR: Final = 3
 CONNECTED_WITHIN: Final = 2.0
 """Seconds for a connection, with its login."""
@@ -49,11 +50,14 @@ FIND_AGAIN: Final = 600.0
 PAUSE: Final = 0.1
 """Seconds before it is asked again, doubled from time to time up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE: Final = 0.8
-UNSTABLE_TRIES: Final = 2
 _GROUP: Final = 0
 """The key type of FindCoordinator."""
 _UNSTABLE: Final = "UNSTABLE_OFFSET_COMMIT"
 _BROKEN: Final = (OSError, CannotConnect, Refused)
+
+
+class _Loading(Exception):
+    """The coordinator does not know yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class WireOffsets:
     async def _answer(self, group: str, future: Future[list[Committed]], within: float) -> None:
         try:
             async with asyncio.timeout(within):
-                found = await self._asked(group)
+                found = await self._asked(group, self._loop.time() + within)
         except TimeoutError:
             self._late(group)
             future.set_exception(ClientError("_TIMED_OUT", f"no answer about group {group} within {within:g} s"))
@@ -152,16 +156,18 @@ class WireOffsets:
         else:
             future.set_result(found)
 
-    async def _asked(self, group: str) -> list[Committed]:
-        pause, unstable = PAUSE, 0
+    async def _asked(self, group: str, limit: float) -> list[Committed]:
+        pause = PAUSE
         while True:
             try:
                 found = await self._fetched(await self._line_to_coordinator(group), group)
+            except _Loading:
+                pass
             except _BROKEN:
                 self._coordinators.pop(group, None)
             else:
-                unstable += 1
-                if unstable > UNSTABLE_TRIES or all(problem != _UNSTABLE for _, _, problem in found):
+                stable = all(problem != _UNSTABLE for _, _, problem in found)
+                if stable or self._loop.time() + 2 * pause > limit:
                     return found
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -176,6 +182,8 @@ class WireOffsets:
         told = decode_response(Api.OFFSET_FETCH, version, frame)
         problem = getattr(told, "error_code", ErrorCode.none)
         if problem is not ErrorCode.none:
+            if problem is ErrorCode.coordinator_load_in_progress:
+                raise _Loading
             if problem in (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available):
                 self._told[group] = NOBODY
                 self._coordinators.pop(group, None)
