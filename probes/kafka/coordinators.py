@@ -3,7 +3,8 @@
 librdkafka has no call that asks for the coordinator of a transactional id, and its admin client, which would tell a
 group's, may end the whole process when a connection breaks meanwhile (librdkafka 5040 and 5397, open in 2.16). But each
 client that talks to a coordinator keeps a connection of its own for it, which its statistics show under the
-coordinator's role with the address of the broker that it leads to.
+coordinator's role with the address of the broker that it leads to. (The observer is told who coordinates a group where
+it asks on connections of our own: `probes.kafka.wire.offset_fetch`.)
 """
 
 from __future__ import annotations

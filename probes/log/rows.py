@@ -116,6 +116,8 @@ def table(groups: Sequence[tuple[Shared, Sequence[Row]]]) -> pa.Table:
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
+    if values[0] is None and values.count(None) == len(values):  # as most columns are
+        return pa.nulls(len(values), kind)
     if pa.types.is_list(kind):
         return _lists(values, kind)
     if pa.types.is_map(kind):
