@@ -125,13 +125,11 @@ class WireOffsets:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            for task in asyncio.all_tasks(self._loop):
+            ending = asyncio.all_tasks(self._loop)
+            for task in ending:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.sleep(0))
-            for task in self._lines.values():
-                if task.done() and not task.cancelled() and task.exception() is None:
-                    task.result().close()
-            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.run_until_complete(asyncio.gather(*ending, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.sleep(0))  # connections are closed by then
         finally:
             self._loop.close()
 
@@ -287,7 +285,10 @@ class WireOffsets:
     def _late(self, group: str) -> None:
         """No answer in time: somebody else is asked who coordinates the group."""
         known = self._coordinators.pop(group, None)
-        if known is not None:
+        opening = self._lines.get(known.address) if known is not None else None
+        if known is None or opening is None or not opening.done() or opening.exception() is not None:
+            return
+        if opening.result().silent_for > 0:  # it may have said that it is loading
             self._fails(known.address, TimeoutError())
 
 

@@ -1,7 +1,8 @@
 """How connections of our own reach brokers that want TLS or a login, and how requests are asked on them.
 
-Drills' proxies, `explain --raw`, the probe of zombies and the observer do both themselves. Clients speak to a proxy in the clear, and
-only on loopback, so that a lie can be told about every request and no client's settings have to fit the proxy.
+Drills' proxies, `explain --raw`, the probe of zombies and the observer do both themselves. Clients speak to a proxy in
+the clear, and only on loopback, so that a lie can be told about every request and no client's settings have to fit the
+proxy.
 """
 
 from __future__ import annotations
