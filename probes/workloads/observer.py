@@ -9,7 +9,7 @@ hold replicas (`brokers`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
-own (`probes.kafka.group_offsets`), one for each coordinator: librdkafka would take a client for each group.
+own (`probes.kafka.group_offsets`): librdkafka would take a client with four threads for each group.
 
 The rows of what a group has committed also tell who coordinates it (`group_coordinator`), as it is known there.
 

@@ -1,7 +1,9 @@
-"""What groups have committed, asked of their coordinators on connections of our own: one for each broker, one thread.
+"""What groups have committed, asked of their coordinators on connections of our own, by one thread.
 
 Each question is an OffsetFetch for one group that asks for stable offsets (version 7, or the newest before it that the
-broker takes: those know no stable offsets), and many may be under way at once.
+broker takes: those know no stable offsets). Each group has a connection of its own: a broker answers the requests of
+one connection one after the other, and on a busy machine ten in a row took a second (measured), during which what is
+told may have changed.
 
 Errors mean what they do to a consumer of librdkafka that is asked. What is not answered is asked again until its time
 is over (`_TIMED_OUT`): where no broker can be reached, where nobody coordinates the group yet or its coordinator is
@@ -37,12 +39,12 @@ Committed = tuple[Partition, int | None, str | None]
 """What a group has committed in a partition (None: nothing), and the error's name where asking failed."""
 
 OFFSET_FETCH: Final = 7
-"""Later ones ask for several groups at once: one that is slow, or refused as a whole, would hold up the others."""
+"""Later ones can ask for several groups at once: one that is slow would hold up the others."""
 FIND_COORDINATOR: Final = 3
 CONNECTED_WITHIN: Final = 2.0
 """Seconds for a connection, with its login."""
 FOUND_WITHIN: Final = 1.0
-"""Seconds that each broker is given to say who coordinates a group, before the next is asked."""
+"""Seconds that each broker but the last is given to say who coordinates a group, before the next is asked."""
 SILENT_FOR: Final = 10.0
 """Seconds without any answer after which a connection is given up."""
 FIND_AGAIN: Final = 600.0
@@ -84,7 +86,7 @@ class WireOffsets:
         self._connection, self._client, self._on_error = connection, client, on_error
         self._places = list(places)
         self._brokers: frozenset[Address] = frozenset()
-        self._lines: dict[Address, asyncio.Task[Line]] = {}
+        self._lines: dict[tuple[str, Address], asyncio.Task[Line]] = {}
         self._failed: dict[Address, tuple[float, str]] = {}
         self._coordinators: dict[str, Coordinator] = {}
         self._told: dict[str, str] = {}
@@ -207,17 +209,17 @@ class WireOffsets:
         known = self._coordinators.get(group)
         if known is None or self._loop.time() - known.since > FIND_AGAIN:
             known = self._coordinators[group] = Coordinator(await self._found(group), self._loop.time())
-        return await self._line(known.address)
+        return await self._line(group, known.address)
 
     async def _found(self, group: str) -> Address:
         """Where the group's coordinator listens, as the first broker that answers knows it. Raises OSError, Refused
         where none tells, and ClientError for what is no better a moment later."""
         failed: Exception = OSError("no broker is known")
-        for address in self._to_ask():
+        asked = self._to_ask(group)
+        for address in asked:
             try:
-                async with asyncio.timeout(FOUND_WITHIN):
-                    line = await self._line(address)
-                    code, node, found = await self._coordinator_told(line, group)
+                async with asyncio.timeout(None if address == asked[-1] else FOUND_WITHIN):
+                    code, node, found = await self._coordinator_told(await self._line(group, address), group)
             except _BROKEN as error:
                 if isinstance(error, TimeoutError):
                     self._fails(address, error)
@@ -225,6 +227,8 @@ class WireOffsets:
                 continue
             if code is ErrorCode.none:
                 self._told[group] = str(node)
+                if found != address:
+                    self._hang_up(group, address)
                 return found
             if code not in (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress):
                 raise ClientError(name_of(code.value), f"who coordinates group {group} is not told")
@@ -242,21 +246,28 @@ class WireOffsets:
         told = decode_response(Api.FIND_COORDINATOR, version, frame)
         return told.error_code, int(told.node_id), Address(told.host, told.port)
 
-    def _to_ask(self) -> Sequence[Address]:
-        """All brokers: those first that failed longest ago, if ever, and of them those that are connected."""
-        every = dict.fromkeys((*self._lines, *addresses(self._connection.bootstrap), *sorted(self._brokers)))
+    def _to_ask(self, group: str) -> Sequence[Address]:
+        """All brokers: those first that failed longest ago, if ever, and of them where the group has a connection."""
+        connected = (address for owner, address in self._lines if owner == group)
+        every = dict.fromkeys((*connected, *addresses(self._connection.bootstrap), *sorted(self._brokers)))
         return sorted(every, key=lambda one: self._failed.get(one, (0.0, ""))[0])
 
-    async def _line(self, address: Address) -> Line:
-        """The connection to a broker, one for all that want it at the same time. Raises OSError, Refused."""
-        opening = self._lines.get(address)
+    async def _line(self, group: str, address: Address) -> Line:
+        """The group's connection to a broker. Raises OSError, Refused."""
+        key = group, address
+        opening = self._lines.get(key)
         if opening is not None and opening.done() and opening.result().silent_for > SILENT_FOR:
-            opening.result().close()
+            self._hang_up(group, address)
             opening = None
         if opening is None or (opening.done() and opening.result().closed):
-            opening = self._lines[address] = self._loop.create_task(self._opened(address))
-            opening.add_done_callback(lambda done: self._note(address, done))
+            opening = self._lines[key] = self._loop.create_task(self._opened(address))
+            opening.add_done_callback(lambda done: self._note(key, done))
         return await asyncio.shield(opening)
+
+    def _hang_up(self, group: str, address: Address) -> None:
+        opening = self._lines.pop((group, address), None)
+        if opening is not None and opening.done():
+            opening.result().close()
 
     async def _opened(self, address: Address) -> Line:
         try:
@@ -265,14 +276,14 @@ class WireOffsets:
         except Undecodable as error:
             raise ConnectionResetError(str(error)) from error
 
-    def _note(self, address: Address, opened: asyncio.Task[Line]) -> None:
+    def _note(self, key: tuple[str, Address], opened: asyncio.Task[Line]) -> None:
         error = None if opened.cancelled() else opened.exception()
         if opened.cancelled() or error is not None:
-            self._lines.pop(address, None)
+            self._lines.pop(key, None)
         else:
-            self._failed.pop(address, None)
+            self._failed.pop(key[1], None)
         if isinstance(error, Exception):
-            self._fails(address, error)
+            self._fails(key[1], error)
 
     def _fails(self, address: Address, error: Exception) -> None:
         """Ask this broker last, and tell of it; the same trouble is told once."""
@@ -285,7 +296,7 @@ class WireOffsets:
     def _late(self, group: str) -> None:
         """No answer in time: somebody else is asked who coordinates the group."""
         known = self._coordinators.pop(group, None)
-        opening = self._lines.get(known.address) if known is not None else None
+        opening = self._lines.get((group, known.address)) if known is not None else None
         if known is None or opening is None or not opening.done() or opening.exception() is not None:
             return
         if opening.result().silent_for > 0:  # it may have said that it is loading
