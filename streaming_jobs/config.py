@@ -41,7 +41,8 @@ class ObjectivesConfig(_Section):
 class UpkeepConfig(_Section):
     """How the tables are kept small. `vacuum_hours` and the logs' retention must exceed the largest lag allowed: a job
     that was away for longer finds its evidence gone. `counted_days`: so long findings are kept that are only counted,
-    of severity info and allowed."""
+    of severity info and allowed. `max_gb`: the data folder is kept below so many gigabytes (of 10^9 bytes): where they
+    are nearly taken, the oldest of the probe log goes before its time, all but its last hour."""
 
     enabled: bool = True
     every: Seconds = 600.0
@@ -50,6 +51,7 @@ class UpkeepConfig(_Section):
     history_days: Days = 30.0
     findings_days: Days = 365.0
     counted_days: Days = 1.0
+    max_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
 
 class CyclesConfig(_Section):

@@ -1,12 +1,11 @@
 """What the data folder takes, how fast it grows, and how long the disk will do.
 
-The probe log is what grows: by so many bytes a second as its files hold, until ageing (`job.upkeep.history_days`) takes
-away as much as comes. Everything else is bounded by less.
+The probe log is what grows: by so many bytes a second as its files hold, until ageing (`job.upkeep.history_days`, or
+`max_gb`) takes away as much as comes. Everything else is bounded by less.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from rich.text import Text
 
 from monitor.config.config import Config
+from streaming_jobs.tables.cap import bytes_and_files
 
 DAY: Final = timedelta(days=1)
 LEAST: Final = timedelta(minutes=10)
@@ -42,7 +42,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Storage:
     """`rate`: bytes a day that the probe log grows by, None where it is too short to say; `span`: how long its rows
-    reach; `kept`: for how long they are kept."""
+    reach; `kept`: for how long they are kept, unless the folder would take more than `most` bytes."""
 
     data: Path
     parts: Sequence[Part]
@@ -51,11 +51,20 @@ class Storage:
     rate: float | None
     span: timedelta
     kept: timedelta
+    most: float | None = None
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the whole folder."""
+        return sum(part.size for part in self.parts)
 
     @property
     def needed(self) -> float | None:
         """Bytes that the probe log will still grow by until ageing holds it, None where nobody can say."""
-        return None if self.rate is None else self.rate * (max(self.kept - self.span, timedelta(0)) / DAY)
+        if self.rate is None:
+            return None
+        grows = self.rate * (max(self.kept - self.span, timedelta(0)) / DAY)
+        return grows if self.most is None else min(grows, max(self.most - self.taken, 0.0))
 
     @property
     def days_left(self) -> float | None:
@@ -68,11 +77,12 @@ def survey(config: Config) -> Storage:
     """Look at the data folder, without opening any of its files but the tables' logs. Raises OSError."""
     data, job = config.data, config.job
     parts = [_table(f"tables/{folder.name}", folder) for folder in _folders(job.tables_path)]
-    parts += [Part(name, *_taken(data / name)) for name in OTHERS if (data / name).is_dir()]
+    parts += [Part(name, *bytes_and_files(data / name)) for name in OTHERS if (data / name).is_dir()]
     rate, span = _growth(job.history_path)
     disk = shutil.disk_usage(data)
     kept = timedelta(days=job.upkeep.history_days)
-    return Storage(data, [part for part in parts if part.files], disk.free, disk.total, rate, span, kept)
+    most = None if job.upkeep.max_gb is None else job.upkeep.max_gb * 1e9
+    return Storage(data, [part for part in parts if part.files], disk.free, disk.total, rate, span, kept, most)
 
 
 def as_json(storage: Storage) -> dict[str, Any]:
@@ -84,14 +94,14 @@ def as_json(storage: Storage) -> dict[str, Any]:
         "total": storage.total,
         "bytes_a_day": storage.rate,
         "days_left": storage.days_left,
+        "max_bytes": storage.most,
     }
 
 
 def lines(storage: Storage) -> Iterator[Text]:
     """The folder's parts, the largest first, the small ones as one, and the outlook."""
     yield Text(f"{storage.data}: {size(storage.free)} free of {size(storage.total)}", style="bold")
-    taken = sum(part.size for part in storage.parts)
-    shown = [part for part in storage.parts if part.size >= taken / 100]
+    shown = [part for part in storage.parts if part.size >= storage.taken / 100]
     for part in sorted(shown, key=lambda part: (-part.size, part.name)):
         live = f", {part.live:,} of them live" if part.live is not None else ""
         yield Text(f"  {part.name:<22} {size(part.size):>8} in {part.files:,} file{'s' * (part.files > 1)}{live}")
@@ -103,7 +113,9 @@ def lines(storage: Storage) -> Iterator[Text]:
 
 def outlook(storage: Storage) -> str:
     """What comes, in a sentence."""
-    kept = f"{storage.kept / DAY:g} days"
+    kept = f"{storage.kept / DAY:g} days (job.upkeep.history_days)"
+    if storage.most is not None:
+        kept += f", or as long as the folder stays below {size(storage.most)} (max_gb)"
     if storage.rate is None or storage.needed is None:
         return "How fast it grows can be told once the probe log is ten minutes long."
     grows = f"The probe log grows by {size(storage.rate)} a day"
@@ -111,10 +123,10 @@ def outlook(storage: Storage) -> str:
         left = storage.days_left
         when = f"{left:.0f} days" if left >= 2 else f"{left * 24:.0f} hours"
         return (
-            f"{grows}: THE DISK IS FULL IN {when.upper()}. It is kept for {kept} (job.upkeep.history_days), for which "
-            f"{size(storage.needed)} more are needed."
+            f"{grows}: THE DISK IS FULL IN {when.upper()}. It is kept for {kept}, for which {size(storage.needed)} "
+            "more are needed."
         )
-    return f"{grows} and is kept for {kept} (job.upkeep.history_days): {size(storage.needed)} more, and no more then."
+    return f"{grows} and is kept for {kept}: {size(storage.needed)} more, and no more then."
 
 
 def size(count: float) -> str:
@@ -130,24 +142,11 @@ def _folders(tables: Path) -> list[Path]:
 
 
 def _table(name: str, folder: Path) -> Part:
-    taken = _taken(folder)
+    taken = bytes_and_files(folder)
     try:
         return Part(name, *taken, live=len(DeltaTable(str(folder)).file_uris()))
     except (DeltaError, OSError):  # being made, or none of ours
         return Part(name, *taken)
-
-
-def _taken(folder: Path) -> tuple[int, int]:
-    """Bytes and files below a folder; what goes away meanwhile is not counted."""
-    total = files = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += (Path(where) / name).stat().st_size
-            except OSError:
-                continue
-            files += 1
-    return total, files
 
 
 def _growth(history: Path) -> tuple[float | None, timedelta]:

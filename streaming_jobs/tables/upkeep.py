@@ -6,7 +6,8 @@ Plan, then act: `plan` is pure and says what to do about what `survey` has seen;
 - `history` and `findings` are aged out, `history` by whole days; findings that are only counted much sooner, as
   a healthy canary makes ten millions of them a year;
 - files that no version within the retention needs are deleted (vacuum), and the log is checkpointed and its expired
-  commits dropped.
+  commits dropped;
+- under a cap (`max_gb`) the oldest of `history` goes before its time (`streaming_jobs.tables.cap`).
 
 Every retention must exceed the largest lag that the job is allowed: a stream that wants what is gone ends.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,6 +25,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.tables import cap
 from streaming_jobs.tables.schemas import SPECS
 
 Action = Literal["compact", "age", "thin", "checkpoint", "vacuum"]
@@ -93,6 +95,12 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
             hours = config.vacuum_hours if seen.name not in _REPLACED or spec is None else 1
             steps.append(Step(table=seen.name, action="vacuum", hours=max(1, round(hours))))
     return steps
+
+
+def _up_to(time: datetime) -> str:
+    """Rows up to a time. Days before are named too: files of theirs need not be opened."""
+    day, utc = time.date() + timedelta(days=1), time.astimezone(UTC)
+    return f"date <= '{day.isoformat()}' AND completed <= '{utc.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}'"
 
 
 def _midnight(day: date) -> str:
@@ -169,3 +177,24 @@ class Upkeep:
                     yield line
             except (DeltaError, OSError, ValueError) as error:
                 yield f"{name}: upkeep put off: {' '.join(str(error).split())[:200]}"
+        if self._config.upkeep.max_gb is not None and "history" in paths:
+            try:
+                yield from self._hold(paths["history"], self._config.upkeep.max_gb, now)
+            except (DeltaError, OSError, ValueError) as error:
+                yield f"history: upkeep put off: {' '.join(str(error).split())[:200]}"
+
+    def _hold(self, history: Path, most: float, now: datetime) -> Iterator[str]:
+        """Keep the data folder below `most` gigabytes; a line for what was done, and where that is not enough."""
+        files = cap.held(history)
+        taken = cap.taken([self._config.root], history, files)
+        allowed = most * 1e9
+        if taken.kept > cap.BEGIN_AT * allowed:
+            until = cap.cut(files, taken.kept - cap.END_AT * allowed, now)
+            takes = f"the data folder takes {taken.kept / 1e9:.3g} GB of {most:g} (job.upkeep.max_gb)"
+            if until is not None:
+                gone = Step(table="history", action="age", predicate=_up_to(until))
+                yield f"{takes}; {act(history, gone)}"
+            elif taken.kept > allowed:
+                yield f"{takes}, and of the probe log nothing is left to take but its last hour"
+        if taken.total > allowed:
+            yield act(history, Step(table="history", action="vacuum", hours=1))

@@ -56,6 +56,18 @@ def test_what_is_aged_out_already_needs_no_more_room() -> None:
     assert storage(free=1, span=40 * DAY).days_left is None
 
 
+def test_under_a_cap_it_grows_to_that_and_no_further() -> None:
+    capped = storage(free=10 * GB, most=5.0 * GB)
+    assert (capped.taken, capped.days_left) == (GB + 5_000, None)
+    assert outlook(capped) == (
+        "The probe log grows by 2.0 GB a day and is kept for 31 days (job.upkeep.history_days), or as long as the "
+        "folder stays below 5.0 GB (max_gb): 4.0 GB more, and no more then."
+    )
+    assert storage(free=3 * GB, most=5.0 * GB).days_left == 1.5
+    assert storage(span=30 * DAY, most=500.0 * GB).needed == 2 * GB
+    assert storage(most=1.0).needed == 0
+
+
 def test_a_log_of_minutes_says_nothing_about_a_day() -> None:
     assert outlook(storage(rate=None)) == "How fast it grows can be told once the probe log is ten minutes long."
 
