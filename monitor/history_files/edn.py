@@ -21,8 +21,9 @@ a top-level vector or list one by one, so that a large file is never held as a w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from monitor.history_files.errors import Malformed
@@ -106,13 +107,20 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
 
     `chunks` are pieces of the text that end at the end of a line. Lines are 1-based, and tell where a form begins.
     Raises `Malformed` with the line."""
+    rest, line = iter(chunks), 1
+    for chunk in rest:
+        line = yield from read_to_the_top(chain([chunk], rest), line)
+
+
+def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, Any], None, int]:
+    """The same for text that begins at the top level and in this line, up to the first chunk that ends there; returns
+    the line in which the next chunk begins."""
     atoms: dict[str, Any] = {name: value for name, value in _NAMED.items() if name[0] != "#"}
     stack: list[tuple[list[Any], str, int, bool, bool]] = []
     # Of the open collection: the line of its bracket, whether its forms are yielded, and whether it holds prefixes.
     items: list[Any] = []
-    bracket, since, streams, prefixed = "", 1, True, False
-    line = 1
-    for tokens in _tokens(chunks):
+    bracket, since, streams, prefixed = "", line, True, False
+    for tokens, cut in _tokens(chunks, line):
         for token in tokens:
             first = token[0]
             if "0" <= first <= "9":
@@ -133,7 +141,7 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
                     yield from ((line, item) for item in items)
                     items, bracket, since, streams, prefixed = stack.pop()
                     continue
-                form = items if first != "}" else _map_or_set(items, bracket, since)
+                form = items if first != "}" else map_or_set(items, bracket, since)
                 began = since
                 items, bracket, since, streams, prefixed = stack.pop()
                 items.append(form)
@@ -157,16 +165,18 @@ def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
                 prefixed = True
             elif first != ";":
                 items.append(_atom(token, line, atoms))
+        if not stack and not items and not cut:
+            return line
     if stack:
         raise Malformed(f"the {bracket} is never closed", since)
     if items:
         raise Malformed("a prefix has nothing after it", line)
+    return line
 
 
-def _tokens(chunks: Iterable[str]) -> Iterator[list[str]]:
-    """The tokens of each chunk. A string that a chunk cuts off goes to the next one."""
+def _tokens(chunks: Iterable[str], line: int) -> Iterator[tuple[list[str], bool]]:
+    """The tokens of each chunk, and whether it cuts off a string, which then goes to the next one."""
     rest = ""
-    line = 1
     for chunk in chunks:
         text = rest + chunk
         tokens = _TOKEN.findall(text)
@@ -177,10 +187,10 @@ def _tokens(chunks: Iterable[str]) -> Iterator[list[str]]:
                 line += text.count("\n", 0, len(text) - len(rest))
                 raise Malformed("the string that begins here does not end", line)
         line += text.count("\n", 0, len(text) - len(rest))
-        yield tokens
+        yield tokens, bool(rest)
     if rest:
         raise Malformed("the string that begins here is never closed", line)
-    yield ["\n"]
+    yield ["\n"], False
 
 
 def _prefix(token: str) -> _Prefix | None:
@@ -216,7 +226,8 @@ def _waits(items: list[Any]) -> bool:
     return any(type(item) is _Prefix for item in items)
 
 
-def _map_or_set(items: list[Any], bracket: str, line: int) -> Any:
+def map_or_set(items: list[Any], bracket: str, line: int) -> Any:
+    """The map or set that a bracket opened in this line. Raises `Malformed` where it is none."""
     if bracket == "#{":
         return frozenset(map(freeze, items))
     if len(items) % 2:

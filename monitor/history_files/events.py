@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from monitor.history_files import edn
+from monitor.history_files import plain_edn
 from monitor.history_files.errors import Malformed
 from monitor.history_files.source import beginning, opened
 
@@ -38,7 +38,7 @@ def events(path: Path) -> Iterator[tuple[int, Any]]:
             return
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
         try:
-            yield from _json_array(text) if json_start else edn.read(_whole_lines(text))
+            yield from _json_array(text) if json_start else plain_edn.read(_whole_lines(text))
         except UnicodeDecodeError as e:
             raise Malformed("this is not text in UTF-8", stream.line_of(e)) from e
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +34,8 @@ def read(path: Path) -> HistoryFile:
     """Read a history from a file, or from standard input where the path is `-`. Raises `UnreadableHistory`, which names
     the file and the line."""
     try:
-        operations = gather(events(path))
+        with _uncollected():
+            operations = gather(events(path))
     except Malformed as e:
         raise UnreadableHistory(path, e.reason, e.line) from e
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
@@ -41,3 +45,15 @@ def read(path: Path) -> HistoryFile:
     operations.names.topic = path.name
     count = len(operations.ordinal)
     return HistoryFile(path, slices(operations, path.name), operations.names, count)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Millions of lists and maps come and go, none of them in a cycle: looking for cycles takes as long as reading."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()

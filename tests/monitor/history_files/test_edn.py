@@ -1,17 +1,37 @@
-"""The EDN reader: every notation once, tricky neighbours, and whatever is printed is read back."""
+"""The EDN readers: every notation once, tricky neighbours, and whatever is printed is read back. All of it is asked of
+the reader of every notation and of the one that is quick with plain text: they must never differ."""
 
 from __future__ import annotations
 
 import math
+import random
 import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.history_files.edn import Literal, Tagged, freeze, read
+from monitor.history_files import edn, plain_edn
+from monitor.history_files.edn import Literal, Tagged, freeze
 from monitor.history_files.errors import Malformed
+
+
+def told(reader: Callable[[Iterable[str]], Iterator[tuple[int, Any]]], chunks: list[str]) -> list[Any]:
+    """What it yields, and where it ends if it does."""
+    told: list[Any] = []
+    try:
+        told += reader(chunks)
+    except Malformed as error:
+        told.append((error.line, error.reason))
+    return told
+
+
+def read(chunks: list[str]) -> list[tuple[int, Any]]:
+    by_either = [told(one, chunks) for one in (edn.read, plain_edn.read)]
+    assert repr(by_either[0]) == repr(by_either[1])
+    return list(edn.read(chunks))
 
 
 def forms(text: str) -> list[Any]:
@@ -170,3 +190,75 @@ def test_reads_back_what_is_printed_however_it_is_cut(values: list[Any], vector:
     cut = data.draw(st.integers(0, len(lines)))
     assert [form for _, form in read(["".join(lines[:cut]), "".join(lines[cut:])])] == values
     assert [form for _, form in read(lines)] == values
+
+
+PLAIN = """{:index 0, :time 20000, :type :invoke, :process 0, :f :assign, :value [0 20 40]}
+{:index 1, :type :ok, :process 0, :f :txn, :value [[:send 94 [48 7]] [:poll {5 [[0 1] [2 -3]], 6 []}] [:poll {}]]}
+
+{:index 2, :type :info, :process :nemesis, :f :kill, :value {"n1" :killed, "n2, [x]" nil}, :took 1.5, :ok true}
+{:index 3 :type :info :error [:timed-out "a string, with {brackets] and ; more"] :value ([:send 5 (1 2)])} {:a {}}
+{}
+"""
+
+
+def test_what_a_history_is_written_in_is_read_by_the_quick_one() -> None:
+    found = plain_edn.forms(PLAIN.encode())
+    assert found is not None
+    assert [before + 1 for before, _ in found] == [1, 2, 4, 5, 5, 6]
+    assert read([PLAIN]) == [(before + 1, form) for before, form in found]
+    assert plain_edn.forms(b"") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["\\", ";", "#", "^", "é", "a", "+1", "1N", "-0", "007", "1.", "9" * 19, ":", "nix", "@"]
+)
+def test_what_may_mean_something_else_is_left_to_the_other(text: str) -> None:
+    assert plain_edn.forms(f"{{:a {text} :b 2}}".encode()) is None
+
+
+def test_one_strange_line_among_many_makes_no_other_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{{:index {n}, :value [[:poll {{5 [[0 {n}]]}}]]}}\n" for n in range(20_000)]
+    lines[7_000] = '{:index 7000, :error "it said \\"no\\"", :value ; nothing\n nil}\n'
+    whole = edn.read_to_the_top
+    slowly: list[int] = []
+
+    def watched(chunks: Iterable[str], line: int) -> Any:
+        return whole((slowly.append(len(chunk)) or chunk for chunk in chunks), line)  # type: ignore[func-returns-value]
+
+    expected = list(edn.read(["".join(lines)]))
+    monkeypatch.setattr(edn, "read_to_the_top", watched)
+    assert list(plain_edn.read(["".join(lines)])) == expected
+    assert sum(slowly) < 10_000
+
+
+TOKENS = [
+    *"[](){}[]{}", "{", "}", *" ,\n ", " ", ":a", ":b", ":a/b", "1", "-2", "1.5", "1e3", "nil", "true", "false",
+    '"x"', '""', '"a :b"', '":x"', '"', "#", "#{", ";", "\\", "^:m", "x", "é", '"é"', "12345678901234567890", "0x1",
+    "+3", "-0", "null", "-",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_broken_in_plain_text_neither_reads_otherwise(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(60):
+        text = PLAIN
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            at = chance.randrange(len(text))
+            after = at + chance.choice([0, 0, 1, 1, 3])
+            text = text[:at] + chance.choice([*TOKENS, ""]) + text[after:]
+        lines = text.splitlines(keepends=True)
+        cut = chance.randrange(len(lines) + 1)
+        chunks = [part for part in ("".join(lines[:cut]), "".join(lines[cut:])) if part]
+        by_either = [told(one, chunks) for one in (edn.read, plain_edn.read)]
+        assert repr(by_either[0]) == repr(by_either[1]), text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_neither_reads_a_heap_of_tokens_otherwise(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(200):
+        inner = " ".join(chance.choices(TOKENS, k=chance.randrange(12)))
+        chunks = [f"{{:f {inner}}}\n" if chance.random() < 0.7 else inner]
+        by_either = [told(one, chunks) for one in (edn.read, plain_edn.read)]
+        assert repr(by_either[0]) == repr(by_either[1]), chunks
