@@ -10,8 +10,9 @@ the writer for a phantom, all that commit for an offset): *not yet*, *complete*,
 A process's log may be here in parts. What lies between two rows of its that are here had completed by the second of
 them, and what it did before its host was booted anew was over by then: neither concerns what was sent later. A span of
 time is told by the clock of one boot, and a process is asked by its own, which is ahead of the other's by no more than
-the measured bound (`rules.settling.clocks`). Where none is known, nothing is concluded; only the clock of one that is
-not known to have polled anything here, and so has nothing by which to compare it, is taken as it is, unless the
+the measured bound (`rules.settling.clocks`). Where none is known, an earlier boot of the same host may have come past
+the time that is asked for: what the later one did came after it. Else nothing is concluded; only the clock of one that
+is not known to have polled anything here, and so has nothing by which to compare it, is taken as it is, unless the
 question is `strict`.
 
 An operation that is open for long is awaited where it may still bring what is missing. Where only what had completed
@@ -32,7 +33,7 @@ from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks
 from rules.settling.clocks import UNKNOWN
-from rules.settling.completeness import GIVEN_UP, LATE
+from rules.settling.completeness import GIVEN_UP, LATE, boots_after
 from rules.vocabulary.objectives import SECOND
 
 APART: Final = 60 * SECOND
@@ -121,15 +122,36 @@ class Gate:
                 break
             if who.picks(number, process):
                 strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
-                until = end + self.ahead(process.boot, boot, strict=strict)
+                ahead = self.ahead(process.boot, boot, strict=strict)
+                until = end + ahead
                 since = start - self._apart(boot, process.boot)
                 here = until <= through
+                if ahead == UNKNOWN:
+                    here |= self._over_before(process.boot, end, boot)
                 if process.over_by >= 0:
                     here |= process.over_by < start - self._apart(boot, process.over_boot)
                 for _, stop, at, later in process.ahead:
                     here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else later))
                 known &= here
         return known
+
+    def _over_before(self, begun: int, end: Times, boot: int) -> bool | Bools:
+        """Was this time over when the boot `begun` began, because an earlier boot of its host had come as far?"""
+        over: bool | Bools = end < 0
+        for earlier, later, reached in self._reached:
+            if begun in later:
+                over |= end + self.ahead(earlier, boot, strict=True) <= reached
+        return over
+
+    @cached_property
+    def _reached(self) -> list[tuple[int, set[int], int]]:
+        """(boot, the later ones of its host, how far its clock is known to have come) of those that others followed."""
+        came: dict[int, int] = {}
+        for process in self.state.processes.values():
+            if process.boot >= 0:
+                came[process.boot] = max(came.get(process.boot, -1), process.through, process.marked, process.closed)
+        later = {boot: boots_after(self.state, boot) for boot in came}
+        return [(boot, later[boot], at) for boot, at in came.items() if later[boot]]
 
     def _silent_boots(self) -> list[Host]:
         """The hosts of whose newest boot nobody is known to live."""

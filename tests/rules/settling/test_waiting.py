@@ -578,3 +578,43 @@ def test_where_nobody_lives_any_more_no_host_is_waited_for(polled: bool) -> None
         h.row("other", "mark", marks=over, invoked=now, completed=now)
     found = [(f.subject, second(f)) for f in fed(h.rows).findings if f.anomaly == "lost-write"]
     assert found == ([] if polled else [((number("v"), 0), 31)])
+
+
+@pytest.mark.parametrize(("down", "found"), [(45, True), (25, False)])
+def test_a_reader_of_a_later_boot_came_after_all_that_an_earlier_one_was_there_for(down: int, found: bool) -> None:
+    """Its clock can be compared with nobody's, as it polls nothing. The loss is known to be one only then."""
+    h = History()
+
+    def by(boot: str) -> dict[str, Any]:
+        h.time += 0.002
+        mono = round((h.time + 100) * 1e9)
+        times = {"invoked": h.at(h.time - 0.001), "completed": h.at(h.time)}
+        return {"boot": boot, "mono_invoked": mono - 1_000_000, "mono_completed": mono, **times}
+
+    def marks(boot: str, host: str, *processes: str) -> None:
+        told = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
+        h.row(host, "mark", marks=told, **by(boot))
+
+    h.assign("r", **by("here"))
+    h.assign("q", **by("first"))
+    late: list[Slice] = []
+    for i in range(110):
+        sent = h.send("w", i, at=i, **by("here"))
+        late += [sent] if i == 20 else []
+        if i != 20:
+            h.poll("r", [("w", i, 1, i)], **by("here"))
+        if i < down and i != 20:
+            h.poll("q", [("w", i, 1, i)], **by("first"))
+        h.row("observer", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1, **by("here"))
+        h.time += 1.0
+        marks("here", "here", "w", "r", "observer")
+        if i < down:
+            marks("first", "there", "q")
+        elif i == 60:
+            h.assign("next", **by("second"))
+        if i >= 60:
+            marks("second", "there", "next")
+    store = fed([row for row in h.rows if row not in late], 50)
+    assert lost(store) == []
+    store.feed(late)
+    assert lost(store) == ([(W, 20)] if found else [])
