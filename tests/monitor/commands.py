@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+from tests.monitor.prepared import Prepared
 
 COMMAND = [sys.executable, "-m", "monitor.cli"]
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -20,17 +24,25 @@ def environment(changed: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(PROJECT)} | dict(changed or {})
 
 
+@cache
+def _prepared() -> Prepared:
+    made = Prepared(environment(), PROJECT)
+    atexit.register(made.end)
+    return made
+
+
 def offsetwatch(*arguments: str, cwd: Path, **changed: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, within a minute."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        env=environment(changed),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    """Run the command to its end, within minutes."""
+    done = offsetwatch_given(None, *arguments, cwd=cwd, **changed)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def offsetwatch_given(
+    given: bytes | None, *arguments: str, cwd: Path, **changed: str
+) -> subprocess.CompletedProcess[bytes]:
+    """The same, with this at its standard input, and what it said as bytes."""
+    return _prepared().run(arguments, environment(changed), cwd, given, timeout=300)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from monitor.history_files.errors import UnreadableHistory
 from monitor.history_files.history_file import read
-from tests.monitor.commands import COMMAND, environment, offsetwatch
+from tests.monitor.commands import offsetwatch, offsetwatch_given
 from tests.monitor.history_files.shorthand import edn, events
 
 READ = "0 ok send >x 1@0 2@1\n1 ok poll <x 1@0 2@1"
@@ -24,10 +24,7 @@ def lines(history: str, form: str = "json") -> bytes:
 
 
 def check(given: bytes, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    command = [*COMMAND, "check", *arguments]
-    return subprocess.run(
-        command, input=given, capture_output=True, check=False, cwd=cwd, timeout=60, env=environment()
-    )
+    return offsetwatch_given(given, "check", *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize("form", ["json", "edn"])
