@@ -18,15 +18,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
-
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from typing import TYPE_CHECKING, Any, Final
 
 from deploy.home import Say, to_stderr
 from deploy.jars import KAFKA, kafka_jars
 from deploy.java import java
 from monitor.errors import UserError
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
 
 _HEAP: Final = "-Xmx256m"
 
@@ -86,6 +86,10 @@ class JavaClients:
         return self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
 
     def __enter__(self) -> JavaClients:
+        # Imported where Java is started: listing drills, and all that need no such client, begin without.
+        import pyspark
+        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
         jars = kafka_jars(self.version, self._say)
         (own_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
         port, token = launch_gateway(
