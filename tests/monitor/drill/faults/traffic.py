@@ -13,6 +13,11 @@ FRESH = {"topic.metadata.refresh.interval.ms": 2_000}
 """A leader that is cut off answers fetches without an error and without a record, for as long as somebody asks it: a
 consumer leaves it when it looks for the leader again, after five minutes by default."""
 
+IN_FLIGHT = 20
+PACE = 0.005
+"""Seconds between records: a few in every request, and brokers that have time for the fault. As fast as it goes, this
+traffic took as much of the machine as the brokers did."""
+
 IDLE = 600
 """After so many tenths of a second without a record nothing is expected any more."""
 
@@ -59,7 +64,7 @@ class Traffic:
 
     def _comes(self, read: Counter[int], seconds: float) -> bool:
         limit = time.monotonic() + seconds
-        before = len(self.acknowledged) + 200  # whatever was in flight is not of now
+        before = len(self.acknowledged) + 2 * IN_FLIGHT  # whatever was in flight is not of now
         while time.monotonic() < limit:
             done = self.acknowledged[before:]
             if done and read[done[0]]:
@@ -80,13 +85,13 @@ class Traffic:
                 self.acknowledged.append(int(value))
 
         number = 0
-        while not self._enough.is_set():
-            if len(producer) < 100:
+        while not self._enough.wait(PACE):
+            if len(producer) < IN_FLIGHT:
                 producer.produce(
                     self._topic, str(number).encode(), partition=number % self._partitions, on_delivery=delivered
                 )
                 number += 1
-            producer.poll(0.001)
+            producer.poll(0)
         producer.flush(180)
         self._written_all.set()
 
