@@ -28,9 +28,10 @@ NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spa
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
 
 LONGEST = (
-    "tests/monitor/drill/faults/test_faults.py", "tests/alerts/test_silenced_pages.py", "tests/deploy/test_grafana.py",
-    "tests/deploy/test_prometheus.py", "tests/monitor/test_monitor_cycles.py", "tests/monitor/test_cluster_fleets.py",
-    "tests/monitor/drill/test_drills.py", "tests/deploy/test_local_kafka.py",
+    "tests/streaming_jobs/test_rebuild.py", "tests/monitor/drill/faults/test_faults.py",
+    "tests/alerts/test_silenced_pages.py", "tests/streaming_jobs/test_killed.py", "tests/deploy/test_grafana.py",
+    "tests/deploy/test_prometheus.py", "tests/monitor/test_monitor_cycles.py", "tests/monitor/drill/test_drills.py",
+    "tests/deploy/test_local_kafka.py", "tests/monitor/test_cluster_fleets.py",
 )  # fmt: skip
 """Files of minutes, some of them in a single test that waits: two of them are under way, and others are there to fill
 the time."""
