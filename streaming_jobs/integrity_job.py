@@ -38,7 +38,7 @@ from streaming_jobs.history.log_source import newest_commit
 from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
-from streaming_jobs.session import SessionSettings, planners, prepare_workers
+from streaming_jobs.session import SessionSettings, planners
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -212,7 +212,6 @@ class IntegrityJob:
             raise JobFailed("The integrity job has been started already.")
         self._trigger = trigger
         await_history(config.history_path, config.history_wait, stopping=self._stopping.is_set)
-        prepare_workers(self._spark)
         why = reason_to_rebuild(config)
         if why is not None and not self._rebuilt(why):
             return

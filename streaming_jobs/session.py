@@ -11,15 +11,13 @@ import logging
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 import psutil
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -219,23 +217,6 @@ class Planners:
                         for forked in child.children():
                             forked.terminate()
                         child.terminate()
-
-
-def prepare_workers(spark: SparkSession) -> None:
-    """Have Spark start its Python workers beside whatever else it is told to: a query begins some seconds sooner where
-    it need not start them itself. Returns at once; where it fails, the query will say so."""
-
-    def start_them() -> None:
-        cores = spark.sparkContext.defaultParallelism
-        nothing = spark.range(0, cores, 1, cores).mapInArrow(_as_they_are, "id long").write.format("noop")
-        with suppress(PySparkException, Py4JError, OSError):
-            nothing.mode("overwrite").save()
-
-    threading.Thread(target=start_them, name="prepare-workers", daemon=True).start()
-
-
-def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
 
 
 _PLANNER_MIB: Final = 8_192

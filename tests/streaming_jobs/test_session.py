@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -65,37 +61,3 @@ def test_workers_of_every_kind_are_forked_from_one_process_that_holds_what_they_
 
 def _first_of(_: pa.Table) -> pa.Table:
     return pa.Table.from_batches(_forked_with(iter(())))
-
-
-def _workers() -> set[int]:
-    """The processes that were forked to run Python functions."""
-    daemons = [one for one in psutil.Process().children(recursive=True) if _runs(one, "streaming_jobs.worker_daemon")]
-    return {one.pid for one in daemons if one.parent() in daemons}
-
-
-def _runs(process: psutil.Process, module: str) -> bool:
-    try:
-        return module in process.cmdline()
-    except psutil.Error:
-        return False
-
-
-def test_workers_that_were_prepared_are_those_that_work(spark: SparkSession) -> None:
-    for pid in _workers():
-        os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 120
-    while _workers() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    cores = spark.sparkContext.defaultParallelism
-    session.prepare_workers(spark)
-    while len(prepared := _workers()) < cores and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert len(prepared) >= cores
-    while any(thread.name == "prepare-workers" for thread in threading.enumerate()):
-        time.sleep(0.1)
-    rows = spark.range(0, cores, 1, cores).mapInArrow(_process, "id bigint").collect()
-    assert {row.id for row in rows} <= prepared
-
-
-def _process(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pydict({"id": [os.getpid()]})
