@@ -24,13 +24,13 @@ demo: $(READY)
 	$(BIN)/offsetwatch demo
 
 # The rules' tests fill what is left of the machine while those with brokers, Spark and processes of their own run, two
-# files at a time, the longest first, as tests/conftest.py has them; those that run a whole canary of their own come after
-# all others. What the rules' tests say is shown at the end.
+# files at a time; those that run a whole canary of their own come after all others. What the rules' tests say is shown at
+# the end.
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
 	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 2 --dist loadfile \
-	  --no-loadscope-reorder --durations=15 || failed=1; \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 2 --dist loadfile --durations=15 \
+	  || failed=1; \
 	wait $$rules || failed=1; \
 	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
 	cat $$said; exit $$failed

@@ -23,41 +23,17 @@ from deploy.local_kafka import LocalKafka
 settings.register_profile("offsetwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("offsetwatch")
 
-CHECKOUT = Path(__file__).parents[1]
 NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spark"}}
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
 
-LONGEST = (
-    "tests/streaming_jobs/test_rebuild.py", "tests/monitor/drill/faults/test_faults.py",
-    "tests/alerts/test_silenced_pages.py", "tests/streaming_jobs/test_killed.py", "tests/deploy/test_grafana.py",
-    "tests/deploy/test_prometheus.py", "tests/monitor/test_monitor_cycles.py", "tests/monitor/drill/test_drills.py",
-    "tests/deploy/test_local_kafka.py", "tests/monitor/test_cluster_fleets.py",
-)  # fmt: skip
-"""Files of minutes, some of them in a single test that waits: two of them are under way, and others are there to fill
-the time."""
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker or Spark, so that `make quick` can leave it out, and put the longest files first: where
-    two run at a time, none goes on for minutes when all others are done."""
+    """Mark what needs a broker or Spark, so that `make quick` can leave it out."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         for marker, fixtures in NEEDS.items():
             if asked & fixtures:
                 item.add_marker(marker)
-    order: dict[Path, int] = {}
-    for item in items:
-        order[item.path] = min(_order(item), order.get(item.path, _order(item)))
-    items.sort(key=lambda item: order[item.path])
-
-
-def _order(item: pytest.Item) -> int:
-    """Where the file of such a test stands: the longest, those with Spark, those with a broker, all others."""
-    file = item.path.relative_to(CHECKOUT).as_posix()
-    if file in LONGEST:
-        return LONGEST.index(file)
-    marked = [item.get_closest_marker(name) is not None for name in ("spark", "kafka")]
-    return len(LONGEST) + (marked.index(True) if True in marked else len(marked))
 
 
 @pytest.fixture(scope="session", autouse=True)
