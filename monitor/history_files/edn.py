@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 from monitor.history_files.errors import Malformed
@@ -102,19 +101,12 @@ def freeze(form: Any) -> Any:
     return form
 
 
-def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
-    """(line, form) of every form at the top level, or, where such a form is a vector or list, of every form in it.
-
-    `chunks` are pieces of the text that end at the end of a line. Lines are 1-based, and tell where a form begins.
-    Raises `Malformed` with the line."""
-    rest, line = iter(chunks), 1
-    for chunk in rest:
-        line = yield from read_to_the_top(chain([chunk], rest), line)
-
-
 def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, Any], None, int]:
-    """The same for text that begins at the top level and in this line, up to the first chunk that ends there; returns
-    the line in which the next chunk begins."""
+    """(line, form) of every form at the top level, or, where such a form is a vector or list, of every form in it, up
+    to the first chunk that ends at the top level. Returns the line in which the next chunk begins.
+
+    `chunks` are pieces of the text that end at the end of a line; the first of them begins at the top level, in `line`.
+    Lines are 1-based, and tell where a form begins. Raises `Malformed` with the line."""
     atoms: dict[str, Any] = {name: value for name, value in _NAMED.items() if name[0] != "#"}
     stack: list[tuple[list[Any], str, int, bool, bool]] = []
     # Of the open collection: the line of its bracket, whether its forms are yielded, and whether it holds prefixes.

@@ -51,7 +51,8 @@ _AS_JSON[list(b" \t\r\n,()")] = list(b"     []")
 
 
 def read(chunks: Iterable[str]) -> Iterator[tuple[int, Any]]:
-    """What `edn.read` yields for the same chunks, sooner. Raises `Malformed` as it does."""
+    """(line, form) of every form at the top level of an EDN text, or, where such a form is a vector or list, of every
+    form in it. `chunks` are pieces of the text that end at the end of a line. Raises `Malformed` with the line."""
     rest = iter(chunks)
     line = 1
     for chunk in rest:

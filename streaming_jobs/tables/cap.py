@@ -48,10 +48,13 @@ class Taken:
 def cut(files: Iterable[Held], excess: float, now: datetime) -> datetime | None:
     """Rows up to this time go, so that at least `excess` bytes do, or all that may; None: there is nothing to take.
 
-    By files: what is taken of one that reaches over the time is little."""
+    By files: what is taken of one that reaches over the time is little. What is spared is told by the newest row of the
+    log, so that a clock here that is ahead takes no more."""
     until = None
-    for file in sorted(files, key=lambda file: file.last):
-        if excess <= 0 or file.last > now - SPARED:
+    oldest_first = sorted(files, key=lambda file: file.last)
+    spared = min(now, oldest_first[-1].last) - SPARED if oldest_first else now
+    for file in oldest_first:
+        if excess <= 0 or file.last > spared:
             break
         until, excess = file.last, excess - file.size
     return until

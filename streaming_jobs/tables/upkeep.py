@@ -98,9 +98,9 @@ def plan(surveys: Iterable[Survey], config: UpkeepConfig, now: datetime) -> list
 
 
 def _up_to(time: datetime) -> str:
-    """Rows up to a time. Days before are named too: files of theirs need not be opened."""
-    day, utc = time.date() + timedelta(days=1), time.astimezone(UTC)
-    return f"date <= '{day.isoformat()}' AND completed <= '{utc.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}'"
+    """Rows that had completed by a time; `date` is the day of that, so that files of later ones are left alone."""
+    utc = time.astimezone(UTC)
+    return f"date <= '{utc.date().isoformat()}' AND completed <= '{utc.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}'"
 
 
 def _midnight(day: date) -> str:

@@ -38,6 +38,12 @@ def test_a_clock_that_is_ahead_saves_only_its_own_rows() -> None:
     assert cut([], 15, NOW) is None
 
 
+def test_the_last_hour_is_the_log_s_also_by_a_clock_of_ours_that_is_ahead() -> None:
+    files = [Held(10, ago(hours)) for hours in (5, 3.5, 3)]
+    for now in (NOW, NOW + timedelta(days=365)):
+        assert cut(files, 1000, now) == ago(5)
+
+
 def hourly(config: JobConfig, hours: int) -> None:
     """A probe log with a commit an hour, the newest half an hour old."""
     for number, rows in enumerate(duplicates(hours)):

@@ -13,8 +13,8 @@ import pytest
 
 from monitor.commands.check import Options, run
 from monitor.errors import UserError
-from monitor.history_files.edn import read as read_edn
 from monitor.history_files.export import SETTLE, Range, Told
+from monitor.history_files.plain_edn import read as read_edn
 from monitor.history_files.probe_log import judge, verdict
 from monitor.history_files.writing import edn_line
 from monitor.postmortem.export_command import export, form_of, sentences
