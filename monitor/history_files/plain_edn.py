@@ -157,23 +157,14 @@ def _json(text: Bytes, kind: Bytes, depth: Depths, strings: Ints) -> tuple[bytes
     starts[begins] = True
     starts[strings] = True
     at = np.flatnonzero(starts)
-    if ((kind[:-1] == _OPEN) & (kind[1:] == _BLANK)).any():
-        return None  # so that what a bracket opens with stands beside it
-    follows = kind[at - 1] != _OPEN  # another form comes before, at its level
+    follows = kind[at - 1] != _OPEN  # another form comes before, at its level; a blank there makes no JSON
     follows[:1] = False
     parent = depth[at] - (kind[at] == _OPEN)
-    own_entry = parent == 1  # keys and values of the maps at the top, in turn
-    entries, leads = text[at[own_entry]], follows[own_entry]
-    keys = entries[::2]
-    if (
-        (text[at[parent == 0]] != ord("{")).any()
-        or len(entries) % 2
-        or not leads[1::2].all()
-        or ((keys != ord(":")) & (keys != ord('"'))).any()
-    ):
+    entries = np.flatnonzero(parent == 1)  # keys and values of the maps at the top, in turn: JSON takes nothing else
+    if (text[at[parent == 0]] != ord("{")).any():
         return None
     separator = np.where(follows, ord(","), 0).astype(np.uint8)
-    separator[np.flatnonzero(own_entry)[1::2]] = ord(":")
+    separator[entries[1::2]] = ord(":")
     inner = depth != 1
     maps = np.flatnonzero((text == ord("{")) & (kind == _OPEN) & inner)
     map_ends = np.flatnonzero((text == ord("}")) & (kind == _CLOSE) & (depth != 0))
