@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rules.vocabulary.objectives import SECOND, Objectives
+from streaming_jobs.spark_conf import ELSEWHERE, NEEDED
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
 Days = Annotated[float, Field(gt=0, le=3650)]
@@ -68,13 +70,60 @@ class CyclesConfig(_Section):
     most: Annotated[int, Field(ge=1, le=100_000)] = 100
 
 
+class SparkConfig(_Section):
+    """Which Spark the job runs on. `master` "local": this machine's, of `job.cores` cores, in a process of the monitor.
+    Else one that is there already, with the monitor as its driver: spark://HOST:PORT, yarn or k8s://URL. See
+    deploying.md, "On a Spark cluster"."""
+
+    master: Annotated[str, Field(pattern=r"^(local|yarn|spark://\S+|k8s://\S+)$")] = "local"
+    conf: dict[str, str] = Field(
+        {},
+        description="Spark's settings by their own names, above those that the site has in spark-defaults.conf or gave "
+        "to spark-submit. In the file alone: a variable's name has no capitals.",
+        examples=[
+            'spark.driver.host = "monitor.example"',
+            'spark.executor.memory = "2g"',
+            'spark.pyspark.python = "/opt/offsetwatch/bin/python"',
+            'spark.jars.packages = "io.graphframes:graphframes-spark4_2.13:0.12.3"',
+        ],
+    )
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _dotted(cls, given: Any) -> Any:
+        """TOML reads `spark.driver.host = ...` without quotes as a table in a table."""
+        return dict(_flat("", given)) if isinstance(given, dict) else given
+
+    @field_validator("conf")
+    @classmethod
+    def _free(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if not name.startswith("spark."):
+                raise ValueError(f"{name} is no setting of Spark's: these begin with spark.")
+            if name in ELSEWHERE:
+                raise ValueError(f"{name} is not set here: {ELSEWHERE[name]}")
+            if value != NEEDED.get(name, value):
+                raise ValueError(f"{name} must be {NEEDED[name]}: the checks would be wrong with another")
+        return given
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{name}.", value)
+        else:
+            plain = isinstance(value, bool | int | float)
+            yield f"{prefix}{name}", str(value).lower() if plain else value
+
+
 class JobConfig(_Section):
     """The integrity job. Paths that are not given lie below `root`.
 
     `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes
-    longer hangs, and the checks begin again."""
+    longer hangs, and the checks begin again. `cores`: of a local Spark; of a standalone cluster too, unless
+    `spark.cores.max` is set. `driver_memory`: of the driver's Java process, unless the site says."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
     root: Path = Path(".offsetwatch")
@@ -93,6 +142,7 @@ class JobConfig(_Section):
     objectives: ObjectivesConfig = ObjectivesConfig()
     upkeep: UpkeepConfig = UpkeepConfig()
     cycles: CyclesConfig = CyclesConfig()
+    spark: SparkConfig = SparkConfig()
 
     @property
     def history_path(self) -> Path:

@@ -41,6 +41,10 @@ class JobFailed(JobError):
     """The query ended by an error of its own."""
 
 
+class NotShared(JobError):
+    """A worker of Spark's, on another machine, does not see the data folder."""
+
+
 class WorkerLate(JobFailed):
     """A Python worker was not up within the ten seconds that Spark gives it: the machine is busy."""
 
@@ -100,6 +104,8 @@ def translated(error: BaseException, *, checkpoint: str) -> JobError:
             f"The state in {checkpoint} was written by another version of the checks, "
             f"and must be rebuilt from the probe log ({last_line(text)})."
         )
+    if NotShared.__name__ in text:
+        return JobFailed(f"The data folder must be one that all of Spark's machines see: {last_line(text)}.")
     if any(sign in text for sign in _GAP):
         return EvidenceGap(
             "The job has fallen behind what the probe log keeps, and cannot go on without a rebuild "

@@ -39,6 +39,7 @@ from streaming_jobs.history.source import await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
+from streaming_jobs.spark_conf import file_url
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -78,6 +79,8 @@ def session_settings(config: JobConfig, jars: Sequence[object], **more: object) 
             "jars": jars,
             "logs": config.root / "logs",
             "scratch": config.root / "spark" / config.name,
+            "master": config.spark.master,
+            "extra": config.spark.conf,
             "cores": config.cores,
             "driver_memory": config.driver_memory,
             "shuffle_partitions": config.shuffle_partitions,
@@ -228,7 +231,7 @@ class IntegrityJob:
         handed = handover(config.checkpoint_path)
         initial = None
         if handed is not None and handed.state is not None:
-            initial = self._spark.read.schema(STATE_DDL).parquet(str(handed.state.absolute()))
+            initial = self._spark.read.schema(STATE_DDL).parquet(file_url(handed.state))
         self._planned = False
         history = stream(self._spark, config, None if handed is None else handed.plan)
         frame = verdicts(history, config.objectives.objectives(), self._check, initial)
@@ -236,7 +239,7 @@ class IntegrityJob:
             frame.writeStream.foreachBatch(self._on_batch)
             .outputMode("update")
             .queryName(f"{config.name}-{id(self):x}")
-            .option("checkpointLocation", str(config.checkpoint_path.absolute()))
+            .option("checkpointLocation", file_url(config.checkpoint_path))
             .trigger(**self._trigger)
         )
         try:

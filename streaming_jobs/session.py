@@ -1,21 +1,22 @@
-"""The Spark session of the jobs: local, on loopback only, quiet on the terminal, fit for small and frequent batches.
+"""The Spark session of the jobs, quiet on the terminal: a local one on loopback alone, or the driver of one elsewhere.
 
-Everything that Spark and its Python workers have to say goes to `<logs>/spark.log` and `<logs>/spark.out`: a stopped
-query must not print stack traces over a live view. The settings differ from Spark's own where these hurt a stream of
-small batches over Delta on few cores; each says why.
+Its JVM is started here, or was by the `spark-submit` that started this process (`is_given`). Everything that a JVM of
+ours and its Python workers have to say goes to `<logs>/spark.log` and `<logs>/spark.out`: a stopped query must not
+print stack traces over a live view. Which settings it has, and why, is `spark_conf`; what workers elsewhere are sent of
+ours is `shipping`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import psutil
 from py4j.protocol import Py4JError
@@ -25,6 +26,10 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_jobs.errors import SessionError, last_line, said
+from streaming_jobs.shipping import archive
+from streaming_jobs.spark_conf import WORKERS_PYTHON, SessionSettings, java_options, launch_conf, spark_conf
+
+__all__ = ["STATE_SERVER", "Planners", "SessionSettings", "is_given", "kill", "planners", "start"]
 
 _LOG4J: Final = """\
 status = off
@@ -52,99 +57,6 @@ STATE_SERVER: Final = "org.apache.spark.sql.execution.python.streaming.Transform
 """It warns of each key that is asked for and is not there, which is how new chunks begin: three megabytes an hour."""
 
 log = logging.getLogger(__name__)
-
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_CHECKPOINTING: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
-    """`jars`: Delta's jars, which PySpark does not bring. `driver_memory` is the JVM's heap; Python workers come on
-    top. `shuffle_partitions` is fixed for a query by its first run. `java_home`: None takes the environment's.
-    `java_options` come after ours, `extra` replaces Spark settings of ours."""
-
-    jars: Sequence[Path]
-    logs: Path
-    cores: int = 2
-    driver_memory: str = "2g"
-    shuffle_partitions: int = 4
-    java_home: Path | None = None
-    ui: bool = False
-    scratch: Path | None = None
-    java_options: Sequence[str] = ()
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-
-def spark_conf(settings: SessionSettings) -> dict[str, str]:
-    """Spark's configuration for these settings. Pure: nothing is started or written."""
-    logs = settings.logs.absolute()
-    java_options = [
-        f"-Dlog4j2.configurationFile=file:{logs / 'log4j2.properties'}",
-        "-Xss16m",  # stopping a query serialises a deep plan; 1 MiB overflows
-        "-Djava.net.preferIPv4Stack=true",
-        "-Duser.timezone=UTC",
-        # The work is done in Python and in native code; compiling the JVM's share of it well took more processor time
-        # (21 s in the first minute, measured) than it ever gave back, and doubled the start.
-        "-XX:TieredStopAtLevel=1",
-        # What lives is small, and the cores are few: G1's threads and tables cost more than they save.
-        "-XX:+UseSerialGC",
-        "-Xms128m",
-        "-XX:MinHeapFreeRatio=20",
-        "-XX:MaxHeapFreeRatio=40",
-        *settings.java_options,
-    ]
-    conf = {
-        "spark.master": f"local[{settings.cores}]",
-        "spark.app.name": "offsetwatch",
-        "spark.jars": ",".join(str(jar.absolute()) for jar in settings.jars),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.ui.enabled": str(settings.ui).lower(),
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.adaptive.enabled": "false",  # a stateful query cannot use it, and others here are tiny
-        # Delta reads its own log through Spark jobs of 50 tasks unless told otherwise.
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.stats.skipping": "false",
-        # State: changelog checkpoints write what changed, not whole files; few versions are kept.
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.minBatchesToRetain": "10",
-        # Spark's own choice has a process of its own (readlink) started for each file it renames, thirty a batch. Both
-        # write beside, rename, and keep Hadoop's checksums.
-        "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
-        # With nothing new, the log is looked at again after so long; at Spark's own 10 ms that is a tenth of a core.
-        "spark.sql.streaming.pollingDelay": "50ms",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        # Each batch is another plan, and of few rows: compiling it costs more than it saves.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # A shuffle's file is written once, and not first in pieces.
-        "spark.shuffle.sort.bypassMergeThreshold": "1",
-        "spark.shuffle.checksum.enabled": "false",
-        # The few files of a second are one task's, and those of a day are many's.
-        "spark.sql.files.minPartitionNum": "1",
-        "spark.sql.files.openCostInBytes": str(64 << 10),
-        "spark.sql.files.maxPartitionBytes": str(16 << 20),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        # With any bound in bytes Spark adds up the size of all columns after each row: ten times the time of the rest.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-        "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "streaming_jobs.worker_daemon",
-        # Set for one kind of Python function alone, it would give each kind workers of its own.
-        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        "spark.cleaner.periodicGC.interval": "10min",
-    }
-    if settings.scratch is not None:
-        scratch = str(settings.scratch.absolute())
-        conf |= {"spark.local.dir": scratch, "spark.sql.warehouse.dir": f"{scratch}/warehouse"}
-    return conf | dict(settings.extra)
 
 
 def _say_to_the_log(session: SparkSession) -> None:
@@ -206,12 +118,12 @@ class Planners:
 
     def end(self) -> None:
         """No query is about to begin."""
-        proc = getattr(SparkContext._gateway, "proc", None)
-        if proc is None:
+        gateway: Any = SparkContext._gateway
+        if gateway is None:
             return
         self._ended = True
-        with suppress(psutil.Error):
-            for child in psutil.Process(proc.pid).children():
+        with suppress(psutil.Error, Py4JError, OSError):
+            for child in psutil.Process(gateway.jvm.java.lang.ProcessHandle.current().pid()).children():
                 with suppress(psutil.Error):
                     if any(word.startswith("pyspark.sql.worker.") for word in child.cmdline()):
                         for forked in child.children():
@@ -232,6 +144,37 @@ def start(settings: SessionSettings) -> SparkSession:
         return running
     # py4j logs a stack trace wherever a call into Python raises; these errors reach their caller anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _prepare(settings)
+    said_in = settings.logs.absolute() / "spark.out"
+    output = said_in.open("ab")
+    try:
+        gateway = _gateway(settings, output)
+        session = _session(settings, gateway)
+        _say_to_the_log(session)
+        _open_callbacks(gateway)
+        return session
+    except PySparkException as error:
+        raise SessionError(
+            f"Spark could not be started ({error.getCondition() or type(error).__name__}): Java 17 or newer is needed, "
+            f"and {said_in} says more."
+        ) from error
+    except Py4JError as error:
+        why = last_line(said(error))  # while there is somebody to ask
+        kill()
+        raise SessionError(f"Spark could not be started: {why}; {said_in.with_suffix('.log')} may say more.") from None
+    except OSError as error:
+        raise SessionError(f"Spark could not be started: {error}.") from error
+    finally:
+        output.close()
+
+
+def is_given() -> bool:
+    """Whether `spark-submit` started this process: the JVM is its parent then, and no second one can be had."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _prepare(settings: SessionSettings) -> None:
+    """The files and the environment that a JVM begins with."""
     missing = [jar for jar in settings.jars if not jar.is_file()]
     if missing or not settings.jars:
         raise SessionError(f"Delta's jars are missing ({missing[0] if missing else 'none given'}): run make setup.")
@@ -240,33 +183,70 @@ def start(settings: SessionSettings) -> SparkSession:
     (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log", state_server=STATE_SERVER))
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
+    if is_given():
+        return
     if settings.java_home is not None:
         os.environ["JAVA_HOME"] = str(settings.java_home)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of the C library, for each of the JVM's hundreds of threads
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # PySpark reads no setting here
-    conf = SparkConf(loadDefaults=False).setAll(list(spark_conf(settings).items()))
-    output = (logs / "spark.out").open("ab")
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if settings.is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # PySpark reads no setting here
+    else:
+        # So a site's own settings of the driver's JVM come after these, and win.
+        before = os.environ.get("SPARK_SUBMIT_OPTS", "").split()
+        own = [option for option in java_options(settings) if option not in before]
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*own, *before])
+        os.environ.setdefault("SPARK_DRIVER_MEMORY", settings.driver_memory)
+
+
+def _gateway(settings: SessionSettings, output: BinaryIO) -> Any:
+    """A JVM started here and not by the session's builder, because only so its and the workers' output can be kept off
+    the terminal; or the one that `spark-submit` started."""
+    conf = SparkConf(loadDefaults=False).setAll(list(launch_conf(settings, _site_defaults()).items()))
+    # In a session of its own: a SIGTERM to our process group (systemd's way, and timeout's) would end it under us.
+    popen = {"stdout": output, "stderr": output, "start_new_session": True}
+    return cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
+
+
+def _session(settings: SessionSettings, gateway: Any) -> SparkSession:
+    site: dict[str, str] = {}
+    if is_given() or not settings.is_local:
+        site = dict(SparkConf(loadDefaults=True, _jvm=gateway.jvm).getAll())
+    master = site.get("spark.master", settings.master)
+    if settings.master not in ("local", master):
+        raise SessionError(f"spark-submit was told the master {master}, and the configuration says {settings.master}.")
+    settings = replace(settings, master=master)
+    conf = spark_conf(settings, site)
+    if not settings.is_local:
+        wanted = conf.get(WORKERS_PYTHON) or site.get(WORKERS_PYTHON)
+        os.environ["PYSPARK_PYTHON"] = wanted or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    if not settings.is_local:
+        _ship(context, settings)
+    return SparkSession(context)
+
+
+def _ship(context: SparkContext, settings: SessionSettings) -> None:
+    """Our packages for workers elsewhere.
+
+    A worker's own process is forked from one that is to have them already (`worker_daemon`), before PySpark puts what
+    was shipped on its path. So that path is in the environment of the first: an executor keeps shipped files in its
+    working folder, and the driver's planners find the archive where it is."""
+    packed = archive((settings.scratch or settings.logs).absolute() / "shipped")
+    context.addPyFile(str(packed))
+    paths = [packed.name, str(packed), context.environment.get("PYTHONPATH")]
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
+def _site_defaults() -> dict[str, str]:
+    """The settings that the driver's Spark has by default. A JVM reads them itself, but what it is started with would
+    replace those of the same name, so lists must be known before."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
     try:
-        # Started here and not by the builder, because only so the JVM's and the workers' output can be kept off the
-        # terminal.
-        # In a session of its own: a SIGTERM to our process group (systemd's way, and timeout's) would end it under us.
-        popen = {"stdout": output, "stderr": output, "start_new_session": True}
-        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
-        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-        _say_to_the_log(session)
-        _open_callbacks(gateway)
-        return session
-    except PySparkException as error:
-        raise SessionError(
-            f"Spark could not be started ({error.getCondition() or type(error).__name__}): Java 17 or newer is needed, "
-            f"and {logs / 'spark.out'} says more."
-        ) from error
-    except Py4JError as error:
-        why = last_line(said(error))  # while there is somebody to ask
-        kill()
-        raise SessionError(f"Spark could not be started: {why}; {logs / 'spark.log'} may say more.") from None
-    except OSError as error:
-        raise SessionError(f"Spark could not be started: {error}.") from error
-    finally:
-        output.close()
+        lines = (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    told = (re.split(r"\s*[=:]\s*|\s+", line.strip(), maxsplit=1) for line in lines)
+    return {pair[0]: pair[1].strip() for pair in told if len(pair) == 2 and not pair[0].startswith("#")}

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     if sys.argv[1:] == ["pyspark.worker"]:
-        import_module("streaming_jobs.verdicts.operator")  # with all that it imports
+        with suppress(ImportError):  # the task that misses it says so; what this process says is nobody's
+            import_module("streaming_jobs.verdicts.operator")  # with all that it imports
     gc.collect()
     gc.freeze()
     manager()

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sql
 
 from rules.arrays.intervals import Ints
 from rules.cycles.search import Components
+from streaming_jobs.spark_conf import file_url
 
 _CLASS: Final = "org.graphframes.GraphFramePythonAPI"
 _ITERATIONS: Final = 100
@@ -41,7 +42,7 @@ def components(spark: SparkSession, checkpoints: Path) -> Components:
     iterations."""
     from graphframes import GraphFrame
 
-    spark.sparkContext.setCheckpointDir(str(checkpoints.absolute()))
+    spark.sparkContext.setCheckpointDir(file_url(checkpoints))
 
     def divide(nodes: int, source: Ints, target: Ints) -> Iterator[Ints]:
         if not len(source):

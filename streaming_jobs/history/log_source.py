@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,7 +28,7 @@ from urllib.parse import unquote
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from streaming_jobs.errors import GONE
+from streaming_jobs.errors import GONE, NotShared
 from streaming_jobs.history.block import BUNDLE_DDL, Block
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def split(files: Sequence[Added], root: Path) -> list[Blocks]:
 
 
 class ProbeLog(DataSource):
-    """The source by its options: `path` of the table, `version` to begin with, `files` and `bytes` of a batch."""
+    """The source by its options: `path` of the table, `version` to begin with, `files` and `bytes` of a batch, and
+    `checkpoint`, the folder of the query's."""
 
     @classmethod
     def name(cls) -> str:
@@ -127,6 +129,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._root = Path(options["path"])
         self._log = self._root / "_delta_log"
+        self._checkpoint = Path(options.get("checkpoint", options["path"]))
         self._begin = int(options["version"])
         self._files, self._bytes = int(options["files"]), int(options["bytes"])
         self._last: int | None = None  # the version that a query over what is there ends with
@@ -175,6 +178,9 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from streaming_jobs.history.bundles import bundle_blocks  # not for the half that plans: it is small
 
         assert isinstance(partition, Blocks)
+        for folder in (self._log, self._checkpoint):
+            if not folder.is_dir():  # and not that retention has taken the file
+                raise NotShared(f"{folder} is not to be seen by Spark's worker on {socket.gethostname()}")
         return bundle_blocks(partition.blocks)
 
     def _commit(self, version: int) -> list[Added] | None:

@@ -21,6 +21,7 @@ from streaming_jobs.history.handover import Plan
 from streaming_jobs.history.layout import by_delta
 from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name
 from streaming_jobs.session import planners
+from streaming_jobs.spark_conf import file_url
 
 
 def await_history(
@@ -87,7 +88,13 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
     version = after.version + 1 if after is not None else config.starting_version or 0
     planners.wanted(spark)
     spark.dataSource.register(ProbeLog)
-    options = {"path": path, "version": version, "files": config.max_files, "bytes": config.max_bytes}
+    options: dict[str, object] = {
+        "path": path,
+        "version": version,
+        "files": config.max_files,
+        "bytes": config.max_bytes,
+    }
+    options["checkpoint"] = config.checkpoint_path.absolute()
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
 
 
@@ -104,7 +111,7 @@ def _deltas(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataF
         version = after.version
     if version is not None:
         reader = reader.option("startingVersion", str(version))
-    frame = reader.load(str(path.absolute()))
+    frame = reader.load(file_url(path))
     if after is not None and after.files:
         # Delta begins at no commit that is not there yet, and the next one may not be: so at the last one that was
         # rebuilt, without the files it added.

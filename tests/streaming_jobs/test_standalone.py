@@ -1,0 +1,175 @@
+"""The job on a Spark that is there already, by the commands that a site would use: Spark's standalone cluster, of which
+a worker is killed, and then the driver. Its findings are those of one machine, and none is written twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+import monitor.submit
+from rules.vocabulary.slices import Slice
+from streaming_jobs.config import JobConfig
+from streaming_jobs.integrity_job import IntegrityJob
+from streaming_jobs.tables.delta_tables import read_table
+from tests.streaming_jobs.conftest import CHECKOUT
+from tests.streaming_jobs.probe_log import commit, duplicates
+from tests.streaming_jobs.standalone import HOME, Standalone, end
+from tests.streaming_jobs.test_job import expected, written
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
+
+DEADLINE = 600.0
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+}
+"""What a site may have set. The last four make it cheap."""
+
+
+@pytest.fixture(scope="module")
+def cluster(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with Standalone(tmp_path_factory.mktemp("standalone") / "spark") as running:
+        yield running
+
+
+class Driver:
+    """A monitor in a process, and a folder, of its own."""
+
+    def __init__(self, command: Sequence[str | Path], folder: Path, **environment: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self._output = folder / "driver.out"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=kept | {"PYTHONPATH": str(CHECKOUT)} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def until(self, met: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not met():
+            assert self._process.poll() is None and time.monotonic() < deadline, self._output.read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """The process and its JVM, as the end of its machine would."""
+        if self._process.poll() is None:
+            end(psutil.Process(self._process.pid))
+        self._process.wait()
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(DEADLINE)
+
+
+def configured(root: Path, **spark: Any) -> tuple[JobConfig, Path]:
+    file = root / "offsetwatch.toml"
+    job = {"max_files": 12, "objectives.liveness": 86_400, "upkeep.enabled": False, "cycles.enabled": False}
+    lines = [f'data = "{root / "data"}"', "[alerts]", "metrics = false", "[job]"]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in job.items()]
+    lines += [f"spark.{name} = {json.dumps(value)}" for name, value in spark.items() if name != "conf"]
+    lines += ["[job.spark.conf]", *(f"{name} = {json.dumps(value)}" for name, value in spark.get("conf", {}).items())]
+    file.write_text("\n".join(lines))
+    return JobConfig(root=root / "data"), file
+
+
+def under_way(config: JobConfig, batch: int) -> Callable[[], bool]:
+    """Whether a batch was planned and is not done."""
+    return (config.checkpoint_path / "offsets" / str(batch)).exists
+
+
+def on_one_machine(spark: SparkSession, config: JobConfig, parts: Sequence[list[Slice]], root: Path) -> list[Any]:
+    """What a local Spark finds in the same log."""
+    alone = JobConfig.model_validate({"root": root, "history_wait": 0, "upkeep": {"enabled": False}})
+    shutil.copytree(config.history_path, alone.history_path)
+    IntegrityJob(alone, spark).run_available_now()
+    return told(alone)
+
+
+def told(config: JobConfig) -> list[Any]:
+    """The findings, without what tells of the batch in which each was found, and when."""
+    rows = read_table(config.tables_path, "findings").drop_columns(["batch", "recorded"]).to_pylist()
+    return sorted(rows, key=lambda row: (row["id"], row["event"], row["at"]))
+
+
+def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice(
+    cluster: Standalone, spark: SparkSession, tmp_path: Path
+) -> None:
+    config, file = configured(tmp_path, master=cluster.url, conf=CONF)
+    parts = duplicates(6, partitions=12)
+    command = [sys.executable, "-m", "monitor.cli", "monitor", "--config", str(file)]
+
+    def reached(count: int) -> Callable[[], bool]:
+        return lambda: {one for one, _, _ in written(config)} == expected(parts[:count])
+
+    commit(config.history_path, parts[0])
+    driver = Driver(command, tmp_path / "driver")
+    try:
+        driver.until(reached(1))
+        commit(config.history_path, parts[1])
+        driver.until(under_way(config, 1))
+        end(cluster.workers[0])
+        driver.until(reached(2))
+        commit(config.history_path, parts[2])
+        driver.until(reached(3))
+        commit(config.history_path, parts[3])
+        driver.until(under_way(config, 3))
+    finally:
+        driver.kill()
+    assert not reached(4)(), "it was killed in mid-batch"
+
+    again = Driver(command, tmp_path / "driver")
+    try:
+        for count, part in enumerate(parts[4:], start=5):
+            commit(config.history_path, part)
+            again.until(reached(count))
+        assert again.stop() == 0
+    finally:
+        again.kill()
+    assert len(set(written(config))) == len(written(config))
+    assert told(config) == on_one_machine(spark, config, parts, tmp_path / "alone")
+    states = read_table(config.tables_path, "partition_state").to_pylist()
+    assert {s["partition"]: s["polled"] for s in states} == dict.fromkeys(range(12), 6 * len(parts))
+
+
+def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, tmp_path: Path) -> None:
+    config, file = configured(tmp_path)
+    parts = duplicates(2)
+    commit(config.history_path, parts[0])
+    given = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+    jvm = ["--driver-memory", "1g", "--driver-java-options", "-Xss16m"]
+    command = [HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__]
+    driver = Driver(
+        [*command, "monitor", "--config", file], tmp_path / "driver", PYSPARK_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1",
+    )  # fmt: skip
+    try:
+        driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts[:1]))
+        commit(config.history_path, parts[1])
+        driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts))
+        assert driver.stop() in (0, 128 + signal.SIGTERM)  # Java's own
+    finally:
+        driver.kill()
+    assert len(set(written(config))) == len(written(config))
