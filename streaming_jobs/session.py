@@ -175,16 +175,16 @@ def is_given() -> bool:
 
 def _prepare(settings: SessionSettings) -> None:
     """The files and the environment that a JVM begins with."""
-    missing = [jar for jar in settings.jars if not jar.is_file()]
-    if missing or not settings.jars:
-        raise SessionError(f"Delta's jars are missing ({missing[0] if missing else 'none given'}): run make setup.")
     logs = settings.logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
     (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log", state_server=STATE_SERVER))
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
     if is_given():
-        return
+        return  # with what its class path holds
+    missing = [jar for jar in settings.jars if not jar.is_file()]
+    if missing or not settings.jars:
+        raise SessionError(f"Delta's jars are missing ({missing[0] if missing else 'none given'}): run make setup.")
     if settings.java_home is not None:
         os.environ["JAVA_HOME"] = str(settings.java_home)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of the C library, for each of the JVM's hundreds of threads

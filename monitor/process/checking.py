@@ -208,9 +208,11 @@ class Checks:
         from deploy.jars import graphframes_jars, spark_jars
         from deploy.java import java_home
         from streaming_jobs.integrity_job import session_settings
-        from streaming_jobs.session import start
+        from streaming_jobs.session import is_given, start
 
         say, job = self._told.say, self._config.job
+        if is_given():
+            return start(session_settings(job, ()))
         jars = spark_jars(say)
         if job.cycles.engine == "graphframes" and job.cycles.enabled:
             jars = [*jars, *graphframes_jars(say)]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,17 +37,33 @@ CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.enabled": "false",
 }
-"""What a site may have set. The last four make it cheap."""
+"""What a site may have set. The last five make it cheap."""
 
 
 @pytest.fixture(scope="module")
 def cluster(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     with Standalone(tmp_path_factory.mktemp("standalone") / "spark") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has what the workers need, and nothing of ours."""
+    root = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root], check=True)
+    (packages,) = root.glob("lib/python*/site-packages")
+    # Those that are installed as links to a checkout are not followed from here.
+    (packages / "needed.pth").write_text(sysconfig.get_paths()["purelib"])
+    python = root / "bin" / "python"
+    known = subprocess.run([python, "-I", "-c", "import numpy, pyarrow; import streaming_jobs"], cwd=root, check=False,
+                           capture_output=True)  # fmt: skip
+    assert b"No module named 'streaming_jobs'" in known.stderr
+    return python
 
 
 class Driver:
@@ -80,8 +97,14 @@ class Driver:
         self._process.wait()
 
     def stop(self) -> int:
+        """The exit code, once the process and all that it started have ended."""
+        mine = [psutil.Process(self._process.pid)]
+        mine += mine[0].children(recursive=True)
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(DEADLINE)
+        code = self._process.wait(DEADLINE)
+        _, left = psutil.wait_procs(mine, DEADLINE)
+        assert not left
+        return code
 
 
 def configured(root: Path, **spark: Any) -> tuple[JobConfig, Path]:
@@ -115,9 +138,9 @@ def told(config: JobConfig) -> list[Any]:
 
 
 def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice(
-    cluster: Standalone, spark: SparkSession, tmp_path: Path
+    cluster: Standalone, python: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    config, file = configured(tmp_path, master=cluster.url, conf=CONF)
+    config, file = configured(tmp_path, master=cluster.url, conf=CONF | {"spark.pyspark.python": str(python)})
     parts = duplicates(6, partitions=12)
     command = [sys.executable, "-m", "monitor.cli", "monitor", "--config", str(file)]
 
@@ -154,22 +177,20 @@ def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice
     assert {s["partition"]: s["polled"] for s in states} == dict.fromkeys(range(12), 6 * len(parts))
 
 
-def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, tmp_path: Path) -> None:
+def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, python: Path, tmp_path: Path) -> None:
     config, file = configured(tmp_path)
     parts = duplicates(2)
     commit(config.history_path, parts[0])
-    given = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
-    jvm = ["--driver-memory", "1g", "--driver-java-options", "-Xss16m"]
+    conf = CONF | {"spark.pyspark.python": str(python), "spark.pyspark.driver.python": sys.executable}
+    given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    jvm = ["--driver-memory", "1g"]
     command = [HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__]
-    driver = Driver(
-        [*command, "monitor", "--config", file], tmp_path / "driver", PYSPARK_PYTHON=sys.executable,
-        SPARK_LOCAL_IP="127.0.0.1",
-    )  # fmt: skip
+    driver = Driver([*command, "monitor", "--config", file], tmp_path / "driver", SPARK_LOCAL_IP="127.0.0.1")
     try:
         driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts[:1]))
         commit(config.history_path, parts[1])
         driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts))
-        assert driver.stop() in (0, 128 + signal.SIGTERM)  # Java's own
+        assert driver.stop() == 128 + signal.SIGTERM  # Java's own
     finally:
         driver.kill()
     assert len(set(written(config))) == len(written(config))
