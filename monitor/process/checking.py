@@ -214,7 +214,8 @@ class Checks:
         if is_given():
             return start(session_settings(job, ()))
         jars = spark_jars(say)
-        if job.cycles.engine == "graphframes" and job.cycles.enabled:
+        given = any("graphframes" in job.spark.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
+        if job.cycles.engine == "graphframes" and job.cycles.enabled and not given:
             jars = [*jars, *graphframes_jars(say)]
         return start(session_settings(job, jars, java_home=java_home(say)))
 
