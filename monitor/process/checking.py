@@ -112,7 +112,9 @@ class Checks:
             from streaming_jobs.session import is_given
 
             if is_given():  # there is no second JVM: who submitted this process starts it again
-                raise
+                if (ours := self._ours(error)) is error:
+                    raise
+                raise ours from error
             if not self._served and (type(error) is not JobFailed or self._failures >= FIRST_ATTEMPTS):
                 raise
             self._begin_again(error)

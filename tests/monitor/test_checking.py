@@ -193,3 +193,17 @@ def test_before_the_first_batch_sparks_errors_are_one_line_and_ours_are_what_the
         checks = Checks(config(tmp_path), told_to([], []))
         with pytest.raises(raised):
             checks.start()
+
+
+@pytest.mark.parametrize("error", [JobFailed("The query ended."), Py4JNetworkError(GONE)])
+def test_where_spark_submit_gave_the_jvm_the_first_failure_ends_the_command(
+    error: Exception, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(job, "wait", lambda self, seconds: (_ for _ in ()).throw(error))
+    conditions: list[Finding] = []
+    checks = Checks(config(tmp_path), told_to([], conditions))
+    checks.start()
+    with pytest.raises(JobFailed):  # one line, and no stack trace
+        checks.wait(0)
+    assert (job.lives, conditions) == (1, [])

@@ -84,11 +84,11 @@ class Driver:
                 start_new_session=True,
             )
 
-    def until(self, met: Callable[[], bool]) -> None:
+    def until(self, met: Callable[[], bool], every: float = 0.3) -> None:
         deadline = time.monotonic() + DEADLINE
         while not met():
             assert self._process.poll() is None and time.monotonic() < deadline, self._output.read_text()
-            time.sleep(0.02)
+            time.sleep(every)
 
     def kill(self) -> None:
         """The process and its JVM, as the end of its machine would."""
@@ -118,9 +118,15 @@ def configured(root: Path, **spark: Any) -> tuple[JobConfig, Path]:
     return JobConfig(root=root / "data"), file
 
 
-def under_way(config: JobConfig, batch: int) -> Callable[[], bool]:
-    """Whether a batch was planned and is not done."""
-    return (config.checkpoint_path / "offsets" / str(batch)).exists
+def until_planned(driver: Driver, config: JobConfig, batch: int) -> None:
+    """The batch is under way from here on."""
+    driver.until((config.checkpoint_path / "offsets" / str(batch)).exists, every=0.01)
+
+
+def reached(config: JobConfig, parts: Sequence[list[Slice]]) -> Callable[[], bool]:
+    """Whether all is found that these parts of the log prove, and nothing else."""
+    wanted = expected(list(parts))
+    return lambda: {one for one, _, _ in written(config)} == wanted
 
 
 def on_one_machine(spark: SparkSession, config: JobConfig, parts: Sequence[list[Slice]], root: Path) -> list[Any]:
@@ -144,30 +150,27 @@ def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice
     parts = duplicates(6, partitions=12)
     command = [sys.executable, "-m", "monitor.cli", "monitor", "--config", str(file)]
 
-    def reached(count: int) -> Callable[[], bool]:
-        return lambda: {one for one, _, _ in written(config)} == expected(parts[:count])
-
     commit(config.history_path, parts[0])
     driver = Driver(command, tmp_path / "driver")
     try:
-        driver.until(reached(1))
+        driver.until(reached(config, parts[:1]))
         commit(config.history_path, parts[1])
-        driver.until(under_way(config, 1))
+        until_planned(driver, config, 1)
         end(cluster.workers[0])
-        driver.until(reached(2))
+        driver.until(reached(config, parts[:2]))
         commit(config.history_path, parts[2])
-        driver.until(reached(3))
+        driver.until(reached(config, parts[:3]))
         commit(config.history_path, parts[3])
-        driver.until(under_way(config, 3))
+        until_planned(driver, config, 3)
     finally:
         driver.kill()
-    assert not reached(4)(), "it was killed in mid-batch"
+    assert not reached(config, parts[:4])(), "it was killed in mid-batch"
 
     again = Driver(command, tmp_path / "driver")
     try:
         for count, part in enumerate(parts[4:], start=5):
             commit(config.history_path, part)
-            again.until(reached(count))
+            again.until(reached(config, parts[:count]))
         assert again.stop() == 0
     finally:
         again.kill()
@@ -187,9 +190,9 @@ def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, python: Pat
     command = [HOME / "bin" / "spark-submit", "--master", cluster.url, *jvm, *given, monitor.submit.__file__]
     driver = Driver([*command, "monitor", "--config", file], tmp_path / "driver", SPARK_LOCAL_IP="127.0.0.1")
     try:
-        driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts[:1]))
+        driver.until(reached(config, parts[:1]))
         commit(config.history_path, parts[1])
-        driver.until(lambda: {one for one, _, _ in written(config)} == expected(parts))
+        driver.until(reached(config, parts))
         assert driver.stop() == 128 + signal.SIGTERM  # Java's own
     finally:
         driver.kill()
