@@ -158,6 +158,7 @@ def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice
         until_planned(driver, config, 1)
         end(cluster.workers[0])
         driver.until(reached(config, parts[:2]))
+        assert "Lost executor" in (config.root / "logs" / "spark.log").read_text()
         commit(config.history_path, parts[2])
         driver.until(reached(config, parts[:3]))
         commit(config.history_path, parts[3])
