@@ -44,10 +44,15 @@ quick: $(READY)
 evening: $(READY)
 	$(BIN)/python -m pytest -m evening -v
 
-# Random worlds of hosts, for hours; WORLDS and SEED may be set. A seed that fails becomes a test.
+# Random histories beyond those of `make test`, and then random worlds of hosts, for hours; HISTORIES, MODELS, WORLDS and
+# SEED may be set. What fails becomes a test.
+HISTORIES ?= 20000
+MODELS ?= 50
 WORLDS ?= 10000
 SEED ?= $(shell date +%s)
 search: $(READY)
+	HISTORIES=$(HISTORIES) MODELS=$(MODELS) $(BIN)/python -m pytest -n auto --dist worksteal --timeout=0 \
+	  $(addprefix tests/rules/test_,model.py reference.py cycles_random.py registers.py)
 	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)"
 
 # Each check made wrong in one place, many times over: a test has to notice. CHECK=zero_offsets tries one module.

@@ -16,7 +16,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
 from tests.rules.cycle_reference import Node, Reference
 
-HISTORIES = int(os.environ.get("HISTORIES", "1200"))
+HISTORIES = int(os.environ.get("HISTORIES", "800"))
 LONGEST = 5
 START = EPOCH + timedelta(days=20_000)
 

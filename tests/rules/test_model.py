@@ -144,7 +144,7 @@ def broken(name: str, before: list[Turn], after: list[Turn], seed: int) -> tuple
 # Healthy
 
 
-@examples(60)
+@examples(40)
 @given(histories, st.sampled_from((0.0, -0.4, 0.4, 3.0)))
 def test_a_healthy_history_finds_nothing(history: list[Turn], skew: float) -> None:
     world = World(skew=skew).run(history)
@@ -164,7 +164,7 @@ def test_a_healthy_history_finds_nothing_however_late_each_host_comes(
     assert unexpected(in_parts(world, seed, parts), Expected(conditions=frozenset(CATALOGUE))) == set()
 
 
-@examples(25)
+@examples(12)
 @given(seeds)
 def test_where_retention_overtakes_readers_nothing_is_lost(seed: int) -> None:
     world = World(overtakes=True).run(turns(seed, 200))
@@ -174,7 +174,7 @@ def test_where_retention_overtakes_readers_nothing_is_lost(seed: int) -> None:
     assert unexpected(finished(world.journal.rows), trouble) == set()
 
 
-@examples(2)
+@examples(1)
 @given(seeds)
 def test_a_long_healthy_history_finds_nothing(seed: int) -> None:
     """Batch after batch, with a retention that keeps the log short."""
@@ -192,8 +192,8 @@ def test_a_long_healthy_history_finds_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@examples(6)
-@given(before=histories, after=histories, seed=seeds, parts=st.integers(1, 30))
+@examples(4)
+@given(before=histories, after=histories, seed=seeds, parts=st.integers(1, 15))
 def test_one_broken_promise_finds_itself(
     name: str, before: list[Turn], after: list[Turn], seed: int, parts: int
 ) -> None:

@@ -26,7 +26,7 @@ from tests.rules.reference_fates import FATES
 
 ASKED = os.environ.get("HISTORIES")
 EXAMPLES = settings(
-    max_examples=int(ASKED or 800), derandomize=ASKED is None, database=None, deadline=None,
+    max_examples=int(ASKED or 500), derandomize=ASKED is None, database=None, deadline=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 UNSEEN_LISTED = 10

@@ -3,6 +3,7 @@ log came. `op` and `history` are in tests/rules/linearizations.py; times there a
 
 from __future__ import annotations
 
+import os
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from tests.rules.histories import START, Store
 from tests.rules.linearizations import Steady, history, linearizable, op
 
 GRACE = 5
+ASKED = os.environ.get("HISTORIES")
+"""More histories than by default: `make search` tries many."""
 
 
 def contradictions(ops: Sequence[Op], *, stored: int = 0) -> list[str]:
@@ -81,7 +84,7 @@ def anything(draw: st.DrawFn) -> list[Op]:
 
 
 @pytest.mark.slow
-@settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=int(ASKED or 1_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(anything())
 def test_agrees_where_nothing_makes_sense(ops: list[Op]) -> None:
     assert (contradictions(ops) == []) == linearizable(ops)
@@ -325,7 +328,7 @@ def shuffled(log: Sequence[Slice], seed: int, parts: int) -> Store:
     return store
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=int(ASKED or 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**9), st.integers(1, 40), st.sampled_from((0.0, 0.1, 0.3)))
 def test_batches_and_arrival_do_not_matter(seed: int, parts: int, wild: float) -> None:
     log = rows(history(seed, clients=3, length=6, writes=0.3, wild=wild), until=90)
@@ -379,12 +382,12 @@ def test_registers_of_one_partition_are_told_apart() -> None:
 
 
 @pytest.mark.slow
-def test_a_million_operations_in_constant_memory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hundred_thousand_operations_in_constant_memory(capsys: pytest.CaptureFixture[str]) -> None:
     register, clients, sizes, clusters = Register(), Steady(8, 1), [], []
     register.begin(0, 0)
     left: list[Op] = []
     for _ in range(20):
-        left = sorted(left + clients.more(50_000), key=lambda one: one[:4])
+        left = sorted(left + clients.more(5_000), key=lambda one: one[:4])
         limit = min(clients.free)
         for one in left:
             if one.at < limit:
@@ -396,7 +399,7 @@ def test_a_million_operations_in_constant_memory(capsys: pytest.CaptureFixture[s
         assert register.found == []
     with capsys.disabled():
         print(
-            f"\n1,000,000 operations of 8 clients: {max(sizes)} bytes of state at most, {sizes[0]} after 50,000 and"
+            f"\n100,000 operations of 8 clients: {max(sizes)} bytes of state at most, {sizes[0]} after 5,000 and"
             f" {sizes[-1]} at the end; {max(clusters)} ids at most"
         )
     assert max(sizes) < 30_000 and max(clusters) < 20
