@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,19 @@ def violations(config: JobConfig) -> list[str]:
     return sorted(r["id"] for r in rows if CATALOGUE[r["anomaly"]].kind == "violation")
 
 
+@pytest.fixture(scope="module")
+def undisturbed_eventful(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], JobConfig]:
+    """`eventful` of so many parts, checked without a break: once for all tests, which only read its tables."""
+    root = tmp_path_factory.mktemp("undisturbed")
+
+    @cache
+    def checked(commits: int) -> JobConfig:
+        settings = {"root": root / str(commits) / "data", "history_wait": 0, "upkeep": {"enabled": False}}
+        return undisturbed(spark, JobConfig.model_validate(settings), eventful(commits))
+
+    return checked
+
+
 def undisturbed(spark: SparkSession, config: JobConfig, parts: Sequence[Sequence[Slice]]) -> JobConfig:
     """The same history, checked without a break."""
     whole = config.model_copy(update={"root": config.root.parent / "whole"})
@@ -98,7 +112,9 @@ def shown(config: JobConfig) -> set[tuple[str, str]]:
     return {(r["id"], r["state"]) for r in rows if r["anomaly"] != "evidence-gap"}
 
 
-def test_a_deleted_checkpoint_on_a_compacted_table(spark: SparkSession, config: JobConfig) -> None:
+def test_a_deleted_checkpoint_on_a_compacted_table(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
     parts = eventful(6)
     for part in parts[:4]:
         commit(config.history_path, part)
@@ -120,7 +136,7 @@ def test_a_deleted_checkpoint_on_a_compacted_table(spark: SparkSession, config: 
     told, lines = run(spark, config)
     assert lines == []
     assert sum(b.stats.slices for b in told.batches) == sum(len(part) for part in parts[4:])
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(6)
     assert violations(config) == violations(whole)
     assert len(set(violations(config))) == len(violations(config))
     assert len(set(written(config))) == len(written(config))
@@ -143,7 +159,9 @@ class _Older:
         return out
 
 
-def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(spark: SparkSession, config: JobConfig) -> None:
+def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
     parts = eventful(4)
     commit(config.history_path, parts[0])
     run(spark, config, instead(_Older()))
@@ -159,7 +177,7 @@ def test_a_state_of_another_version_is_rebuilt_while_the_job_runs(spark: SparkSe
     job.stop()
     assert job.failure is None
     assert any("another version of the checks" in line for line in lines)
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(4)
     assert violations(config) == violations(whole)
     assert shown(config) == shown(whole)
     heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
@@ -194,7 +212,9 @@ def _forget(config: JobConfig, below: int) -> None:
         (config.history_path / "_delta_log" / f"{version:020d}.json").unlink()
 
 
-def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(spark: SparkSession, config: JobConfig) -> None:
+def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
     parts = eventful(5)
     for part in parts[:2]:
         commit(config.history_path, part)
@@ -214,7 +234,7 @@ def test_a_commit_that_is_gone_opens_a_gap_until_the_state_is_rebuilt(spark: Spa
     assert heard[-1] == ("evidence-gap", "closed")
     commit(config.history_path, parts[4])
     run(spark, config)
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(5)
     assert violations(config) == violations(whole)
     assert shown(config) == shown(whole)
     assert len(set(written(config))) == len(written(config))
@@ -232,7 +252,9 @@ def test_a_restart_needs_no_commit_that_was_read(spark: SparkSession, config: Jo
     assert sum(b.stats.slices for b in told.batches) == len(parts[3])
 
 
-def test_a_first_start_on_a_log_whose_first_commits_are_gone(spark: SparkSession, config: JobConfig) -> None:
+def test_a_first_start_on_a_log_whose_first_commits_are_gone(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
     parts = eventful(4)
     for part in parts[:3]:
         commit(config.history_path, part)
@@ -245,7 +267,7 @@ def test_a_first_start_on_a_log_whose_first_commits_are_gone(spark: SparkSession
     commit(config.history_path, parts[3])
     told, _ = run(spark, config)
     assert sum(b.stats.slices for b in told.batches) == len(parts[3])
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(4)
     assert violations(config) == violations(whole)
     assert shown(config) == shown(whole)
 
@@ -293,15 +315,20 @@ def _laid_out_otherwise(checkpoint: Path, layout: str | None) -> None:
         (checkpoint / "layout").write_text(layout)
 
 
-@pytest.mark.parametrize("layout", [None, str(LAYOUT - 1), "{"], ids=["none", "older", "torn"])
-def test_a_checkpoint_of_another_layout_is_rebuilt(spark: SparkSession, config: JobConfig, layout: str | None) -> None:
+def test_a_checkpoint_of_another_layout_is_rebuilt(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig]
+) -> None:
     parts = eventful(5)
     for part in parts[:3]:
         commit(config.history_path, part)
     run(spark, config)
     first = violations(config)
     assert first
-    _laid_out_otherwise(config.checkpoint_path, layout)
+    assert reason_to_rebuild(config) is None
+    for layout in (None, str(LAYOUT - 1), "{"):  # from here on, whichever of them it was is all the same
+        _laid_out_otherwise(config.checkpoint_path, layout)
+        reason = reason_to_rebuild(config)
+        assert reason is not None and "laid out by another version" in reason
     # What Spark would say of it is not asked: the old one is of no more use.
     for file in (config.checkpoint_path / "state").rglob("_metadata/*/*"):
         if file.is_file():
@@ -316,7 +343,7 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(spark: SparkSession, config: 
     told, lines = run(spark, config)
     assert lines == []
     assert sum(b.stats.slices for b in told.batches) == len(parts[4])
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(5)
     assert violations(config) == violations(whole)
     assert len(set(written(config))) == len(written(config))
     assert shown(config) == shown(whole)
@@ -336,7 +363,10 @@ def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(
 
 
 def test_what_another_version_prepared_is_not_put_into_its_place(
-    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    config: JobConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed_eventful: Callable[[int], JobConfig],
 ) -> None:
     parts = eventful(4)
     for part in parts[:3]:
@@ -359,7 +389,7 @@ def test_what_another_version_prepared_is_not_put_into_its_place(
     commit(config.history_path, parts[3])
     _, lines = run(spark, config)
     assert any("rebuilding the checks' state" in line for line in lines)
-    whole = undisturbed(spark, config, parts)
+    whole = undisturbed_eventful(4)
     assert violations(config) == violations(whole) and set(first) < set(violations(config))
     assert len(set(written(config))) == len(written(config))
     assert shown(config) == shown(whole)
