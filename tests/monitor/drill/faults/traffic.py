@@ -14,8 +14,8 @@ FRESH = {"topic.metadata.refresh.interval.ms": 2_000}
 consumer leaves it when it looks for the leader again, after five minutes by default."""
 
 IN_FLIGHT = 20
-PACE = 0.005
-"""Seconds between records: a few in every request, and brokers that have time for the fault. As fast as it goes, this
+PACE = 0.02
+"""Seconds between records, so that brokers have time for the fault: at 5 ms, and as fast as it goes all the more, this
 traffic took as much of the machine as the brokers did."""
 
 IDLE = 600
