@@ -8,6 +8,8 @@ what is polled of a writer that the log does not know: its host's log may come a
 runs, the newest). Where something of a writer's log is missing for good, nothing is concluded from what was polled
 after that began.
 
+A poll counts as soon as its own row is here: nothing else of its reader is needed.
+
 One small chunk for each writer that sent here, dropped with its last values below the log start
 (`rules.audit.digests`); a writer that sent nothing is known as long as its process is, and as it is among the newest.
 """
@@ -21,13 +23,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import START, Columns, Runs
+from rules.arrays.columns import OK, START, Columns, Runs
 from rules.arrays.intervals import Bools, Ints, distinct, indices, numbered
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import NEVER, Hole, Places, Polls, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling.moves import polls_of
 
 KEPT: Final = 10_000
 """Runs of a partition that wait for their sends; of more, the newest are kept, and nothing is said of the others."""
@@ -81,18 +84,19 @@ class Phantoms:
 
 def needs(own: Phantoms, asked: Asked) -> Iterable[str]:
     """The records of the writers that a step will meet."""
-    runs = (asked.columns.sent, asked.columns.polled, asked.state.polls, asked.state.uncommitted, own.unsent)
+    runs = (asked.columns.sent, asked.columns.polled, own.unsent)
     writers = distinct(np.concatenate([one.writer for one in runs]))
     return map(record_name, [*writers.tolist(), *own.lost])
 
 
 def arrive(own: Phantoms, new: News) -> None:
-    """Learn what was sent, and where values stand."""
+    """Learn what was sent, what was polled of which no send is known, and where values stand."""
     for writer in own.lost:
         _keep(new.chunks, writer, (record(new.chunks, writer) or Record())._replace(lost=1))
     own.lost = []
     _note_beginnings(own, new)
     _note_sends(new.chunks, new.columns, new.sent)
+    _note_polls(own, new)
     _note_places(new.chunks, new.placed.places)
 
 
@@ -120,6 +124,20 @@ def _note_sends(chunks: Chunks, columns: Columns, sent: Runs) -> None:
             _keep(chunks, writer, known._replace(highest=top, process=int(columns.process[sent.row[at]])))
 
 
+def _note_polls(own: Phantoms, new: News) -> None:
+    """What ok operations polled beyond what is known to be sent; committed or not, what was never sent may not be
+    there."""
+    polled = new.polled.take(new.columns.type[new.polled.row] == OK)
+    if not len(polled):
+        return
+    writers, inverse = numbered(polled.writer)
+    known = [record(new.chunks, writer) for writer in writers.tolist()]
+    highest = np.array([-1 if one is None else one.highest for one in known], np.int64)
+    beyond = polled.take(polled.seq + polled.length - 1 > highest[inverse])
+    if len(beyond):
+        own.unsent = concat(own.unsent, polls_of(new.columns, beyond))
+
+
 def _note_places(chunks: Chunks, placed: Places) -> None:
     """Values of these writers stand at these offsets."""
     if not len(placed):
@@ -134,12 +152,11 @@ def _note_places(chunks: Chunks, placed: Places) -> None:
 
 
 def fold(own: Phantoms, passage: Passage) -> None:
-    """Decide the polls that were passed on, and those that wait, as far as their writers' logs are here."""
+    """Decide the polls that wait, as far as their writers' logs are here."""
     own.lost += passage.lost_writers
-    polls = concat(passage.polls, passage.uncommitted)  # what was never sent may not be there, committed or not
-    polled, state, report = concat(own.unsent, polls), passage.state, passage.report
-    if not len(polled):
+    if not len(own.unsent):
         return
+    polled, state, report = take(own.unsent, own.unsent.at.argsort(kind="stable")), passage.state, passage.report
     writers, inverse = numbered(polled.writer)
     known = _known(own, passage, writers)
     limits, process = known.highest[inverse], known.process[inverse]

@@ -13,7 +13,7 @@ from rules.engine import order
 from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import Places, Polls, State, concat
+from rules.kept.state import Places, State, concat
 from rules.settling import moves, window
 from rules.settling.clocks import measure
 
@@ -31,10 +31,10 @@ def arrive(
     state.polled += int(proven.length.sum())
     if len(proven):
         state.highest_polled = max(state.highest_polled, int((proven.offset + proven.length).max()) - 1)
-        state.polls = concat(state.polls, _polls(columns, proven))
+        state.polls = concat(state.polls, moves.polls_of(columns, proven))
     if len(committed) != len(new.polled):
         unproven = ~columns.committed_only[new.polled.row] & (columns.type[new.polled.row] == OK)
-        state.uncommitted = concat(state.uncommitted, _polls(columns, new.polled.take(unproven)))
+        state.uncommitted = concat(state.uncommitted, moves.polls_of(columns, new.polled.take(unproven)))
     stand = [runs.take(runs.offset >= 0) for runs in (committed, new.acknowledged)]
     start = np.concatenate([runs.offset for runs in stand])
     window.note_index(state, start, start + np.concatenate([runs.length for runs in stand]))
@@ -66,18 +66,3 @@ def _part(runs: Runs, mask: Bools) -> Runs:
 
 def _places(runs: Runs) -> Places:
     return Places(runs.offset, runs.writer, runs.seq, runs.length)
-
-
-def _polls(columns: Columns, runs: Runs) -> Polls:
-    row = runs.row
-    return Polls(
-        columns.completed[row],
-        columns.process[row],
-        columns.op[row],
-        runs.offset,
-        runs.writer,
-        runs.seq,
-        runs.length,
-        columns.slice[row],
-        columns.boot[row],
-    )

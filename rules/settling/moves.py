@@ -21,7 +21,7 @@ from rules.arrays.columns import (
     irregulars,
 )
 from rules.arrays.intervals import Bools, Ints, among, heads, indices
-from rules.kept.state import Moves, SendMoves
+from rules.kept.state import Moves, Polls, SendMoves
 
 
 def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
@@ -111,3 +111,19 @@ def sends_of(columns: Columns, sent: Runs) -> SendMoves:
     first = sent.offset[begins]
     last = np.where(sent.offset[tails] >= 0, sent.offset[tails] + sent.length[tails] - 1, -1)
     return SendMoves(columns.process[row], columns.slice[row], columns.op[row], columns.completed[row], first, last)
+
+
+def polls_of(columns: Columns, runs: Runs) -> Polls:
+    """Runs that were polled, with the row that tells of each."""
+    row = runs.row
+    return Polls(
+        columns.completed[row],
+        columns.process[row],
+        columns.op[row],
+        runs.offset,
+        runs.writer,
+        runs.seq,
+        runs.length,
+        columns.slice[row],
+        columns.boot[row],
+    )

@@ -113,3 +113,19 @@ def test_what_nobody_sent_is_a_phantom_to_who_reads_uncommitted_too(seq: int, ph
     store = Store()
     store.feed(h.rows)
     assert found(store.findings) == ({("phantom-read", (W, seq))} if phantom else set())
+
+
+@pytest.mark.parametrize("sent", [2, 8])
+def test_a_row_of_the_reader_that_is_missing_holds_no_phantom_back(sent: int) -> None:
+    """The readers' rows before the poll were rejected, or come later: what was polled was polled."""
+    h, store = History(), Store()
+    h.start("w", writer=str(W))
+    h.send("w", 0, sent, at=0)
+    h.assign("r")
+    missing = h.poll("r", [("w", 0, 1, 0)])
+    h.poll("r", [("w", 7, 1, 1)])
+    for _ in range(15):
+        h.mark(1.0)
+    h.rows.remove(missing)
+    store.feed(h.rows)
+    assert (("phantom-read", (W, 7)) in found(store.findings)) == (sent < 8)
