@@ -8,6 +8,7 @@ from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Entry
 from tests.rules.world.must import GIVEN_UP, GRACE, Must
+from tests.rules.world.skews import is_there
 
 if TYPE_CHECKING:
     from tests.rules.world.oracle import Oracle
@@ -34,9 +35,9 @@ class CommittedOffsets:
             reads = [e for h, e in same if anomaly == "foreign-commit" or _committed(h) > _committed(e)]
         if not reads or not self._held(planted.at - GRACE, reads[0].completed):
             return must
-        members = {life.host.name for life in self._world.lives if life.kind == "group"}
+        members = [life for life in self._world.lives if life.kind == "group" and is_there(life, planted.partition)]
         observing = {life.host.name for life in self._world.lives if life.kind == "observer"}
-        if not all(self._skews.known(a, b) for a in members for b in observing):
+        if not all(self._skews.known(planted.partition, m.host.name, b) for m in members for b in observing):
             return must
         came = [reads[0].arrived]
         since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0

@@ -14,7 +14,7 @@ from tests.rules.world.explains import ALWAYS, EXPLAINS, NAMED
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.must import GRACE, Must
-from tests.rules.world.skews import Skews
+from tests.rules.world.skews import Skews, is_there
 from tests.rules.world.truth import READERS, Truth
 from tests.rules.world.world import World
 
@@ -28,6 +28,8 @@ OPEN = 5 * SECOND
 CLOSE = 2 * SECOND
 """So close nobody can tell whether a log reaches to when a loss is due: log time goes in ticks of a second, the bound
 of two clocks is no better than what it was measured by, and a pass is known before the acknowledgement or after it."""
+MEASURED = SECOND // 2
+"""Nor, by the clock of another host, whether a log was over before something was sent."""
 AT_ONCE = frozenset({"duplicate", "G1a", "inconsistent-offsets"})
 """What is proven by what was seen, whatever log time it is."""
 
@@ -53,19 +55,19 @@ class Oracle:
             offs.append((h.skew - drift, h.skew + drift))
         return max(o[1] for o in offs) - min(o[0] for o in offs)
 
-    def _comparable(self, hosts: set[str]) -> bool:
+    def _comparable(self, partition: int, hosts: set[str]) -> bool:
         """Whether a listing can be told to have come after what these hosts did."""
         observing = {life.host.name for life in self.world.lives if life.kind == "observer"}
-        return all(self.skews.bounded(ahead=b, of=a) for a in hosts for b in observing)
+        return all(self.skews.bounded(partition, ahead=b, of=a) for a in hosts for b in observing)
 
-    def _holes_comparable(self, sender: str) -> bool:
+    def _holes_comparable(self, partition: int, sender: str) -> bool:
         """Whether what this host sent can be told to have come after what is missing of readers elsewhere."""
         with_holes = {
             life.host.name
             for life in self.world.lives
             if life.kind in READERS and (life.crashed is not None or any(e.rejected for e in life.entries))
         }
-        return all(self.skews.bounded(ahead=sender, of=host) for host in with_holes)
+        return all(self.skews.bounded(partition, ahead=sender, of=host) for host in with_holes)
 
     # What must be.
 
@@ -155,26 +157,31 @@ class Oracle:
         if any(p.kind == "cut" and p.partition == partition and p.offsets[0] <= offset for p in self.world.planted):
             must.why = "its offset was given again"
             return must
+        if any(self.truth.polled_ok(value)):
+            must.why = "it was polled, if at read_uncommitted alone"
+            return must
         passes = self.truth.passed(partition, offset)
         if not passes:
             must.why = "nobody passed it"
             return must
-        if not self._comparable({life.host.name for life in self.world.lives if life.kind in READERS}):
+        readers = [life for life in self.world.lives if life.kind in READERS]
+        if not self._comparable(partition, {life.host.name for life in readers if is_there(life, partition)}):
             must.why = "nobody can know how far apart the clocks are"
             return must
-        if not self._holes_comparable(sent.life.host.name):
+        if not self._holes_comparable(partition, sent.life.host.name):
             must.why = "nobody can know whether it was sent before a hole in a reader's log was over"
             return must
         since = max(passes[0].entry.completed, sent.entry.completed) + GRACE
         came = [sent.entry.arrived, passes[0].entry.arrived, self.truth.observed(partition, since)]
         until = since + self.spread  # the pass and the acknowledgement may be told by two clocks, and so the grace
-        readers = [life for life in self.world.lives if life.kind in READERS]
         came += [self.truth.known(life, partition, sent.entry.invoked, until) for life in readers]
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
             return must
-        if any(self.truth.known(life, partition, sent.entry.invoked, until + CLOSE) is None for life in readers):
-            must.why = "a log ends just as it is due"
+        sent_by = sent.life.host
+        sent_at = {life.host.name: sent.entry.invoked - (MEASURED if life.host != sent_by else 0) for life in readers}
+        if any(self.truth.known(r, partition, sent_at[r.host.name], until + CLOSE) is None for r in readers):
+            must.why = "a log ends just as it is sent, or as it is due"
             self.just_due[value] = offset
             return must
         must.by = max(c for c in came if c is not None) + self.slack + 2 * self.spread
@@ -279,7 +286,7 @@ class Oracle:
             return must
         first = min(polls, key=lambda s: s.entry.arrived or 0)
         writer = next(life for life in self.world.lives if life.process == value[1])
-        if not self.skews.known(writer.host.name, first.life.host.name):
+        if not self.skews.known(planted.partition, writer.host.name, first.life.host.name):
             return must
         known = self.truth.known(writer, planted.partition, 0, first.entry.completed + GRACE)
         if known is not None:

@@ -3,12 +3,14 @@
 A record that A sent and B polled was polled after it was sent; one that A sent and B listed, by an end above its
 offset, was listed after it was sent. Either bounds by how much B's clock is ahead of A's, and that alone: the other
 side needs records of B that A saw. Two bounds in a row make a third. Where a bound is missing, what it would take
-cannot be concluded across the two hosts. A boot is a clock of its own: who writes or sees must have lived in each.
+cannot be concluded across the two hosts. A boot is a clock of its own: who writes or sees must have lived in each. A
+partition's log is all that its verdicts know, and a group's member sees only what it was assigned.
 """
 
 from __future__ import annotations
 
 from tests.rules.world.host import Host
+from tests.rules.world.life import Life
 from tests.rules.world.world import World
 
 _WRITES = frozenset({"writer", "transactions"})
@@ -16,23 +18,32 @@ _SEES = frozenset({"reader", "group", "audit", "observer"})
 
 
 class Skews:
+    """Of a world that was run; asked per partition."""
+
     def __init__(self, world: World) -> None:
         self._hosts = {host.name: host for host in world.hosts}
 
-    def bounded(self, ahead: str, of: str) -> bool:
+    def bounded(self, partition: int, *, ahead: str, of: str) -> bool:
         """Whether it can be known by how much one host's clock is ahead of another's, at most."""
-        steps = [self._seen(of, ahead)]
-        steps += [self._seen(of, third) and self._seen(third, ahead) for third in self._hosts]
+        steps = [self._seen(partition, of, ahead)]
+        steps += [self._seen(partition, of, third) and self._seen(partition, third, ahead) for third in self._hosts]
         return any(steps)
 
-    def known(self, a: str, b: str) -> bool:
+    def known(self, partition: int, a: str, b: str) -> bool:
         """Whether it can be known from both sides."""
-        return self.bounded(a, b) and self.bounded(b, a)
+        return self.bounded(partition, ahead=a, of=b) and self.bounded(partition, ahead=b, of=a)
 
-    def _seen(self, sends: str, sees: str) -> bool:
-        return sends == sees or (_has(self._hosts[sends], _WRITES) and _has(self._hosts[sees], _SEES))
+    def _seen(self, partition: int, sends: str, sees: str) -> bool:
+        if sends == sees:
+            return True
+        return _has(partition, self._hosts[sends], _WRITES) and _has(partition, self._hosts[sees], _SEES)
 
 
-def _has(host: Host, kinds: frozenset[str]) -> bool:
-    boots = {life.boot.id for life in host.lives if life.kind in kinds}
+def _has(partition: int, host: Host, kinds: frozenset[str]) -> bool:
+    boots = {life.boot.id for life in host.lives if life.kind in kinds and is_there(life, partition)}
     return len(boots) == len(host.boots)
+
+
+def is_there(life: Life, partition: int) -> bool:
+    """Whether a probe sees this partition: it may be a member that was never assigned it."""
+    return life.kind != "group" or any(e.row.partition == partition and e.row.polled for e in life.entries)

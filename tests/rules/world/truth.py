@@ -208,12 +208,16 @@ class Truth:
         return holes
 
     def _over(self, life: Life) -> tuple[int | None, int | None]:
-        """By when a life was over, and when the table told so: its last mark, or the next boot of its host."""
+        """By when a life was over, as the table tells, and when it told so: its last mark, or the first that is known of
+        the next boot of its host."""
         if life.finally_marked:
             return life.ended_at, life.told[-1].arrived
         if life.crashed is not None:
             boots = [b for b in life.host.boots if b > life.crashed]
             if boots:
-                first = (a.arrived for a in self.world.appends if a.host == life.host.name and a.arrived >= boots[0])
-                return boots[0], min(first, default=None)
+                came = (a.arrived for a in self.world.appends if a.host == life.host.name and a.arrived >= boots[0])
+                first = min(came, default=None)
+                if first is not None:
+                    later = (other for other in life.host.lives if other.began >= boots[0])
+                    return min([first, *(e.completed for other in later for e in other.entries)]), first
         return None, None
