@@ -163,7 +163,7 @@ def _note_first_rows(state: State, columns: Columns) -> None:
             process.boot = int(columns.boot[head])
             began = int(columns.invoked[columns.process == number].min())
             process.first = began if process.first < 0 else min(process.first, began)
-    reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0)
+    reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0) | _going_to_read(columns)
     readers = [columns.process[reading], columns.process[columns.polled.row]]
     for number in distinct(np.concatenate(readers)).tolist():
         if number in state.processes:
@@ -171,6 +171,14 @@ def _note_first_rows(state: State, columns: Columns) -> None:
     for number in distinct(columns.process[columns.sent.row]).tolist():
         if number in state.processes:
             state.processes[number].writes = True
+
+
+def _going_to_read(columns: Columns) -> Bools:
+    """The rows of processes that begin, and say how they will read: more of theirs may be underway for long."""
+    begins = columns.where(START)
+    for row in indices(begins).tolist():
+        begins[row] = columns.table["mode"][row].is_valid
+    return begins
 
 
 def _note_settings(state: State, columns: Columns, row: int) -> None:
@@ -348,8 +356,10 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
 
 def awaited_from(state: State) -> list[int]:
     """The offsets from which on readers go on whose rows come later than log time waited: where they stood when they
-    were heard of last, or at the beginning of what is known where they have told nothing yet."""
-    return [
+    were heard of last, or at the beginning of what is known where they have told nothing yet. On a host that is late,
+    and not for `GIVEN_UP`, others may have begun meanwhile."""
+    late = any(host.now < state.tick and state.now - host.now <= GIVEN_UP for host in state.hosts.values())
+    return [state.index_from] * late + [
         max(process.position, 0)
         for process in state.processes.values()
         if process.told_through < state.tick and (process.reads or not process.next)

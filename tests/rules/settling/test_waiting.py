@@ -618,3 +618,59 @@ def test_a_reader_of_a_later_boot_came_after_all_that_an_earlier_one_was_there_f
     assert lost(store) == []
     store.feed(late)
     assert lost(store) == ([(W, 20)] if found else [])
+
+
+@pytest.mark.parametrize("polled", [True, False])
+def test_a_reader_that_has_only_begun_may_poll_what_nobody_else_did(polled: bool) -> None:
+    """Its host told that it began, and how it will read, and was not heard of for a minute and a half after that."""
+    h, store = History(), Store()
+    h.row("s", "start", mode="assign", isolation="read_committed", settings={})
+    h.row("another committer", "mark", marks=[Mark(number("s"), 1, h.at(0.5))])
+    h.processes = []
+    h.assign("r")
+    going_on(h, 90, first=0, lose=[5])
+    store.feed(h.rows)
+    assert lost(store) == []
+    h.rows.clear()
+    at = h.at(5.5)
+    h.assign("s", invoked=at, completed=at)
+    h.poll("s", [("w", 5, 1, 5)] if polled else [], invoked=at, completed=at)
+    others = [p for p in h.processes if p != "s"]
+    for _ in range(15):
+        now = h.at(h.time)
+        h.row("another committer", "mark", marks=[Mark(number("s"), 3, now)], invoked=now, completed=now)
+        h.processes = list(others)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert lost(store) == ([] if polled else [(W, 5)])
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_reader_that_began_while_its_host_was_away_is_judged_by_what_it_went_over(closed: bool) -> None:
+    """The host's reader of before is over: nobody that is known of will go on from where it stood."""
+    h, store = History(), Store()
+    h.assign("r")
+    before = h.assign("b")
+    if closed:
+        h.row("b", "close")
+    ended = h.at(h.time) if closed else None
+    h.row("another committer", "mark", marks=[Mark(number("b"), before.slice + 1 + closed, h.at(0.5), ended)])
+    h.processes = ["r"]
+    going_on(h, 90, first=0)
+    store.feed(h.rows)
+    h.rows.clear()
+    for op, (i, second) in enumerate([(40, 40.5), (42, 42.5)]):
+        at = h.at(second)
+        if not op:
+            h.row("s", "start", mode="assign", settings={}, invoked=at, completed=at)
+            h.assign("s", invoked=at, completed=at)
+        h.poll("s", [("w", i, 1, i)], invoked=at, completed=at)
+    others = [p for p in h.processes if p != "s"]
+    for _ in range(15):
+        now = h.at(h.time)
+        marks = [Mark(number("s"), 4, now), Mark(number("b"), before.slice + 1 + closed, now, ended)]
+        h.row("another committer", "mark", marks=marks, invoked=now, completed=now)
+        h.processes = list(others)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert [f.subject for f in store.findings if f.anomaly == "poll-skip"] == [(number("s"), 3)]

@@ -16,6 +16,8 @@ SESSION = 10 * SECOND
 class GroupReader(Probe):
     """A member of the group `habits.group`."""
 
+    mode = "subscribe"
+
     @property
     def group(self) -> Group:
         assert self.habits.group is not None

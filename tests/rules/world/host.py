@@ -147,7 +147,10 @@ class Host:
             if life.finally_marked or life.diskless:
                 continue
             first = life.appended
-            while life.appended < len(life.entries) and life.entries[life.appended].completed <= until:
+            # Of each journal a part is read: of one that is new at least the beginning.
+            while life.appended < len(life.entries) and (
+                life.entries[life.appended].completed <= until or not life.appended
+            ):
                 life.counted[life.entries[life.appended].row.partition] += 1
                 life.appended += 1
             new = life.entries[first : life.appended]

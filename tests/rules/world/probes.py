@@ -6,7 +6,7 @@ import random
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rules.vocabulary.slices import Run
 from tests.rules.world.cluster import Cluster, Fetched, runs_of
@@ -128,12 +128,14 @@ class Probe:
     restarting = False
     writes = False
     """Does it tell at its start which writer it is?"""
+    mode: ClassVar[str | None] = None
+    """How it will read, as it tells at its start."""
 
     def _live(self, life: Life) -> Sleep:
         told = {"writer": str(life.process)} if self.writes else {}
         if self.habits.group is not None:
             told["group.id"] = self.habits.group
-        life.everywhere("start", kind=self.habits.kind, settings=told)
+        life.everywhere("start", kind=self.habits.kind, settings=told, mode=self.mode)
         doing = self.do(life)
         for slept in doing:
             yield slept
@@ -277,6 +279,8 @@ def poll(probe: Probe, life: Life, positions: dict[int, int], **more: Any) -> Ge
 
 class Reader(Probe):
     """Assign mode: every partition, from where the probe's last life is known to have been."""
+
+    mode = "assign"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

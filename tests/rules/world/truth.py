@@ -208,8 +208,8 @@ class Truth:
         return holes
 
     def _over(self, life: Life) -> tuple[int | None, int | None]:
-        """By when a life was over, as the table tells, and when it told so: its last mark, or the first that is known of
-        the next boot of its host."""
+        """By when a life was over, as the table tells, and when it told so: its last mark, or the first that is known
+        of the next boot of its host."""
         if life.finally_marked:
             return life.ended_at, life.told[-1].arrived
         if life.crashed is not None:
