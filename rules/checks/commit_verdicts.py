@@ -9,15 +9,15 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import Bools, Ints, among, distinct, indices
-from rules.checks import invoked_commits
+from rules.checks import invoked_commits, unknown_commits
 from rules.checks.commit_rows import DONE, IN_TRANSACTION, NEVER, NO_BOOT, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
 from rules.checks.kept_commits import Committed, let_go_unsaid
 from rules.kept.check import Passage
 from rules.kept.codec import concat, take
 from rules.kept.state import State
-from rules.settling.clocks import UNKNOWN, ahead
-from rules.settling.completeness import boots_after
+from rules.settling.clocks import UNKNOWN, ahead, first_done
+from rules.settling.completeness import boots_after, boots_before
 from rules.settling.gate import EVERYBODY, Evidence, Who
 from rules.vocabulary.objectives import SECOND
 
@@ -66,24 +66,30 @@ def _started(own: Committed) -> set[int]:
     return set(own.members.process[(own.members.reads == 0) | (own.members.group == ANY)].tolist())
 
 
-def committed_elsewhere(own: Committed, passage: Passage, here: tuple[int, int], since: int, until: int) -> bool:
-    """May a member on another host have committed for the group between two times of this clock? `here`: the group
-    and the clock domain. The group's log is complete for the grace time beyond."""
+def nobody_committed_elsewhere(
+    own: Committed, passage: Passage, here: tuple[int, int], since: int, until: int
+) -> Evidence:
+    """That no member on another host committed for the group between two times of this clock is `COMPLETE`, or not to
+    be known (`UNVERIFIABLE`), or not yet, while it is not known how far the clocks are apart. `here`: the group and the
+    clock domain. The group's log is complete for the grace time beyond."""
     group, domain = here
     commits, members, state = own.commits, own.members, passage.state
     gone = _over_before(passage, since - LANDED, domain)
     other = (commits.group == group) & (commits.domain != domain) & ~among(commits.process, gone)
     may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~among(members.process, gone)
-    later = boots_after(state, domain)
-    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - later:
+    other_boots, found = boots_after(state, domain), Evidence.COMPLETE
+    if since - LANDED > first_done(state, domain):
+        other_boots |= boots_before(state, domain)
+    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - other_boots:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
         if max(behind, ahead_) >= UNKNOWN:
-            return True
+            found = Evidence.NOT_YET
+            continue
         rows = other & (commits.domain == elsewhere)
         before, after = since - commits.at[rows] > behind, commits.since[rows] - until > ahead_
         if not (before | after).all():
-            return True
-    return False
+            return Evidence.UNVERIFIABLE
+    return found
 
 
 def _over_before(passage: Passage, time: int, boot: int) -> list[int]:
@@ -141,8 +147,15 @@ class Case:
                 and invoked_commits.certainly_never(
                     self.own.invoked, self.passage.chunks, read.group, read.offset, self.own.names, self._may_be_before
                 )
+                and not self._may_be_missing()
             )
         return self._never
+
+    def _may_be_missing(self) -> bool:
+        """May it have been committed where the log of a member is missing? (Nobody commits a 0 by accident.)"""
+        read, own = self.read, self.own
+        may, gate = committing(own, read.group), self.passage.gate
+        return read.offset > 0 and unknown_commits.may_hold(own.unknown, read.offset, read.at, read.domain, may, gate)
 
     def _may_be_before(self, invoked: int, domain: int) -> bool:
         """May what was invoked then, by the clock of that domain, have been before the read was answered?"""

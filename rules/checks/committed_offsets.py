@@ -25,6 +25,9 @@ reached the coordinator: a reader at read_committed gets an error until then, an
 that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the
 while. A group that is only used in mode `assign` has no members; its name is this log's own.
 
+**What fell into a hole.** Of what a member may have been asked to commit where its log is missing for good, nobody
+knows that it never was (`rules.checks.unknown_commits`).
+
 Decided once the log of whoever may commit for the group, or tells of it, is complete up to the read, and where no hole
 in the log of one that may commit touches the time between the two that contradict each other. Where the reader knew of
 a commit that was lost, what was done since that was invoked is enough, and `LANDED` before: who was over by then, or
@@ -45,9 +48,9 @@ import numpy as np
 
 from rules.arrays.columns import OFFSETS, OK, Columns
 from rules.arrays.intervals import Bools, distinct, indices
-from rules.checks import invoked_commits, kept_commits
+from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
-from rules.checks.commit_verdicts import LANDED, Case, Told, committed_elsewhere, concerned, familiar
+from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, familiar, nobody_committed_elsewhere
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
@@ -56,7 +59,8 @@ from rules.settling.gate import Evidence
 from rules.vocabulary.objectives import SECOND
 
 UNKNOWN_FOR: Final = 600 * SECOND
-"""So long a read waits for the clocks of its group's members to be compared with its own."""
+"""So long a read, or what was concluded from it, waits for the clocks of its group's members to be compared with its
+own."""
 RETENTION: Final = "offsets_retention_minutes"
 """The setting by which the observer tells how long what groups have committed is kept."""
 
@@ -136,6 +140,7 @@ def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
 
 def fold(own: Committed, passage: Passage) -> None:
     """Judge the reads up to which the log is complete, in the order of their times."""
+    unknown_commits.note(own.unknown, passage)
     _fold(own, passage)
     if own.invoked.full:
         invoked_commits.write(own.invoked, passage.chunks, own.names)
@@ -264,7 +269,10 @@ def _tell(own: Committed, passage: Passage) -> None:
             if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
-            if committed_elsewhere(own, passage, (group, domain), since, at):
+            alone = nobody_committed_elsewhere(own, passage, (group, domain), since, at)
+            if alone is Evidence.NOT_YET and passage.end <= when + UNKNOWN_FOR:
+                waiting.append(verdict)
+            if alone is not Evidence.COMPLETE:
                 continue
             verdict[8] = -1
         if own.observed < when and not passage.finished:

@@ -19,6 +19,7 @@ from rules.arrays.intervals import EMPTY, Ints, among, distinct, indices
 from rules.checks import invoked_commits
 from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
+from rules.checks.unknown_commits import UnknownCommits
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Hole, State
@@ -51,11 +52,11 @@ class Committed:
     """`groups`: their names by number, None where one is free; `subscribed`: those that were subscribed to. `commits`,
     `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
     what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
-    place, or when; of offsets up to `unsure_to` any may be one. `retention`: [as of when, minutes] of what groups have
-    committed; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last
-    were forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since] of verdicts that
-    wait for the partition to be observed after `when`, and before that, where `since` is a time, for the log of the
-    group through `when`; `reported`: [anomaly, *subject] of all."""
+    place, or when; of offsets up to `unsure_to` any may be one. `unknown`: where members' logs are missing.
+    `retention`: [as of when, minutes] of what groups have committed; `observed`: the newest time at which the partition
+    was; `kept`: how many entries were left when the last were forgotten. `pending`: [when, anomaly, subject, message,
+    evidence, at, group, domain, since] of verdicts that wait for the partition to be observed after `when`, and before
+    that, where `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
@@ -66,6 +67,7 @@ class Committed:
     invoked: InvokedCommits = field(default_factory=InvokedCommits)
     unsure: Invoked = field(default_factory=Invoked)
     unsure_to: int = -1
+    unknown: UnknownCommits = field(default_factory=UnknownCommits)
     members: Members = field(default_factory=Members)
     holds: Holds = field(default_factory=Holds)
     subscribed: list[int] = field(default_factory=list)

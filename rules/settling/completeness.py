@@ -154,6 +154,16 @@ def boots_after(state: State, boot: int) -> set[int]:
     return set()
 
 
+def boots_before(state: State, boot: int) -> set[int]:
+    """The earlier boots of the host of this one, as far as they are known: all that was done in them was over when this
+    one began."""
+    for host in state.hosts.values():
+        numbers = [known[0] for known in host.boots]
+        if boot in numbers:
+            return set(numbers[: numbers.index(boot)])
+    return set()
+
+
 def _note_first_rows(state: State, columns: Columns) -> None:
     """Since when each process is known, by which clock, and whether it reads or writes."""
     numbers, firsts = np.unique(columns.process, return_index=True)

@@ -116,7 +116,7 @@ class Gate:
         for host in self._silent_boots() if who.newcomers else ():
             clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
             if late <= GIVEN_UP:
-                known &= end + (self._apart if late > LATE else self.ahead)(clock, boot) <= host.now
+                known &= end + (self.apart if late > LATE else self.ahead)(clock, boot) <= host.now
         for number, process, through, _ in self._living:
             if not (known if isinstance(known, bool) else known.any()):
                 break
@@ -124,12 +124,12 @@ class Gate:
                 strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
                 ahead = self.ahead(process.boot, boot, strict=strict)
                 until = end + ahead
-                since = start - self._apart(boot, process.boot)
+                since = start - self.apart(boot, process.boot)
                 here = until <= through
                 if ahead == UNKNOWN:
                     here |= self._over_before(process.boot, end, boot)
                 if process.over_by >= 0:
-                    here |= process.over_by < start - self._apart(boot, process.over_boot)
+                    here |= process.over_by < start - self.apart(boot, process.over_boot)
                 for _, stop, at, later in process.ahead:
                     here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else later))
                 known &= here
@@ -230,9 +230,9 @@ class Gate:
     def _touching(self, hole: Hole, who: Who, boot: int) -> tuple[int, int]:
         """The earliest and the latest that it can have begun and ended, by that clock."""
         end = hole.read_by if hole.read_by >= 0 and not who.writes else hole.end
-        return hole.start - self._apart(hole.boot, boot), end + self._apart(boot, hole.end_boot)
+        return hole.start - self.apart(hole.boot, boot), end + self.apart(boot, hole.end_boot)
 
-    def _apart(self, one: int, other: int) -> int:
+    def apart(self, one: int, other: int) -> int:
         """By how much one clock is ahead of another at most, for the ends of what is missing."""
         bound = self.ahead(one, other, strict=True)
         return bound if bound < UNKNOWN else APART

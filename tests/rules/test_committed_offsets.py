@@ -726,6 +726,82 @@ def test_a_member_that_was_lost_long_before_the_commit_is_not_waited_for(dropped
     )
 
 
+@pytest.mark.parametrize(("told", "foreign"), [(305, False), (455, True)])
+def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(told: int, foreign: bool) -> None:
+    """Its host went down at 20 with its journal, and came back at 30, when the log's end was 400: the member that was
+    lost cannot have asked for more."""
+    h = History()
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    h.row("m", "start", settings={"group.id": "g"}, **now("first"))
+    for second in range(1, 160):
+        h.time, boot = second, "first" if second < 20 else "second"
+        if second < 10:
+            commit(h, 100 + 10 * second, by="m", **now(boot))
+            h.row("its committer", "mark", marks=[Mark(number("m"), second + 1, h.at(h.time))], **now(boot))
+        if second >= 30:
+            commit(h, 100 + 10 * second, **now(boot))
+            read(h, told if second == 130 else 100 + 10 * second, **now(boot))
+            h.row("observer", "offsets", log_start=0, log_end=100 + 10 * second, last_stable=0, **now(boot))
+            marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in ("r", "observer")]
+            lost_member = Mark(number("m"), 10, h.at(9), h.at(30), lost=True)
+            h.row("its committer", "mark", marks=[*marks, lost_member], **now(boot))
+    said = [(one.anomaly, one.subject) for one in whole(row_by_row(h), VERDICTS)]
+    nobody_s = [
+        ("foreign-commit", ("g", told)),
+        ("lost-commit", ("g", 1400, told)),
+        ("offset-regression", ("g", 1390, told)),
+    ]
+    assert said == (nobody_s if foreign else [("lost-commit", ("g", 1400, told))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(compared: bool) -> None:
+    """The member on the other host committed long before; by its clock alone nobody knows that."""
+    h, late = History(), list[Slice]()
+
+    def now(boot: str) -> dict[str, object]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    commit(h, 1, by="s", **now("there"))
+    h.row("s", "close", **now("there"))
+    ended = h.at(h.time)
+    for process, boot in (("z", "there"), ("p", "there"), ("q", "here")):
+        h.row(process, "start", settings={"writer": "1"}, **now(boot))
+    for second in range(1, 120):
+        h.time = second
+        commit(h, 1000 + second, **now("here"))
+        read(h, 1000 + second - (second == 60), **now("here"))
+        h.row("observer", "offsets", log_start=0, log_end=5000, last_stable=5000, **now("here"))
+        if second == 5:
+            late.append(h.send("p", 0, 1, at=0, **now("there")))
+            late.append(h.poll("q", [("p", 0, 1, 0)], **now("here")))
+            late.append(h.send("q", 0, 1, at=1, **now("here")))
+            late.append(h.poll("p", [("q", 0, 1, 1)], **now("there")))
+        for boot, living in (("here", ("r", "observer", "q")), ("there", ("z", "p"))):
+            marks = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in living]
+            marks += [Mark(number("s"), 2, ended, ended)] if boot == "there" else []
+            h.row(f"the committer {boot}", "mark", marks=marks, **now(boot))
+    at = len(h.rows)
+    h.time = 121
+    h.row("the committer here", "mark", **now("here"))
+    rows, more = [row for row in h.rows[:at] if row not in late], h.rows[at:]
+    h.rows = rows
+    store = row_by_row(h)
+    assert whole(store, VERDICTS) == []
+    store.feed([*(late if compared else []), *more])
+    assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (
+        [("lost-commit", ("g", 1060, 1059))] if compared else []
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compared", [False, True])
 @pytest.mark.parametrize(("ends", "read_at"), [("", 90), ("lost", 90), ("lost", 200), ("closed", 90)])

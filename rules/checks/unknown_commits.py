@@ -1,0 +1,88 @@
+"""What a group may have been asked to commit where something of a member's log is missing for good.
+
+A commit that fell into such a hole is unknown for as long as an offset of that time may be told. It asked for no offset
+above the log's end at that time: the first listing that was asked after the hole tells one that is at least as high,
+and of what lies above it everything is known again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from rules.arrays.columns import OFFSETS
+from rules.arrays.intervals import EMPTY, Ints, indices
+from rules.kept.check import Passage
+from rules.kept.codec import Table, concat, take
+from rules.kept.state import NEVER, Hole
+from rules.settling.gate import Gate
+
+KEPT: Final = 512
+
+
+@dataclass(slots=True)
+class Unknown(Table):
+    """Holes in the logs of processes (-1: of several): since `start` by the clock of `boot`, until `end` by that of
+    `end_boot`. `top`: the highest offset that may have been committed in it, NEVER while no listing has told."""
+
+    process: Ints = field(default_factory=lambda: EMPTY)
+    start: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+    end_boot: Ints = field(default_factory=lambda: EMPTY)
+    top: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class UnknownCommits:
+    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `highest`: the log's
+    highest end of all listings."""
+
+    holes: Unknown = field(default_factory=Unknown)
+    to: int = -1
+    highest: int = -1
+
+
+def note(own: UnknownCommits, passage: Passage) -> None:
+    """Note new holes, and what listings tell of the offsets that may have been committed in them."""
+    known = {*zip(own.holes.process.tolist(), own.holes.end.tolist(), strict=True)}
+    holes = [hole for hole in (Hole(*entry) for entry in passage.state.holes) if (hole.process, hole.end) not in known]
+    if holes:
+        new = [(hole.process, hole.start, hole.boot, hole.end, hole.end_boot, NEVER) for hole in holes]
+        own.holes = concat(own.holes, Unknown(*np.array(new, np.int64).T))
+    _note_listings(own, passage)
+    if len(own.holes) > KEPT:
+        own.to = max(own.to, int(own.holes.top[:-KEPT].max()))
+        own.holes = take(own.holes, slice(-KEPT, None))
+
+
+def _note_listings(own: UnknownCommits, passage: Passage) -> None:
+    moves = passage.moves
+    rows = indices((moves.f == OFFSETS) & (moves.end >= 0))
+    if not len(rows):
+        return
+    rows = rows[moves.invoked[rows].argsort(kind="stable")]
+    highest = np.maximum(np.maximum.accumulate(moves.end[rows]), own.highest)
+    own.highest = int(highest[-1])
+    for i in indices(own.holes.top == NEVER).tolist():
+        after = np.array([passage.gate.apart(boot, int(own.holes.end_boot[i])) for boot in moves.boot[rows].tolist()])
+        later = indices(moves.invoked[rows] > own.holes.end[i] + after)
+        if len(later):
+            own.holes.top[i] = highest[later[0]]
+
+
+def may_hold(
+    own: UnknownCommits, offset: int, at: int, domain: int, may: Callable[[int], bool], gate: Gate
+) -> bool:  # fmt: skip
+    """May one that `may` commit have asked for this offset where its log is missing, before `at` by the clock of
+    `domain`?"""
+    if offset <= own.to:
+        return True
+    holes = own.holes
+    return any(
+        may(int(holes.process[i])) and int(holes.start[i]) - gate.apart(int(holes.boot[i]), domain) <= at
+        for i in indices(holes.top >= offset).tolist()
+    )
