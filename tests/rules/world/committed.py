@@ -39,7 +39,11 @@ class CommittedOffsets:
         observing = {life.host.name for life in self._world.lives if life.kind == "observer"}
         if not all(self._skews.known(planted.partition, m.host.name, b) for m in members for b in observing):
             return must
-        came = [reads[0].arrived]
+        observed = self._truth.observed(planted.partition, reads[0].completed + GRACE)
+        if observed is None:
+            must.why = "the topic may have been made anew"
+            return must
+        came = [reads[0].arrived, observed]
         since = planted.at - 5 * SECOND if anomaly == "lost-commit" else 0
         for life in self._world.lives:
             if life.kind == "group":

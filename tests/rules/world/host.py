@@ -184,6 +184,10 @@ class Host:
             trues.append(max(last, life.synced_at) if not life.gone else min(e.invoked for e in life.gone))
             trues.append(life.synced_at)
             walls.append(self.clock.at(min(trues)))
+        if 0 < life.appended < len(life.entries):  # nobody looks ahead in a journal: a clock may have been set since
+            last_read = life.entries[life.appended - 1]
+            walls.append(last_read.row.completed)
+            trues.append(last_read.completed)
         for e in life.entries[life.appended :]:
             walls.append(e.row.invoked)
             trues.append(e.invoked)
