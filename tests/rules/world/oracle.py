@@ -13,9 +13,10 @@ from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, NAMED
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
+from tests.rules.world.life import Life
 from tests.rules.world.must import GRACE, Must
 from tests.rules.world.skews import Skews, is_there
-from tests.rules.world.truth import READERS, Truth
+from tests.rules.world.truth import NEVER, READERS, Truth
 from tests.rules.world.world import World
 
 SLACK = 5 * SECOND
@@ -376,8 +377,17 @@ class Oracle:
         )
 
     def _polled(self, planted: Planted) -> bool:
-        """Whether anybody polled what was planted, in an operation that returned."""
-        return any(True for v in planted.values for _ in self.truth.polled_ok(v))
+        """Whether anybody polled what was planted, in an operation that returned, of whom the log can know."""
+        return any(self._may_be_known(s.life) for v in planted.values for s in self.truth.polled_ok(v))
+
+    def _may_be_known(self, life: Life) -> bool:
+        """Not where a life's host lost all that it did, and was never heard of in its topic before that: a topic that
+        is made anew is a new log, and nobody waits there for whom it has never mentioned."""
+        over = NEVER if life.crashed is None else life.crashed
+        return any(e.arrived is not None for e in life.entries) or any(
+            a.host == life.host.name and a.arrived < over and any(row.topic_id == life.topic_id for row in a.rows)
+            for a in self.world.appends
+        )
 
     def explained(self, f: Finding) -> bool:
         """Whether a violation follows from a fault that was planted."""
