@@ -143,6 +143,7 @@ def told(config: JobConfig) -> list[Any]:
     return sorted(rows, key=lambda row: (row["id"], row["event"], row["at"]))
 
 
+@pytest.mark.evening
 def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice(
     cluster: Standalone, python: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
