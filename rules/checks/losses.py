@@ -32,8 +32,9 @@ from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
 from rules.kept.state import Indefinite, Outstanding, Places, Polls, Proven, Spans, State, concat, take
 from rules.settling import passes
-from rules.settling.frontier import TICK
+from rules.settling.frontier import TICK, spread
 from rules.settling.gate import READERS, Gate
+from rules.settling.listings import log_start_by
 
 NONE: Final = np.empty(0, np.int64)
 UNCOMPARED: Final = -2
@@ -297,10 +298,12 @@ def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *
 
 
 def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> None:
-    """Outstanding values below the log start that no reader went over are gone by retention (`benign-retention`);
-    indefinite sends that nobody can have polled are dropped."""
+    """Outstanding values below the log start that no reader went over are gone by retention (`benign-retention`): as it
+    was when the last of what all readers did is known, since one that is late may have gone over them before. Indefinite
+    sends that nobody can have polled are dropped."""
     out = own.outstanding
-    gone = (out.offset >= 0) & (out.offset + out.length <= state.log_start) & (out.due < 0)
+    start = log_start_by(state, gate.known_through(READERS) - spread(state))
+    gone = (out.offset >= 0) & (out.offset + out.length <= start) & (out.due < 0)
     if gone.any():
         own.outstanding = take(out, ~gone)
         for i in indices(gone).tolist():

@@ -340,6 +340,7 @@ class State:
     tick: int = -1
     settled: int = 0
     reached: int = 0
+    left: int = -1  # the highest offset at which a reader let go
     reached_at: list[tuple[int, int]] = field(default_factory=list)
     log_start: int = -1
     log_start_at: int = -1

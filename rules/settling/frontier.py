@@ -1,11 +1,12 @@
 """The settled frontier: the offset below which everything is decided and may be forgotten.
 
-The partition's log time advances in *ticks* of one second, up to the horizon. At each tick, the *reached* offset is
-the lowest position of its readers: those that are assigned, are not silent for the liveness objective, and are not
-still catching up from below. What was reached is *settled* once the grace time has passed, and as much more as the
-clocks of those that write and read here are apart: one whose clock is ahead is at every tick where the others were so
-much earlier. All of this depends on the times in the rows alone, so that every order of arrival gives the same
-frontier.
+The partition's log time advances in *ticks* of one second, up to the horizon. At each tick, the *reached* offset is the
+lowest position of its readers: those that are assigned, are not silent for the liveness objective, and are not still
+catching up from below. Where nobody is left but such as have fallen silent, it is where others had been when they let
+go: else a topic that is deleted would keep its last steps open for ever. What was reached is *settled* once the grace
+time has passed, and as much more as the clocks of those that write and read here are apart: one whose clock is ahead is
+at every tick where the others were so much earlier. All of this depends on the times in the rows alone, so that every
+order of arrival gives the same frontier.
 """
 
 from __future__ import annotations
@@ -93,11 +94,14 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
             position = track[t]
             process = lives[number]
             if position != held[number]:
+                if position < 0:
+                    state.left = max(state.left, held[number])
                 held[number] = position
                 process.moved = time
             if position >= reached and position >= 0 and time - process.moved < objectives.liveness:
                 lowest = min(lowest, position)
-        if reached < lowest < FOREVER:
+        lowest = lowest if lowest < FOREVER else state.left
+        if reached < lowest:
             reached = lowest
             queue.append((time, reached))
         while queue and queue[0][0] <= time - wait:

@@ -674,3 +674,34 @@ def test_a_reader_that_began_while_its_host_was_away_is_judged_by_what_it_went_o
         h.mark(1.0)
     store.feed(h.rows)
     assert [f.subject for f in store.findings if f.anomaly == "poll-skip"] == [(number("s"), 3)]
+
+
+@pytest.mark.parametrize("polled_at", [8, 60])
+def test_a_late_reader_may_have_gone_over_what_retention_took_since(polled_at: int) -> None:
+    """The only reader's host is away for a minute and a half; at second 40 the log start passes offset 5."""
+    h, store = History(), Store()
+    h.assign("r")
+    h.row("another committer", "mark", marks=[Mark(number("r"), 1, h.at(0.5))])
+    h.processes = []
+    for i in range(90):
+        h.send("w", i, at=i)
+        h.observe(end=i + 1, start=20 if i >= 40 else 0)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert [f.anomaly for f in store.findings if f.anomaly in ("lost-write", "benign-retention")] == []
+    h.rows.clear()
+    at = h.at(polled_at + 0.5)
+    first = 0 if polled_at == 8 else 20
+    seen = [("w", i, 1, i) for i in range(first, polled_at) if i != 5]
+    h.poll("r", seen, position_before=first, position_after=polled_at, invoked=at, completed=at)
+    others = [p for p in h.processes if p != "r"]
+    for _ in range(15):
+        now = h.at(h.time)
+        h.row("another committer", "mark", marks=[Mark(number("r"), 2, now)], invoked=now, completed=now)
+        h.processes = list(others)
+        h.mark(1.0)
+    store.feed(h.rows)
+    told = [(f.anomaly, f.subject) for f in store.findings if f.anomaly in ("lost-write", "benign-retention")]
+    lost_or_gone = ("lost-write", (W, 5)) if polled_at == 8 else ("benign-retention", (W, 5))
+    assert lost_or_gone in told
+    assert len([one for one in told if one[0] == "lost-write"]) == (polled_at == 8)
