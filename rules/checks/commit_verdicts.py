@@ -78,7 +78,7 @@ def nobody_committed_elsewhere(
     other = (commits.group == group) & (commits.domain != domain) & ~among(commits.process, gone)
     may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~among(members.process, gone)
     other_boots, found = boots_after(state, domain), Evidence.COMPLETE
-    if since - LANDED > first_done(state, domain):
+    if domain >= 0 and since - LANDED > first_done(state, domain):
         other_boots |= boots_before(state, domain)
     for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - other_boots:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
