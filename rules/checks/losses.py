@@ -298,9 +298,9 @@ def report_lost(writer: int, seq: int, offset: int, read: int, report: Report, *
 
 
 def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> None:
-    """Outstanding values below the log start that no reader went over are gone by retention (`benign-retention`): as it
-    was when the last of what all readers did is known, since one that is late may have gone over them before. Indefinite
-    sends that nobody can have polled are dropped."""
+    """Outstanding values below the log start that no reader went over are gone by retention (`benign-retention`). The
+    log start counts as it was up to when all that readers did is known: one that is late may have gone over them.
+    Indefinite sends that nobody can have polled are dropped."""
     out = own.outstanding
     start = log_start_by(state, gate.known_through(READERS) - spread(state))
     gone = (out.offset >= 0) & (out.offset + out.length <= start) & (out.due < 0)

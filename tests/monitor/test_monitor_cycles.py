@@ -16,6 +16,9 @@ from tests.streaming_jobs.probe_log import commit
 
 pytestmark = pytest.mark.spark
 
+NO_JAR = "cycles are searched in memory: GraphFrames' jar"
+"""Said once the session is there; that the registry does not have it was said before."""
+
 
 def watched(folder: Path, engine: str) -> tuple[list[dict[str, object]], str]:
     """The alerts' log and what the command said, once it has searched all of the log and was stopped."""
@@ -32,7 +35,7 @@ def watched(folder: Path, engine: str) -> tuple[list[dict[str, object]], str]:
             assert child.poll() is None, said
             assert time.monotonic() < limit, said
             engines = read_table(folder / "data" / "tables", "cycle_search")["engine"].to_pylist()
-            searched = engines == [engine] or (engines and "cycles are searched in memory" in said)
+            searched = engines == [engine] or (engines and NO_JAR in said)
             if "checking the probe log" in said and searched and (alerts.exists() and alerts.read_text()):
                 break
             time.sleep(0.2)
@@ -58,5 +61,5 @@ def test_a_cycle_is_told_once_across_restarts(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "cycles" / f"{cycles[0]['id']}.svg").exists()
     again, said = watched(tmp_path, "graphframes")
     assert again == told
-    if "cycles are searched in memory: GraphFrames' jar" not in said:  # its jar is not in every registry
+    if NO_JAR not in said:  # it is not in every registry
         assert read_table(tmp_path / "data" / "tables", "cycle_search")["engine"].to_pylist() == ["graphframes"]

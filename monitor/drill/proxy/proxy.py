@@ -154,6 +154,12 @@ class Proxy:
         await asyncio.gather(*ending, return_exceptions=True)
 
     async def _close(self) -> None:
+        # What has been accepted becomes a connection in the loop's next turns; ended before, it would leave its socket.
+        for server, _ in self._listeners.values():
+            for listening in server.sockets:
+                self._loop.remove_reader(listening.fileno())
+        for _ in range(3):
+            await asyncio.sleep(0)
         for server, _ in self._listeners.values():
             server.close()
         await self._disconnect()
