@@ -30,24 +30,26 @@ from rules.checks import transaction_evidence, unseen
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
-from rules.kept.state import Indefinite, Outstanding, Places, Polls, Proven, Spans, State, concat, take
+from rules.kept.state import Indefinite, Moves, Outstanding, Places, Polls, Proven, Spans, State, concat, take
 from rules.settling import passes
 from rules.settling.frontier import TICK, spread
 from rules.settling.gate import READERS, Gate
-from rules.settling.listings import log_start_by
 
 NONE: Final = np.empty(0, np.int64)
+STARTS_KEPT: Final = 64
 UNCOMPARED: Final = -2
 """A `due` of what has not been compared yet with what readers had passed before it was known; -1 has, and was not."""
 
 
 @dataclass(slots=True)
 class Losses:
-    """See the module. `uncommitted`: somebody polls at read_uncommitted."""
+    """See the module. `uncommitted`: somebody polls at read_uncommitted. `starts`: [when it was told first, log start]
+    of those that count by now, and of the newest `STARTS_KEPT` that do not yet."""
 
     outstanding: Outstanding = field(default_factory=Outstanding)
     indefinite: Indefinite = field(default_factory=Indefinite)
     uncommitted: bool = False
+    starts: list[list[int]] = field(default_factory=list)
 
 
 def needs(own: Losses, asked: Asked) -> Iterable[str]:
@@ -302,7 +304,7 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     log start counts as it was up to when all that readers did is known: one that is late may have gone over them.
     Indefinite sends that nobody can have polled are dropped."""
     out = own.outstanding
-    start = log_start_by(state, gate.known_through(READERS) - spread(state))
+    start = _log_start_by(own, gate.known_through(READERS) - spread(state))
     gone = (out.offset >= 0) & (out.offset + out.length <= start) & (out.due < 0)
     if gone.any():
         own.outstanding = take(out, ~gone)
@@ -329,6 +331,20 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
         own.indefinite = take(waiting, keep & (waiting.since > read - 30 * grace))
 
 
+def _note_log_start(own: Losses, moves: Moves) -> None:
+    """Note when the log start was told to have risen, and to where."""
+    known = max((low for _, low in own.starts), default=-1)
+    rising = np.diff(np.maximum.accumulate(np.maximum(moves.low, known)), prepend=known) > 0
+    own.starts += [[int(moves.at[i]), int(moves.low[i])] for i in indices(rising).tolist()]
+
+
+def _log_start_by(own: Losses, time: int) -> int:
+    """The log start as it had been told by this log time, -1 for none. What it makes needless is forgotten."""
+    start = max((low for at, low in own.starts if at <= time), default=-1)
+    own.starts = [entry for entry in own.starts if entry[1] >= start][-STARTS_KEPT:]
+    return start
+
+
 def fold(own: Losses, passage: Passage) -> None:
     """Take what was polled, prove what is visible, and give the verdicts that are due."""
     state, chunks, report, end = passage.state, passage.chunks, passage.report, passage.end
@@ -342,6 +358,7 @@ def fold(own: Losses, passage: Passage) -> None:
     _compare_anew(own, passage.given_again)
     suspect(own, state, passage.proven, report.objectives.grace)
     judge(own, chunks, passage.gate, state, end, report)
+    _note_log_start(own, passage.moves)
     age_out(own, state, passage.gate, end, report)
     unseen.judge(own.outstanding, passage)
 

@@ -67,16 +67,15 @@ def _note_listings(own: UnknownCommits, passage: Passage) -> None:
     rows = rows[moves.invoked[rows].argsort(kind="stable")]
     highest = np.maximum(np.maximum.accumulate(moves.end[rows]), own.highest)
     own.highest = int(highest[-1])
+    boots, which = np.unique(moves.boot[rows], return_inverse=True)
     for i in indices(own.holes.top == NEVER).tolist():
-        after = np.array([passage.gate.apart(boot, int(own.holes.end_boot[i])) for boot in moves.boot[rows].tolist()])
-        later = indices(moves.invoked[rows] > own.holes.end[i] + after)
+        apart = np.array([passage.gate.apart(boot, int(own.holes.end_boot[i])) for boot in boots.tolist()])
+        later = indices(moves.invoked[rows] > own.holes.end[i] + apart[which])
         if len(later):
             own.holes.top[i] = highest[later[0]]
 
 
-def may_hold(
-    own: UnknownCommits, offset: int, at: int, domain: int, may: Callable[[int], bool], gate: Gate
-) -> bool:  # fmt: skip
+def may_hold(own: UnknownCommits, offset: int, at: int, domain: int, may: Callable[[int], bool], gate: Gate) -> bool:
     """May one that `may` commit have asked for this offset where its log is missing, before `at` by the clock of
     `domain`?"""
     if offset <= own.to:

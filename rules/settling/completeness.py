@@ -147,21 +147,22 @@ def _note_boot(host: Host, boot: int, at: int) -> None:
 def boots_after(state: State, boot: int) -> set[int]:
     """The later boots of the host of this one, as far as they are known: whatever was done in them was done later, also
     where nobody knows how their clocks differ."""
-    for host in state.hosts.values():
-        numbers = [known[0] for known in host.boots]
-        if boot in numbers:
-            return set(numbers[numbers.index(boot) + 1 :])
-    return set()
+    return set(_around(state, boot)[1])
 
 
 def boots_before(state: State, boot: int) -> set[int]:
-    """The earlier boots of the host of this one, as far as they are known: all that was done in them was over when this
-    one began."""
+    """The earlier ones: all that was done in them was over when this one began."""
+    return set(_around(state, boot)[0])
+
+
+def _around(state: State, boot: int) -> tuple[list[int], list[int]]:
+    """The boots of its host before and after this one."""
     for host in state.hosts.values():
         numbers = [known[0] for known in host.boots]
         if boot in numbers:
-            return set(numbers[: numbers.index(boot)])
-    return set()
+            at = numbers.index(boot)
+            return numbers[:at], numbers[at + 1 :]
+    return [], []
 
 
 def _note_first_rows(state: State, columns: Columns) -> None:

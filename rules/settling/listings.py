@@ -69,12 +69,6 @@ class Listings:
         return first
 
 
-def log_start_by(state: State, time: int) -> int:
-    """The log start as listings up to this log time told it, as far as they are kept; -1 where none is."""
-    told = state.listed.low[state.listed.at <= time]
-    return int(told.max(initial=-1))
-
-
 def _thinned(every: Listed) -> Listed:
     """The last of each boot's that tell one log start: it proves of an earlier moment what those before it do."""
     last = np.ones(len(every), bool)

@@ -88,13 +88,13 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
     version = after.version + 1 if after is not None else config.starting_version or 0
     planners.wanted(spark)
     spark.dataSource.register(ProbeLog)
-    options: dict[str, object] = {
+    options = {
         "path": path,
         "version": version,
         "files": config.max_files,
         "bytes": config.max_bytes,
+        "checkpoint": config.checkpoint_path.absolute(),
     }
-    options["checkpoint"] = config.checkpoint_path.absolute()
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
 
 

@@ -73,3 +73,33 @@ def test_what_a_reader_skipped_is_told_though_it_has_closed_since_and_nobody_els
         store.feed(here + late)
     found = [(f.anomaly, f.evidence["offset"]) for f in store.findings if f.anomaly == "poll-skip"]
     assert found == [("poll-skip", 41)]
+
+
+@pytest.mark.parametrize(("lose", "slow_is_heard", "told"), [(30, False, [31]), (None, False, []), (30, True, [])])
+def test_where_nobody_is_left_what_others_had_reached_is_settled(
+    lose: int | None, slow_is_heard: bool, told: list[int]
+) -> None:
+    """A slow reader stands at 20 as its host falls silent; the other one goes on to 35 and leaves, as where a topic is
+    deleted. While the slow one is heard of every few seconds, the frontier is its to move."""
+    h, store = History(), Store()
+    h.assign("slow")
+    h.assign("r")
+    for second in range(36):
+        h.send("w", second, at=second)
+        if second != lose:
+            h.poll("r", [("w", second, 1, second)])
+        if second < 20:
+            h.poll("slow", [("w", second, 1, second)])
+        elif not slow_is_heard and "slow" in h.processes:
+            h.processes.remove("slow")
+        h.observe(end=second + 1)
+        h.mark(1.0)
+    h.row("r", "close")
+    for second in range(36, 100):
+        if slow_is_heard and second % 20 == 0:  # so that its position moves before it counts as silent
+            at = 20 + (second - 40) // 20
+            h.poll("slow", [("w", at, 1, at)])
+        h.observe(end=36)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert [f.evidence["offset"] for f in store.findings if f.anomaly == "poll-skip"] == told

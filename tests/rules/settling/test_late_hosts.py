@@ -1,0 +1,135 @@
+"""A host that is away, and what its readers did meanwhile: nothing is concluded without it, nor forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rules.vocabulary.slices import Mark
+from tests.rules.histories import History, Store, number
+from tests.rules.settling.test_waiting import W, going_on, lost
+
+
+def vouched(h: History, process: str, slices: int, **more: Any) -> Mark:
+    """What its host says of a process now, or at the time that is given."""
+    return Mark(number(process), slices, more.pop("at", h.at(h.time)), **more)
+
+
+def away(h: History, *marks: Mark) -> None:
+    """A committer of another host speaks, whose processes the history's own does not vouch for."""
+    here = list(h.processes)
+    h.row("another committer", "mark", marks=marks, invoked=h.at(h.time), completed=h.at(h.time))
+    h.processes = here
+
+
+def alone(h: History, *marks: Mark) -> None:
+    """It speaks for the last time in long."""
+    away(h, *marks)
+    h.processes = []
+
+
+def is_back(h: History, *those: tuple[str, int, Any]) -> None:
+    """It is heard of every second from now on: (process, slices, when it was over or None)."""
+    h.processes = [p for p in h.processes if p not in [name for name, _, _ in those]]
+    for _ in range(15):
+        away(h, *(vouched(h, name, slices, ended=ended) for name, slices, ended in those))
+        h.mark(1.0)
+
+
+@pytest.mark.parametrize("polled", [True, False])
+def test_a_reader_that_has_only_begun_may_poll_what_nobody_else_did(polled: bool) -> None:
+    """Its host told that it began, and how it will read, and was not heard of for a minute and a half after that."""
+    h, store = History(), Store()
+    h.row("s", "start", mode="assign", isolation="read_committed", settings={})
+    alone(h, vouched(h, "s", 1, at=h.at(0.5)))
+    h.assign("r")
+    going_on(h, 90, first=0, lose=[5])
+    store.feed(h.rows)
+    assert lost(store) == []
+    h.rows.clear()
+    at = h.at(5.5)
+    h.assign("s", invoked=at, completed=at)
+    h.poll("s", [("w", 5, 1, 5)] if polled else [], invoked=at, completed=at)
+    is_back(h, ("s", 3, None))
+    store.feed(h.rows)
+    assert lost(store) == ([] if polled else [(W, 5)])
+
+
+@pytest.mark.parametrize("lose", [[41], []])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_reader_that_began_while_its_host_was_away_is_judged_by_what_it_went_over(
+    closed: bool, lose: Sequence[int]
+) -> None:
+    """The host's reader of before is over: nobody that is known of will go on from where it stood."""
+    h, store = History(), Store()
+    h.assign("r")
+    slices = h.assign("b").slice + 1
+    if closed:
+        h.row("b", "close")
+        slices += 1
+    ended = h.at(h.time) if closed else None
+    alone(h, vouched(h, "b", slices, at=h.at(0.5), ended=ended))
+    h.processes = ["r"]
+    going_on(h, 90, first=0)
+    store.feed(h.rows)
+    h.rows.clear()
+    at = h.at(40.5)
+    h.row("s", "start", mode="assign", settings={}, invoked=at, completed=at)
+    h.assign("s", invoked=at, completed=at)
+    for i in (40, 41, 42):
+        if i not in lose:
+            h.poll("s", [("w", i, 1, i)], invoked=h.at(i + 0.5), completed=h.at(i + 0.5))
+    is_back(h, ("s", 5 - len(lose), None), ("b", slices, ended))
+    store.feed(h.rows)
+    told = [f.subject for f in store.findings if f.anomaly == "poll-skip"]
+    assert told == [(number("s"), 3)] * len(lose)
+
+
+def of_5(store: Store) -> list[str]:
+    """What was said of the value at offset 5."""
+    told = [f.anomaly for f in store.findings if f.subject == (W, 5)]
+    return [anomaly for anomaly in told if anomaly in ("lost-write", "benign-retention")]
+
+
+@pytest.mark.parametrize("polled_at", [8, 60])
+def test_a_late_reader_may_have_gone_over_what_retention_took_since(polled_at: int) -> None:
+    """The only reader's host is away for a minute and a half; at second 40 the log start passes offset 5."""
+    h, store = History(), Store()
+    h.assign("r")
+    alone(h, vouched(h, "r", 1, at=h.at(0.5)))
+    for i in range(90):
+        h.send("w", i, at=i)
+        h.observe(end=i + 1, start=6 if i >= 40 else 0)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert of_5(store) == []
+    h.rows.clear()
+    at, first = h.at(polled_at + 0.5), 0 if polled_at == 8 else 6
+    seen = [("w", i, 1, i) for i in range(first, polled_at) if i != 5]
+    h.poll("r", seen, position_before=first, position_after=polled_at, invoked=at, completed=at)
+    is_back(h, ("r", 2, None))
+    store.feed(h.rows)
+    assert of_5(store) == (["lost-write"] if polled_at == 8 else ["benign-retention"])
+
+
+@pytest.mark.parametrize("lag", [0.0, 40.0])
+def test_what_retention_took_is_told_soon_also_where_a_reader_s_log_is_always_a_little_behind(lag: float) -> None:
+    """The log start passes the values once, and stays: the listings that tell it are always newer than what is known of
+    the reader."""
+    h, store = History(), Store()
+    h.assign("r")
+    for second in range(120):
+        if second < 10:
+            h.send("w", second, at=second)
+        h.observe(end=10, start=10 if second >= 20 else 0)
+        h.time += 1.0
+        others = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in ("w", "observer")]
+        behind = Mark(number("r"), 1, h.at(max(h.time - lag, 0.0)))
+        h.row("committer", "mark", marks=[*others, behind], invoked=h.at(h.time), completed=h.at(h.time))
+    rows = h.rows
+    for at in range(0, len(rows), 3):
+        store.feed(rows[at : at + 3])
+    told = [f for f in store.findings if f.anomaly == "benign-retention"]
+    assert [f.subject for f in told] == [(W, seq) for seq in range(10)]
