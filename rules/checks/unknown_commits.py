@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import EMPTY, Ints, indices
 from rules.kept.check import Passage
 from rules.kept.codec import Table, concat, take
@@ -61,7 +60,7 @@ def note(own: UnknownCommits, passage: Passage) -> None:
 
 def _note_listings(own: UnknownCommits, passage: Passage) -> None:
     moves = passage.moves
-    rows = indices((moves.f == OFFSETS) & (moves.end >= 0))
+    rows = indices(moves.end >= 0)
     if not len(rows):
         return
     rows = rows[moves.invoked[rows].argsort(kind="stable")]

@@ -1,0 +1,137 @@
+"""Committed offsets where something is not known: what a member did last, or by how much its clock is ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.checks.unknown_commits import UnknownCommits, may_hold
+from rules.kept.state import State
+from rules.settling.gate import Gate
+from rules.vocabulary.slices import Mark, Slice
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import row_by_row
+from tests.rules.test_committed_offsets import VERDICTS, commit, on, read
+from tests.rules.whole import whole
+
+
+def in_steps(h: History) -> Callable[[str], dict[str, Any]]:
+    """Times of operations, one after the other, by the clock of a boot."""
+
+    def now(boot: str) -> dict[str, Any]:
+        h.time += 0.004
+        ms = round(h.time * 1000)
+        return {"invoked": h.at(h.time - 0.003), "completed": h.at(h.time), **on(boot, ms - 3, ms)}
+
+    return now
+
+
+def listed(h: History, end: int, by: str = "observer", **when: Any) -> None:
+    h.row(by, "offsets", log_start=0, log_end=end, last_stable=0, **when)
+
+
+def vouched(h: History, *processes: str) -> list[Mark]:
+    return [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
+
+
+@pytest.mark.parametrize(
+    ("told", "lost_one", "foreign"),
+    [(305, {"group.id": "g"}, False), (455, {"group.id": "g"}, True), (305, {"writer": "1"}, True)],
+)
+def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
+    told: int, lost_one: dict[str, str], foreign: bool
+) -> None:
+    """Its host went down at 20 with its journal, and came back at 30, when the log's end was 400: the one that was lost
+    cannot have asked for more, and not for anything if it is no member."""
+    h = History()
+    now = in_steps(h)
+    h.row("m", "start", settings=lost_one, **now("first"))
+    h.row("the first observer", "start", settings={"writer": "2"}, **now("first"))
+    for second in range(1, 160):
+        h.time, boot = second, "first" if second < 20 else "second"
+        if second < 10:
+            if "group.id" in lost_one:
+                commit(h, 100 + 10 * second, by="m", **now(boot))
+            listed(h, 100 + 10 * second, "the first observer", **now(boot))
+            h.row("its committer", "mark", marks=vouched(h, "m", "the first observer"), **now(boot))
+        if second == 30:
+            h.row("q", "start", settings={"writer": "3"}, **now(boot))
+        if second >= 30:
+            h.poll("q", [], **now(boot))  # which tells nothing of the log's end
+            commit(h, 100 + 10 * second, **now(boot))
+            read(h, told if second == 130 else 100 + 10 * second, **now(boot))
+            listed(h, 100 + 10 * second, **now(boot))
+            over = Mark(number("m"), h._slices[number("m"), 0], h.at(9), h.at(30), lost=True)
+            h.row("its committer", "mark", marks=[*vouched(h, "q", "r", "observer"), over], **now(boot))
+    said = [(one.anomaly, one.subject) for one in whole(row_by_row(h), VERDICTS)]
+    lost = ("lost-commit", ("g", 1400, told))
+    nobody_s = [("foreign-commit", ("g", told)), lost, ("offset-regression", ("g", 1390, told))]
+    assert said == (nobody_s if foreign else [lost])
+
+
+@pytest.mark.parametrize(("read_at", "foreign"), [(30, True), (80, False)])
+def test_what_a_member_did_in_a_hole_was_not_committed_before_it(read_at: int, foreign: bool) -> None:
+    """What it did from 50 to 60 is missing for good, as all is judged at once."""
+    h = History()
+    now = in_steps(h)
+    h.row("m", "start", settings={"group.id": "g"}, **now("boot"))
+    for second in range(1, 120):
+        h.time = second
+        commit(h, 100 + 10 * second, **now("boot"))
+        read(h, 355 if second == read_at else 100 + 10 * second, **now("boot"))
+        listed(h, 100 + 10 * second, **now("boot"))
+        own = Mark(number("m"), 1, h.at(min(second, 50)), *([h.at(60)] if second >= 60 else []), lost=second >= 60)
+        h.row("its committer", "mark", marks=[*vouched(h, "r", "observer"), own], **now("boot"))
+    store = Store()
+    store.feed(h.rows)
+    said = {one.anomaly for one in whole(store, VERDICTS)}
+    assert ("foreign-commit" in said) == foreign
+    assert "lost-commit" in said
+
+
+def test_of_what_was_missing_longest_ago_only_the_highest_offset_is_remembered() -> None:
+    gate = Gate(State())
+    assert [may_hold(UnknownCommits(to=50), offset, 0, -1, lambda _: True, gate) for offset in (50, 51)] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(compared: bool) -> None:
+    """The member on the other host committed long before; by its clock alone nobody knows that."""
+    h, late = History(), list[Slice]()
+    now = in_steps(h)
+    commit(h, 1, by="s", **now("there"))
+    h.row("s", "close", **now("there"))
+    ended = h.at(h.time)
+    for process, boot in (("z", "there"), ("p", "there"), ("q", "here")):
+        h.row(process, "start", settings={"writer": "1"}, **now(boot))
+    for second in range(1, 120):
+        h.time = second
+        commit(h, 1000 + second, **now("here"))
+        read(h, 1000 + second - (second == 60), **now("here"))
+        listed(h, 5000, **now("here"))
+        if second == 5:
+            late.append(h.send("p", 0, 1, at=0, **now("there")))
+            late.append(h.poll("q", [("p", 0, 1, 0)], **now("here")))
+            late.append(h.send("q", 0, 1, at=1, **now("here")))
+            late.append(h.poll("p", [("q", 0, 1, 1)], **now("there")))
+        for boot, living in (("here", ("r", "observer", "q")), ("there", ("z", "p"))):
+            marks = vouched(h, *living)
+            marks += [Mark(number("s"), 2, ended, ended)] if boot == "there" else []
+            h.row(f"the committer {boot}", "mark", marks=marks, **now(boot))
+    at = len(h.rows)
+    h.time = 121
+    h.row("the committer here", "mark", **now("here"))
+    rows, more = [row for row in h.rows[:at] if row not in late], h.rows[at:]
+    h.rows = rows
+    store = row_by_row(h)
+    assert whole(store, VERDICTS) == []
+    store.feed([*(late if compared else []), *more])
+    assert [(one.anomaly, one.subject) for one in whole(store, VERDICTS)] == (
+        [("lost-commit", ("g", 1060, 1059))] if compared else []
+    )
