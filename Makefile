@@ -51,9 +51,10 @@ MODELS ?= 50
 WORLDS ?= 10000
 SEED ?= $(shell date +%s)
 search: $(READY)
-	HISTORIES=$(HISTORIES) MODELS=$(MODELS) $(BIN)/python -m pytest -n auto --dist worksteal --timeout=0 \
-	  $(addprefix tests/rules/test_,model.py reference.py cycles_random.py registers.py)
-	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)"
+	@failed=0; HISTORIES=$(HISTORIES) MODELS=$(MODELS) $(BIN)/python -m pytest -n auto --dist worksteal --timeout=0 \
+	  $(addprefix tests/rules/test_,model.py reference.py cycles_random.py registers.py) || failed=1; \
+	$(BIN)/python -m tests.rules.world --worlds $(WORLDS) --seed $(SEED) --jobs "$$(nproc)" || failed=1; \
+	exit $$failed
 
 # Each check made wrong in one place, many times over: a test has to notice. CHECK=zero_offsets tries one module.
 mutate: $(READY)
