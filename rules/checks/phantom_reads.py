@@ -224,8 +224,8 @@ def _is_before(state: State, polled: Polls, i: int, hole: Hole, grace: int) -> b
 def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
     """Is all that the writer's process sent before this poll completed in the log?"""
     process = state.processes.get(writer)
-    if process is None:
-        return True  # it is over, and all of its log was here
+    if process is None or process.complete:
+        return True  # it is over, and all of its log is here, or was: no clock need be compared
     bound = ahead(state, process.boot, int(polled.boot[i]))
     return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
 

@@ -129,3 +129,29 @@ def test_a_row_of_the_reader_that_is_missing_holds_no_phantom_back(sent: int) ->
     h.rows.remove(missing)
     store.feed(h.rows)
     assert (("phantom-read", (W, 7)) in found(store.findings)) == (sent < 8)
+
+
+@pytest.mark.parametrize("seq", [7, 1])
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_log_of_a_writer_that_is_over_is_asked_by_nobody_s_clock(closed: bool, seq: int) -> None:
+    """Nothing tells how far the clocks of the two hosts are apart; one that lives may have sent more by its own."""
+
+    def by(boot: str) -> dict[str, object]:
+        ns = round(h.time * 1e9)
+        return {"boot": boot, "mono_invoked": ns, "mono_completed": ns + 10**6}
+
+    h, store = History(), Store()
+    h.start("w", writer=str(W))
+    h.send("w", 0, 2, at=0, **by("there"))
+    if closed:
+        h.row("w", "close", **by("there"))
+    h.poll("r", [("w", seq, 1, seq)], **by("here"))
+    for _ in range(15):
+        h.time += 1.0
+        for boot, process in (("there", "w"), ("here", "r")):
+            now = h.at(h.time)
+            over = now if closed and process == "w" else None
+            told = Mark(number(process), h._slices[number(process), 0], now, over)
+            h.row(f"{boot} committer", "mark", marks=[told], invoked=now, completed=now, **by(boot))
+    store.feed(h.rows)
+    assert found(store.findings) == ({("phantom-read", (W, seq))} if closed and seq > 1 else set())

@@ -12,7 +12,7 @@ from tests.rules.world.world import World
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (*range(1, 6), 5128, 9064, 40117, 40181, 40287, 41022, 41053, 41094, 43118, 53371, 53759, 54039)
+SEEDS = (*range(1, 6), 5128, 9064, 40117, 40181, 40287, 41022, 41053, 41094, 43118, 53371, 53759, 54039, 54620)
 """Some, and some that once were judged wrong: logs that were cut, with clocks that nobody can compare; a member of a
 group that was lost with its host; clocks of which one bound is known, and a third one behind; a hole that was passed
 after a row of its reader was lost; a late reader that had closed; a reader's clock behind all others; one that comes
