@@ -39,6 +39,8 @@ __all__ = [
     "graphframes_jars",
     "home",
     "kafka_jars",
+    "pyspark_jars",
+    "pyspark_version",
     "resolved",
     "spark_jars",
     "spark_kafka_jars",
@@ -211,7 +213,7 @@ def _run_ivy(wanted: JarSet, work: Path, lock: int, say: Say) -> None:
         "-cp",
         # Ivy alone: with PySpark's HTTP client beside it, it would use that one, which heeds neither the limits above
         # nor Java's own proxy settings.
-        ":".join(map(str, _pyspark_jars().glob("ivy-*.jar"))),
+        ":".join(map(str, pyspark_jars().glob("ivy-*.jar"))),
         "org.apache.ivy.Main",
         *(["-settings", os.environ["OFFSETWATCH_IVY_SETTINGS"]] if os.environ.get("OFFSETWATCH_IVY_SETTINGS") else []),
         *("-ivy", work / "ivy.xml", "-cache", work / "cache", "-confs", "default"),
@@ -269,7 +271,13 @@ def _ivy_module(wanted: JarSet) -> str:
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""])
 
 
-def _pyspark_jars() -> Path:
+def pyspark_version() -> str:
+    """The version of the Python package, which is its Spark's."""
+    return installed("pyspark")
+
+
+def pyspark_jars() -> Path:
+    """The folder of the jars that PySpark brings. Raises `JarsMissing`."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarsMissing("the Python package pyspark is not installed: run make setup")
@@ -278,7 +286,7 @@ def _pyspark_jars() -> Path:
 
 def _pyspark_modules() -> list[str]:
     """The modules in PySpark's folder: "jackson-core" for jackson-core-2.21.2.jar."""
-    return sorted({re.sub(r"-\d.*", "", jar.stem) for jar in _pyspark_jars().glob("*.jar")})
+    return sorted({re.sub(r"-\d.*", "", jar.stem) for jar in pyspark_jars().glob("*.jar")})
 
 
 def _digest(text: str) -> str:

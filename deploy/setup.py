@@ -6,52 +6,88 @@ and done in well under a second, where all of it is there. Exit code 2 with one 
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from deploy import class_archive
 from deploy.errors import DeployError, KafkaFailed
 from deploy.home import home, locked, to_stderr
-from deploy.jars import KAFKA, kafka_jars, spark_jars
-from deploy.java import java
+from deploy.jars import KAFKA, kafka_jars, pyspark_version, spark_jars
+from deploy.java import java, java_home
 from deploy.kafka_settings import QUICK_START
 from deploy.local_kafka import LocalKafka
 
+_SESSION_LIMIT_S: Final = 300
+
 
 def prepare() -> None:
-    """Java, the default Kafka's jars and Spark's. Raises `DeployError`."""
+    """Java, the default Kafka's jars and Spark's, and the class archives of both. Raises `DeployError`."""
     java()
     # Each spends its time waiting for the registry, one small file after the other.
     with ThreadPoolExecutor() as pool:
         for fetched in [pool.submit(kafka_jars), pool.submit(spark_jars)]:
             fetched.result()
-    archive_classes()
+        for made in [pool.submit(archive_kafka), pool.submit(archive_spark)]:
+            made.result()
 
 
-def archive_classes(version: str = KAFKA) -> None:
+def archive_kafka(version: str = KAFKA) -> None:
     """Make the class archive of Kafka `version`, where there is none, from the life of a broker."""
-    file = class_archive.archive(java(), version, kafka_jars(version))
+
+    def live(folder: str, made: Path) -> None:
+        kafka = LocalKafka(folder, brokers=1, version=version)
+        kafka.jvm_options = [*QUICK_START, *class_archive.making(made)]
+        with suppress(KafkaFailed), kafka:
+            kafka.broker(1).terminate(60)
+
+    _archived(class_archive.of_kafka(java(), version), f"kafka-{version}", "Kafka", live)
+
+
+def archive_spark() -> None:
+    """Make the class archive of Spark, where there is none, from the life of a session (`spark_classes`)."""
+
+    def live(folder: str, made: Path) -> None:
+        # As the jobs' sessions have them (`streaming_jobs.spark_conf`): what is mapped depends on some of these.
+        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss16m", *class_archive.making(made)]
+        here = {"JAVA_HOME": str(java_home()), "SPARK_SUBMIT_OPTS": " ".join(options), "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (Path(folder) / "log").open("wb") as said, suppress(subprocess.SubprocessError):
+            subprocess.run(
+                [sys.executable, "-m", "deploy.spark_classes", folder],
+                env={**os.environ, **here, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+                stdout=said,
+                stderr=said,
+                check=True,
+                timeout=_SESSION_LIMIT_S,
+            )
+
+    _archived(class_archive.of_spark(java()), f"spark-{pyspark_version()}", "Spark", live)
+
+
+def _archived(file: Path, name: str, of_what: str, live: Callable[[str, Path], None]) -> None:
+    """Have the archive `file` made by `live`, which is given a folder and where Java is to write."""
     if file.is_file():
         return
-    with locked(home() / "classes.lock", to_stderr, "Kafka's classes"):
+    with locked(home() / f"{name}.lock", to_stderr, of_what):
         if file.is_file():
             return
-        to_stderr(f"making the starts of Apache Kafka {version} faster (once, 50 MB)")
+        to_stderr(f"making the starts of {of_what} faster, once")
         file.parent.mkdir(exist_ok=True)
-        for outdated in file.parent.glob(f"kafka-{version}-*.jsa"):
+        for outdated in file.parent.glob(f"{name}-*.jsa"):
             outdated.unlink()
         made = file.with_suffix(".partial")
-        with TemporaryDirectory(dir=file.parent) as folder, suppress(KafkaFailed):
-            kafka = LocalKafka(folder, brokers=1, version=version)
-            kafka.jvm_options = [*QUICK_START, *class_archive.making(made)]
-            with kafka:
-                kafka.broker(1).terminate(60)
+        with TemporaryDirectory(dir=file.parent) as folder:
+            live(folder, made)
         if made.is_file():
             made.rename(file)
         else:
-            to_stderr("that did not succeed: brokers will start a second later")
+            to_stderr(f"that did not succeed: {of_what} will start more slowly")
 
 
 def main() -> int:

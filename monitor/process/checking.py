@@ -207,10 +207,12 @@ class Checks:
         if self._first_time:
             self._told.say("starting Spark")
         # Imported here: a stop, a help text and a check of a file must not wait for them.
+        from deploy import class_archive
         from deploy.jars import graphframes_jars, spark_jars
-        from deploy.java import java_home
+        from deploy.java import java, java_home
         from streaming_jobs.integrity_job import session_settings
         from streaming_jobs.session import is_given, start
+        from streaming_jobs.spark_conf import is_local
 
         say, job = self._told.say, self._config.job
         if is_given():
@@ -219,7 +221,8 @@ class Checks:
         given = any("graphframes" in job.spark.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
         if job.cycles.engine == "graphframes" and job.cycles.enabled and not given:
             jars = [*jars, *graphframes_jars(say)]
-        return start(session_settings(job, jars, java_home=java_home(say)))
+        archived = class_archive.taking(class_archive.of_spark(java(say))) if is_local(job.spark.master) else []
+        return start(session_settings(job, jars, java_home=java_home(say), java_options=archived))
 
     def _start_job(self, session: SparkSession) -> None:
         from streaming_jobs.integrity_job import IntegrityJob, Listeners

@@ -22,7 +22,7 @@ from deploy import class_archive, local_kafka
 from deploy.broker import AddressInUse, Broker
 from deploy.errors import KafkaFailed
 from deploy.home import home
-from deploy.jars import KAFKA_OLD, kafka_jars
+from deploy.jars import KAFKA_OLD
 from deploy.java import java
 from deploy.local_kafka import LocalKafka
 from deploy.ports import HOST, free_ports
@@ -90,19 +90,19 @@ def own(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
 def test_a_broker_maps_the_class_archive(own: LocalKafka) -> None:
-    file = class_archive.archive(java(), own.version, kafka_jars(own.version))
+    file = class_archive.of_kafka(java(), own.version)
     assert str(file) in Path(f"/proc/{own.broker(1).pid}/maps").read_text()
 
 
 def test_a_class_archive_is_bound_to_the_java_and_the_jars(tmp_path: Path) -> None:
     jar = tmp_path / "one.jar"
     jar.touch()
-    file = class_archive.archive(java(), "4.3.1", [jar])
-    assert file == class_archive.archive(java(), "4.3.1", [jar])
+    file = class_archive.archive(java(), "kafka-4.3.1", [jar])
+    assert file == class_archive.archive(java(), "kafka-4.3.1", [jar])
     assert class_archive.taking(file) == []
     os.utime(jar, (1, 1))
-    assert file != class_archive.archive(java(), "4.3.1", [jar])
-    assert file != class_archive.archive(jar, "4.3.1", [])
+    assert file != class_archive.archive(java(), "kafka-4.3.1", [jar])
+    assert file != class_archive.archive(jar, "kafka-4.3.1", [])
 
 
 def test_a_record_comes_back(kafka: LocalKafka) -> None:

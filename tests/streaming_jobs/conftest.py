@@ -17,7 +17,9 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from deploy import class_archive
     from deploy.jars import spark_jars
+    from deploy.java import java
 
     root = tmp_path_factory.mktemp("spark")
     # Spark's Python workers import the tests' own checks, from wherever the session's folder is.
@@ -28,6 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             logs=root / "logs",
             scratch=root / "scratch",
             driver_memory="1g",
+            java_options=class_archive.taking(class_archive.of_spark(java())),
         )
     )
     yield session

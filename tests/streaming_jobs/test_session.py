@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from deploy import class_archive
+from deploy.java import java
 from streaming_jobs import session
 from streaming_jobs.errors import SessionError
 
@@ -34,6 +36,13 @@ def test_what_the_state_server_says_of_absent_keys_is_left_out(spark: SparkSessi
     said = Path(configured.removeprefix("file:")).with_name("spark.log").read_text()
     assert "another trouble of the state server" in said
     assert "doesn't contain" not in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
+def test_the_jvm_maps_the_class_archive(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._gateway
+    mapped = Path(f"/proc/{jvm.jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+    assert str(class_archive.of_spark(java())) in mapped
 
 
 def test_too_many_open_files_are_named(spark: SparkSession, tmp_path: Path) -> None:

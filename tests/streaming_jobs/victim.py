@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from deploy import class_archive
 from deploy.jars import spark_jars
+from deploy.java import java
 from streaming_jobs.config import JobConfig
 from streaming_jobs.integrity_job import IntegrityJob, session_settings
 from streaming_jobs.session import start
@@ -20,7 +22,8 @@ def config(root: Path) -> JobConfig:
 
 def main(root: Path) -> None:
     settings = config(root)
-    spark = start(session_settings(settings, spark_jars(), driver_memory="1g"))
+    archived = class_archive.taking(class_archive.of_spark(java()))
+    spark = start(session_settings(settings, spark_jars(), driver_memory="1g", java_options=archived))
     IntegrityJob(settings, spark).run_available_now()
     spark.stop()
 
