@@ -67,27 +67,28 @@ def _started(own: Committed) -> set[int]:
 
 
 def nobody_committed_elsewhere(
-    own: Committed, passage: Passage, here: tuple[int, int], since: int, until: int
+    own: Committed, passage: Passage, here: tuple[int, int], offset: int, span: tuple[int, int]
 ) -> Evidence:
-    """That no member on another host committed for the group between two times of this clock is `COMPLETE`, or not to
-    be known (`UNVERIFIABLE`), or not yet, while it is not known how far the clocks are apart. `here`: the group and the
-    clock domain. The group's log is complete for the grace time beyond."""
-    group, domain = here
-    commits, members, state = own.commits, own.members, passage.state
+    """That no member on another host committed `offset` for the group in this `span` of this clock is `COMPLETE`, or
+    not to be known (`UNVERIFIABLE`), or not yet, while it is not known how far the clocks are apart. `here`: the group
+    and the clock domain. The group's log is complete for the grace time beyond."""
+    (group, domain), (since, until), state = here, span, passage.state
+    commits, floors, found = own.commits, own.floors, Evidence.COMPLETE
     gone = _over_before(passage, since - LANDED, domain)
-    other = (commits.group == group) & (commits.domain != domain) & ~among(commits.process, gone)
-    may = (members.group == group) & (members.reads == 0) & (members.domain != domain) & ~among(members.process, gone)
-    other_boots, found = boots_after(state, domain), Evidence.COMPLETE
+    may = (commits.group == group) & (commits.offset == offset) & ~among(commits.process, gone)
+    forgotten = (floors.group == group) & (floors.highest >= offset)
+    comparable = boots_after(state, domain) | {domain}
     if domain >= 0 and since - LANDED > first_done(state, domain):
-        other_boots |= boots_before(state, domain)
-    for elsewhere in {*commits.domain[other].tolist(), *members.domain[may].tolist()} - other_boots:
+        comparable |= boots_before(state, domain)
+    for elsewhere in {*commits.domain[may].tolist(), *floors.domain[forgotten].tolist()} - comparable:
         behind, ahead_ = ahead(state, domain, elsewhere), ahead(state, elsewhere, domain)
         if max(behind, ahead_) >= UNKNOWN:
             found = Evidence.NOT_YET
             continue
-        rows = other & (commits.domain == elsewhere)
+        rows = may & (commits.domain == elsewhere)
         before, after = since - commits.at[rows] > behind, commits.since[rows] - until > ahead_
-        if not (before | after).all():
+        old = since - floors.completed[forgotten & (floors.domain == elsewhere)] > behind
+        if not ((before | after).all() and old.all()):
             return Evidence.UNVERIFIABLE
     return found
 

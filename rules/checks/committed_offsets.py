@@ -269,7 +269,7 @@ def _tell(own: Committed, passage: Passage) -> None:
             if passage.gate.ask(since - LANDED, when, who, domain) is Evidence.NOT_YET:
                 waiting.append(verdict)
                 continue
-            alone = nobody_committed_elsewhere(own, passage, (group, domain), since, at)
+            alone = nobody_committed_elsewhere(own, passage, (group, domain), subject[2], (since, at))
             if alone is Evidence.NOT_YET and passage.end <= when + UNKNOWN_FOR:
                 waiting.append(verdict)
             if alone is not Evidence.COMPLETE:

@@ -40,11 +40,13 @@ T = TypeVar("T", bound=Table)
 
 @dataclass(slots=True)
 class Floors(Table):
-    """When the last one of the commits of a group and domain that are not kept any more had completed."""
+    """Of the commits of a group and domain that are not kept any more: when the last one had completed, and the highest
+    offset."""
 
     group: Ints = field(default_factory=lambda: EMPTY)
     domain: Ints = field(default_factory=lambda: EMPTY)
     completed: Ints = field(default_factory=lambda: EMPTY)
+    highest: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -196,8 +198,11 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
         keep[commits.completed.argsort(kind="stable")[:-WAITING_KEPT]] = False
     gone = take(commits, ~keep)
     if len(gone):
-        floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed))
-        own.floors = take(floors, _newest(floors, (floors.domain, floors.group), floors.completed, 1))
+        floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed, gone.offset))
+        keys = (floors.domain, floors.group)
+        last, highest = (_newest(floors, keys, by, 1) for by in (floors.completed, floors.highest))
+        own.floors = take(floors, last[np.lexsort([key[last] for key in keys])])
+        own.floors.highest = floors.highest[highest[np.lexsort([key[highest] for key in keys])]]
     own.commits = take(commits, keep)
 
 

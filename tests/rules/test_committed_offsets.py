@@ -338,8 +338,8 @@ def committed_by_another_host_of_which_nothing_is_known(h: History) -> None:
 
 
 def shared_with_a_member_on_another_host(h: History) -> None:
-    """It has told what it is, and not what it did: nobody can say when that was."""
-    h.row("s", "start", settings={"group.id": "g"}, **on("b", 1, 2))
+    """It committed what the reader is told, and nobody can say when that was."""
+    commit(h, 50, by="s", **on("b", 1, 2))
     commit(h, 50, **on("a", 998, 999))
     commit(h, 100, **on("a", 1000, 1001))
     read(h, 50, **on("a", 1002, 1003))
