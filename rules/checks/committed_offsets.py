@@ -47,7 +47,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS, OK, Columns
-from rules.arrays.intervals import Bools, distinct, indices
+from rules.arrays.intervals import Bools, among, distinct, indices
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
 from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, familiar, nobody_committed_elsewhere
@@ -55,6 +55,8 @@ from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.codec import concat, take
+from rules.kept.state import State
+from rules.settling.clocks import ahead
 from rules.settling.gate import Evidence
 from rules.vocabulary.objectives import SECOND
 
@@ -140,11 +142,24 @@ def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
 
 def fold(own: Committed, passage: Passage) -> None:
     """Judge the reads up to which the log is complete, in the order of their times."""
-    unknown_commits.note(own.unknown, passage)
+    if len(own.groups) > 1:
+        unknown_commits.note(own.unknown, passage)
     _fold(own, passage)
     if own.invoked.full:
-        invoked_commits.write(own.invoked, passage.chunks, own.names)
+        invoked_commits.write(own.invoked, passage.chunks, own.names, _later_than_waiting(own, passage.state))
     kept_commits.forget_below(own, passage.state.log_start, passage.chunks)
+
+
+def _later_than_waiting(own: Committed, state: State) -> Bools:
+    """Which of the commits that were invoked lately certainly came after a read that waits to be judged."""
+    new, waiting = own.invoked.pending, own.waiting
+    later = np.zeros(len(new), bool)
+    for group, domain in {*zip(waiting.group.tolist(), waiting.domain.tolist(), strict=True)}:
+        first = waiting.at[(waiting.group == group) & (waiting.domain == domain)].min()
+        for other in distinct(new.domain).tolist():
+            mine = among(new.group, (group, ANY)) & (new.domain == other)
+            later |= mine & (new.since - first > ahead(state, other, domain))
+    return later
 
 
 def _fold(own: Committed, passage: Passage) -> None:
@@ -208,8 +223,8 @@ def _never_ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
 
 
 def _known_groups(own: Committed) -> set[int]:
-    """The groups of which a member that commits is known."""
-    return set(own.members.group[own.members.reads == 0].tolist())
+    """The groups of which a member that commits is known, or was."""
+    return {*own.members.group[own.members.reads == 0].tolist(), *own.commits.group.tolist()}
 
 
 def _judge(own: Committed, reads: Reads, passage: Passage) -> None:

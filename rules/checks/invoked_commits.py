@@ -2,7 +2,8 @@
 
 The newest are kept in a table, with their times: what is committed later than a read explains nothing. They are written
 into bitmaps of 2^16 offsets of one group each time that there are more than `PENDING` of them, so that a commit a
-second does not write a chunk a second. Bitmaps wholly below the log start are dropped; from then on nothing is said of
+second does not write a chunk a second; but for those that came after a read that is not judged yet, `KEPT` of them.
+Bitmaps wholly below the log start are dropped; from then on nothing is said of
 the offsets that they held.
 
 What a transaction that names no group had polled to may have been committed for any: it is kept under the name "".
@@ -18,13 +19,14 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap
 
-from rules.arrays.intervals import EMPTY, Ints, among, indices, merge_grouped
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices, merge_grouped
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
 
 ANY: Final = 0
 """The number of the group of no name."""
 PENDING: Final = 128
+KEPT: Final = 16_384
 SHIFT: Final = 16
 
 
@@ -57,10 +59,12 @@ class Written(Table):
 
 @dataclass(slots=True)
 class InvokedCommits:
-    """`pending`: not in a bitmap yet, about `PENDING`; `full`: they are to be written now; `written`: which bitmaps
-    there are, in merged ranges from the log start on; of offsets below `forgotten` nothing is known."""
+    """`pending`: not in a bitmap yet, about `PENDING` beside those that were `kept` when the last were written; `full`:
+    they are to be written now; `written`: which bitmaps there are, in merged ranges from the log start on; of offsets
+    below `forgotten` nothing is known."""
 
     pending: Newly = field(default_factory=Newly)
+    kept: int = 0
     full: bool = False
     written: Written = field(default_factory=Written)
     forgotten: int = 0
@@ -73,7 +77,7 @@ def chunk_name(group: str, offset: int) -> str:
 
 def is_full(own: InvokedCommits, more: int) -> bool:
     """Will so many more be written into bitmaps, with those that are pending?"""
-    return len(own.pending) + more > PENDING
+    return len(own.pending) + more > PENDING + own.kept
 
 
 def chunks_of(groups: Iterable[str], offsets: Ints) -> set[str]:
@@ -92,9 +96,13 @@ def add(own: InvokedCommits, new: Newly) -> None:
     own.pending = take(both, first)
 
 
-def write(own: InvokedCommits, chunks: Chunks, names: list[str]) -> None:
-    """Write what is pending into the bitmaps, whose chunks must be declared. `names` of groups by number."""
-    pending, own.pending, own.full = own.pending, Newly(), False
+def write(own: InvokedCommits, chunks: Chunks, names: list[str], later: Bools) -> None:
+    """Write what is pending into the bitmaps, whose chunks must be declared; but for what is known to be `later` than a
+    read that is not judged yet, whose time must not be lost. `names` of groups by number."""
+    if np.count_nonzero(later) > KEPT:
+        later = np.zeros_like(later)
+    pending, own.pending, own.full = take(own.pending, ~later), take(own.pending, later), False
+    own.kept = len(own.pending)
     number = pending.offset >> SHIFT
     for group, n in sorted({*zip(pending.group.tolist(), number.tolist(), strict=True)}):
         name = chunk_name(names[group], n << SHIFT)

@@ -20,6 +20,7 @@ from rules.kept.state import NEVER, Hole
 from rules.settling.gate import Gate
 
 KEPT: Final = 512
+LISTINGS_KEPT: Final = 64
 
 
 @dataclass(slots=True)
@@ -36,13 +37,22 @@ class Unknown(Table):
 
 
 @dataclass(slots=True)
+class Listings(Table):
+    """When listings were asked for, in this order, by the clock of `boot`; `end`: the highest told so far."""
+
+    invoked: Ints = field(default_factory=lambda: EMPTY)
+    boot: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class UnknownCommits:
-    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `highest`: the log's
-    highest end of all listings."""
+    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `listings`: at most
+    `LISTINGS_KEPT`, the older the fewer: holes are known late."""
 
     holes: Unknown = field(default_factory=Unknown)
     to: int = -1
-    highest: int = -1
+    listings: Listings = field(default_factory=Listings)
 
 
 def note(own: UnknownCommits, passage: Passage) -> None:
@@ -61,17 +71,29 @@ def note(own: UnknownCommits, passage: Passage) -> None:
 def _note_listings(own: UnknownCommits, passage: Passage) -> None:
     moves = passage.moves
     rows = indices(moves.end >= 0)
-    if not len(rows):
+    if len(rows):
+        new = concat(own.listings, Listings(moves.invoked[rows], moves.boot[rows], moves.end[rows]))
+        new = take(new, new.invoked.argsort(kind="stable"))
+        new.end = np.maximum.accumulate(new.end)
+        own.listings = new
+    _bound_holes(own, passage.gate)
+    while len(own.listings) > LISTINGS_KEPT:
+        keep = np.ones(len(own.listings), bool)
+        keep[1 : len(keep) // 2 : 2] = False
+        own.listings = take(own.listings, keep)
+
+
+def _bound_holes(own: UnknownCommits, gate: Gate) -> None:
+    """Tell of holes, that have not been told of it, how high the log's end was by the first listing after them."""
+    open_ = indices(own.holes.top == NEVER).tolist()
+    if not open_ or not len(own.listings):
         return
-    rows = rows[moves.invoked[rows].argsort(kind="stable")]
-    highest = np.maximum(np.maximum.accumulate(moves.end[rows]), own.highest)
-    own.highest = int(highest[-1])
-    boots, which = np.unique(moves.boot[rows], return_inverse=True)
-    for i in indices(own.holes.top == NEVER).tolist():
-        apart = np.array([passage.gate.apart(boot, int(own.holes.end_boot[i])) for boot in boots.tolist()])
-        later = indices(moves.invoked[rows] > own.holes.end[i] + apart[which])
+    boots, which = np.unique(own.listings.boot, return_inverse=True)
+    for i in open_:
+        apart = np.array([gate.apart(boot, int(own.holes.end_boot[i])) for boot in boots.tolist()])
+        later = indices(own.listings.invoked > own.holes.end[i] + apart[which])
         if len(later):
-            own.holes.top[i] = highest[later[0]]
+            own.holes.top[i] = own.listings.end[later[0]]
 
 
 def may_hold(own: UnknownCommits, offset: int, at: int, domain: int, may: Callable[[int], bool], gate: Gate) -> bool:

@@ -2,7 +2,7 @@
 
 Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by a reader that
 comes by when all others have long gone on (an audit, a call that hung), since it may be told by an index that is
-settled and forgotten; nor a loss that is due as a log ends for ever.
+settled and forgotten; nor a loss that is due as a log ends for ever, or of what is polled after all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
     across, world = f.partition < 0, oracle.world
     here = {p.kind for p in world.planted if across or (p.topic_id, p.partition) == (f.topic_id, f.partition)}
     if f.anomaly in LOST and _is_just_due(oracle, f):
+        return False
+    if f.anomaly == "lost-write" and oracle.polled_after_all(f):
         return False
     if f.anomaly in ORDER | LOST:
         audits = {life.process for life in world.lives if life.kind == "audit"}

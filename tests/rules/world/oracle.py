@@ -376,9 +376,18 @@ class Oracle:
             v in self.truth.sends and all(s.entry.completed > until for s in self.truth.polled_ok(v)) for v in named
         )
 
-    def _polled(self, planted: Planted) -> bool:
-        """Whether anybody polled what was planted, in an operation that returned, of whom the log can know."""
-        return any(self._may_be_known(s.life) for v in planted.values for s in self.truth.polled_ok(v))
+    def _polled(self, planted: Planted, by: int) -> bool:
+        """Whether anybody polled what was planted, in an operation that had returned by then, of whom the log can
+        know."""
+        seen = (s for v in planted.values for s in self.truth.polled_ok(v) if s.entry.completed <= by)
+        return any(self._may_be_known(s.life) for s in seen)
+
+    def polled_after_all(self, f: Finding) -> bool:
+        """Whether somebody polled a value only when its loss could be told already: then it is one or none, as the
+        rows come."""
+        truth = self.truths.get(f.topic_id, self.truth)
+        by = true_time(f.decidable)
+        return any(s.entry.completed > by for value in values_of(f) for s in truth.polled_ok(value))
 
     def _may_be_known(self, life: Life) -> bool:
         """Not where a life's host lost all that it did, and was never heard of in its topic before that: a topic that
@@ -397,7 +406,7 @@ class Oracle:
         for planted in self.world.planted:
             if f.topic_id not in (planted.topic_id, "") or f.anomaly not in EXPLAINS[planted.kind]:
                 continue
-            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted):
+            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted, true_time(f.decidable)):
                 continue
             named = values_of(f)
             if f.anomaly in NAMED:
