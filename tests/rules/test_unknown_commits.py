@@ -36,15 +36,16 @@ def vouched(h: History, *processes: str) -> list[Mark]:
     return [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
 
 
+@pytest.mark.parametrize("known_at", [30, 100])
 @pytest.mark.parametrize(
     ("told", "lost_one", "foreign"),
     [(305, {"group.id": "g"}, False), (455, {"group.id": "g"}, True), (305, {"writer": "1"}, True)],
 )
 def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
-    told: int, lost_one: dict[str, str], foreign: bool
+    told: int, lost_one: dict[str, str], foreign: bool, known_at: int
 ) -> None:
     """Its host went down at 20 with its journal, and came back at 30, when the log's end was 400: the one that was lost
-    cannot have asked for more, and not for anything if it is no member."""
+    cannot have asked for more, and not for anything if it is no member; also where that is known only later."""
     h = History()
     now = in_steps(h)
     h.row("m", "start", settings=lost_one, **now("first"))
@@ -63,8 +64,9 @@ def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
             commit(h, 100 + 10 * second, **now(boot))
             read(h, told if second == 130 else 100 + 10 * second, **now(boot))
             listed(h, 100 + 10 * second, **now(boot))
-            over = Mark(number("m"), h._slices[number("m"), 0], h.at(9), h.at(30), lost=True)
-            h.row("its committer", "mark", marks=[*vouched(h, "q", "r", "observer"), over], **now(boot))
+            over = [Mark(number("m"), h._slices[number("m"), 0], h.at(9), h.at(30), lost=True)]
+            known = vouched(h, "q", "r", "observer") + (over if second >= known_at else [])
+            h.row("its committer", "mark", marks=known, **now(boot))
     said = [(one.anomaly, one.subject) for one in whole(row_by_row(h), VERDICTS)]
     lost = ("lost-commit", ("g", 1400, told))
     nobody_s = [("foreign-commit", ("g", told)), lost, ("offset-regression", ("g", 1390, told))]
