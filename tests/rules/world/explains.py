@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.rules.world.faults import Planted
+
 ORDER = frozenset(
     {
         "poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll",
@@ -37,6 +39,16 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "told-low": frozenset({"lost-commit", "offset-regression", "foreign-commit", "spurious-zero-offset"}),
     "told-high": frozenset({"foreign-commit", "offset-regression", "lost-commit"}),
 }
+
+CUT_TO_NOTHING = frozenset({"spurious-zero-offset"})
+"""What follows beside that from a log that was cut to nothing: its first offset is given again."""
+
+
+def explained_by(planted: Planted) -> frozenset[str]:
+    """The violations that this fault may explain."""
+    nothing = planted.kind == "cut" and planted.offsets[0] == 0
+    return EXPLAINS[planted.kind] | (CUT_TO_NOTHING if nothing else frozenset())
+
 
 NAMED = frozenset({"lost-write", "duplicate", "G1a", "phantom-read", "zombie-write"})
 """Violations that name the value they hit: it has to be one of those planted. Of the others the partition must fit."""

@@ -10,7 +10,7 @@ from tests.rules.world.clocks import true_time
 from tests.rules.world.cluster import Value
 from tests.rules.world.committed import CommittedOffsets
 from tests.rules.world.engine import values_of
-from tests.rules.world.explains import ALWAYS, EXPLAINS, NAMED
+from tests.rules.world.explains import ALWAYS, NAMED, explained_by
 from tests.rules.world.faults import Planted
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Life
@@ -404,7 +404,7 @@ class Oracle:
             return True
         self.truth = self.truths.get(f.topic_id, self.truth)
         for planted in self.world.planted:
-            if f.topic_id not in (planted.topic_id, "") or f.anomaly not in EXPLAINS[planted.kind]:
+            if f.topic_id not in (planted.topic_id, "") or f.anomaly not in explained_by(planted):
                 continue
             if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted, true_time(f.decidable)):
                 continue
