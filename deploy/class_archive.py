@@ -1,9 +1,10 @@
 """The classes of Kafka, and of Spark, as one file each that Java maps at its start, instead of opening, parsing and
 verifying thousands.
 
-It halves what the start of a broker costs, and of a Spark session. Java makes such an archive of what a process has
-loaded when that process ends, and takes it only where the class path is the same and the Java is the same; otherwise it
-goes on as if there were none. So the archive's name holds both, and nothing depends on its being there.
+It halves what the start of a broker costs, and spares a Spark session some seconds of processor time. Java makes such
+an archive of what a process has loaded when that process ends, and takes it only where the class path is the same and
+the Java is the same; otherwise it goes on as if there were none. So the archive's name holds both, and nothing depends
+on its being there.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deploy.home import home
-from deploy.jars import kafka_jars, pyspark_jars, pyspark_version
+from deploy.jars import pyspark_jars, pyspark_version
 
 
-def of_kafka(java: Path, version: str) -> Path:
-    """Where the archive of Kafka `version` for this Java belongs; it may not exist. Fetches the jars where needed."""
-    return archive(java, f"kafka-{version}", kafka_jars(version))
+def of_kafka(java: Path, version: str, jars: Iterable[Path]) -> Path:
+    """Where the archive of Kafka `version` on these jars for this Java belongs; it may not exist."""
+    return archive(java, f"kafka-{version}", jars)
 
 
 def of_spark(java: Path) -> Path:

@@ -105,7 +105,7 @@ class LocalKafka:
         Fetches Kafka on first use; `timeout` (seconds) counts from after that. Raises `KafkaFailed`, `JarsMissing`
         or `JavaMissing`; nothing runs then."""
         found, jars = java(self._say), kafka_jars(self.version, self._say)
-        options = [*self.jvm_options, *class_archive.taking(class_archive.of_kafka(found, self.version))]
+        options = [*self.jvm_options, *class_archive.taking(class_archive.of_kafka(found, self.version, jars))]
         self._program = Program(found, self.version, jars, options)
         deadline = time.monotonic() + timeout
         self._take_folder()

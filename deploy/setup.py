@@ -19,7 +19,7 @@ from typing import Final
 from deploy import class_archive
 from deploy.errors import DeployError, KafkaFailed
 from deploy.home import home, locked, to_stderr
-from deploy.jars import KAFKA, kafka_jars, pyspark_version, spark_jars
+from deploy.jars import KAFKA, kafka_jars, spark_jars
 from deploy.java import java, java_home
 from deploy.kafka_settings import QUICK_START
 from deploy.local_kafka import LocalKafka
@@ -47,14 +47,14 @@ def archive_kafka(version: str = KAFKA) -> None:
         with suppress(KafkaFailed), kafka:
             kafka.broker(1).terminate(60)
 
-    _archived(class_archive.of_kafka(java(), version), f"kafka-{version}", "Kafka", live)
+    _archived(class_archive.of_kafka(java(), version, kafka_jars(version)), "Kafka", live)
 
 
 def archive_spark() -> None:
     """Make the class archive of Spark, where there is none, from the life of a session (`spark_classes`)."""
 
     def live(folder: str, made: Path) -> None:
-        # As the jobs' sessions have them (`streaming_jobs.spark_conf`): what is mapped depends on some of these.
+        # As the jobs' sessions have them (`streaming_jobs.spark_conf`).
         options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss16m", *class_archive.making(made)]
         here = {"JAVA_HOME": str(java_home()), "SPARK_SUBMIT_OPTS": " ".join(options), "SPARK_LOCAL_IP": "127.0.0.1"}
         with (Path(folder) / "log").open("wb") as said, suppress(subprocess.SubprocessError):
@@ -67,21 +67,23 @@ def archive_spark() -> None:
                 timeout=_SESSION_LIMIT_S,
             )
 
-    _archived(class_archive.of_spark(java()), f"spark-{pyspark_version()}", "Spark", live)
+    _archived(class_archive.of_spark(java()), "Spark", live)
 
 
-def _archived(file: Path, name: str, of_what: str, live: Callable[[str, Path], None]) -> None:
+def _archived(file: Path, of_what: str, live: Callable[[str, Path], None]) -> None:
     """Have the archive `file` made by `live`, which is given a folder and where Java is to write."""
     if file.is_file():
         return
+    name = file.stem.rpartition("-")[0]  # without what it is bound to
     with locked(home() / f"{name}.lock", to_stderr, of_what):
         if file.is_file():
             return
-        to_stderr(f"making the starts of {of_what} faster, once")
+        to_stderr(f"making the starts of {of_what} faster (once, up to a minute)")
         file.parent.mkdir(exist_ok=True)
         for outdated in file.parent.glob(f"{name}-*.jsa"):
             outdated.unlink()
         made = file.with_suffix(".partial")
+        made.unlink(missing_ok=True)  # of one that was killed
         with TemporaryDirectory(dir=file.parent) as folder:
             live(folder, made)
         if made.is_file():

@@ -12,8 +12,8 @@ an indefinite transaction that names no commit had polled to. An absent offset h
 otherwise, and is not lower. A 0 that nobody asked for is `spurious-zero-offset`.
 
 **Before and later** are concluded within one clock domain (`rules.settling.clocks.domains`). A commit of another host
-may have come in between unless the measured bound of the two clocks says otherwise; where there is none, and a member
-of the group lives on another host, no commit is called lost whose loss such a one could explain.
+may have come in between unless the measured bound of the two clocks says otherwise; where there is none, no commit is
+called lost if a member on another host committed the very offset that was told instead, whenever that was.
 
 **Old is not lost.** A coordinator that has been deposed, and cut off so that it does not know it yet, tells what it
 last knew. So a lost commit is concluded only from what is told to a process that must have been told of it: the one

@@ -2,9 +2,8 @@
 
 The newest are kept in a table, with their times: what is committed later than a read explains nothing. They are written
 into bitmaps of 2^16 offsets of one group each time that there are more than `PENDING` of them, so that a commit a
-second does not write a chunk a second; but for those that came after a read that is not judged yet, `KEPT` of them.
-Bitmaps wholly below the log start are dropped; from then on nothing is said of
-the offsets that they held.
+second does not write a chunk a second; but for those that came after a read that is not judged yet, up to `KEPT` of
+them. Bitmaps wholly below the log start are dropped; from then on nothing is said of the offsets that they held.
 
 What a transaction that names no group had polled to may have been committed for any: it is kept under the name "".
 """

@@ -199,10 +199,11 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     gone = take(commits, ~keep)
     if len(gone):
         floors = concat(own.floors, Floors(gone.group, gone.domain, gone.completed, gone.offset))
-        keys = (floors.domain, floors.group)
-        last, highest = (_newest(floors, keys, by, 1) for by in (floors.completed, floors.highest))
-        own.floors = take(floors, last[np.lexsort([key[last] for key in keys])])
-        own.floors.highest = floors.highest[highest[np.lexsort([key[highest] for key in keys])]]
+        (group, domain), which = np.unique(np.stack((floors.group, floors.domain)), axis=1, return_inverse=True)
+        completed, highest = np.full((2, len(group)), -1)
+        np.maximum.at(completed, which, floors.completed)
+        np.maximum.at(highest, which, floors.highest)
+        own.floors = Floors(group, domain, completed, highest)
     own.commits = take(commits, keep)
 
 

@@ -18,6 +18,7 @@ from rules.kept.check import Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import NEVER, Hole
 from rules.settling.gate import Gate
+from rules.settling.listed_ends import highest_before
 
 KEPT: Final = 512
 LISTINGS_KEPT: Final = 64
@@ -47,8 +48,8 @@ class Listings(Table):
 
 @dataclass(slots=True)
 class UnknownCommits:
-    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `listings`: at most
-    `LISTINGS_KEPT`, the older the fewer: holes are known late."""
+    """`holes`: at most `KEPT`; of offsets up to `to` any may have been committed in an older one. `listings`: the
+    newest `LISTINGS_KEPT`, for holes that are known late; of older ones `rules.settling.listed_ends` tells."""
 
     holes: Unknown = field(default_factory=Unknown)
     to: int = -1
@@ -76,24 +77,26 @@ def _note_listings(own: UnknownCommits, passage: Passage) -> None:
         new = take(new, new.invoked.argsort(kind="stable"))
         new.end = np.maximum.accumulate(new.end)
         own.listings = new
-    _bound_holes(own, passage.gate)
-    while len(own.listings) > LISTINGS_KEPT:
-        keep = np.ones(len(own.listings), bool)
-        keep[1 : len(keep) // 2 : 2] = False
-        own.listings = take(own.listings, keep)
+    _bound_holes(own, passage)
+    own.listings = take(own.listings, slice(-LISTINGS_KEPT, None))
 
 
-def _bound_holes(own: UnknownCommits, gate: Gate) -> None:
+def _bound_holes(own: UnknownCommits, passage: Passage) -> None:
     """Tell of holes, that have not been told of it, how high the log's end was by the first listing after them."""
     open_ = indices(own.holes.top == NEVER).tolist()
     if not open_ or not len(own.listings):
         return
     boots, which = np.unique(own.listings.boot, return_inverse=True)
     for i in open_:
-        apart = np.array([gate.apart(boot, int(own.holes.end_boot[i])) for boot in boots.tolist()])
-        later = indices(own.listings.invoked > own.holes.end[i] + apart[which])
-        if len(later):
-            own.holes.top[i] = own.listings.end[later[0]]
+        end, boot = int(own.holes.end[i]), int(own.holes.end_boot[i])
+        apart = np.array([passage.gate.apart(other, boot) for other in boots.tolist()])
+        later = indices(own.listings.invoked > end + apart[which])
+        if not len(later):
+            continue
+        top = int(own.listings.end[later[0]])
+        # Before the first that is kept there may have been one.
+        known = -1 if later[0] else highest_before(passage.state, end, boot)
+        own.holes.top[i] = min(top, known) if known >= 0 else top
 
 
 def may_hold(own: UnknownCommits, offset: int, at: int, domain: int, may: Callable[[int], bool], gate: Gate) -> bool:

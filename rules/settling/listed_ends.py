@@ -77,9 +77,22 @@ def end_after(state: State, time: int, boot: int) -> int:
     """What was appended before `time`, by the clock of `boot`, lies below this offset; -1 where no later listing is
     known."""
     listed = _listed(state)
-    bound = _each(listed, lambda other: ahead(state, other, boot))
-    later = indices(listed.invoked - time >= bound)
+    later = _after(listed, state, time, boot)
     return int(listed.end[later[0]]) if len(later) else -1
+
+
+def highest_before(state: State, time: int, boot: int) -> int:
+    """The highest end of all that were listed up to the first one after `time`, by the clock of `boot`; -1 where no
+    later listing is known. Of a log that was cut since, too, nobody had been told of an offset above it."""
+    listed = _listed(state)
+    later = _after(listed, state, time, boot)
+    return int(listed.end[: later[0] + 1].max()) if len(later) else -1
+
+
+def _after(listed: Ends, state: State, time: int, boot: int) -> Ints:
+    """Which of the listings were asked for after `time`, by the clock of `boot`."""
+    bound = _each(listed, lambda other: ahead(state, other, boot))
+    return indices(listed.invoked - time >= bound)
 
 
 def _each(listed: Ends, bound: Callable[[int], int]) -> Ints:

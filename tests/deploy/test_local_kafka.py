@@ -22,7 +22,7 @@ from deploy import class_archive, local_kafka
 from deploy.broker import AddressInUse, Broker
 from deploy.errors import KafkaFailed
 from deploy.home import home
-from deploy.jars import KAFKA_OLD
+from deploy.jars import KAFKA_OLD, kafka_jars
 from deploy.java import java
 from deploy.local_kafka import LocalKafka
 from deploy.ports import HOST, free_ports
@@ -90,7 +90,7 @@ def own(_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
 def test_a_broker_maps_the_class_archive(own: LocalKafka) -> None:
-    file = class_archive.of_kafka(java(), own.version)
+    file = class_archive.of_kafka(java(), own.version, kafka_jars(own.version))
     assert str(file) in Path(f"/proc/{own.broker(1).pid}/maps").read_text()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from rules.checks.invoked_commits import KEPT, InvokedCommits, Newly, certainly_never, chunks_of, write
+from rules.kept.chunks import Chunks
 from rules.vocabulary.slices import Slice
 from tests.rules.histories import History, Store
 from tests.rules.test_committed_offsets import OBSERVER, VERDICTS, commit, foreign, lost, read, regression
@@ -59,3 +62,15 @@ def test_a_group_whose_members_have_left_is_still_known(told: int) -> None:
     missed = lost(200, told, 130.004, to=OBSERVER, after=119.997)
     nobody_s = [foreign(155, 200, 130.004, to=OBSERVER), missed, regression(200, 155, 130.004)]
     assert whole(store, VERDICTS) == (nobody_s if told == 155 else [missed])
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["as many as are kept", "one more"])
+def test_commits_that_came_after_a_waiting_read_are_kept_up_to_a_bound(more: int) -> None:
+    """What is beyond it loses its time: the read that waits says nothing of it any more."""
+    number = KEPT + more
+    offsets, ones = np.arange(number, dtype=np.int64), np.ones(number, np.int64)
+    own = InvokedCommits(pending=Newly(ones, offsets, 50 * ones, 0 * ones), full=True)
+    chunks = Chunks({}, chunks_of(["g", ""], offsets))
+    write(own, chunks, ["", "g"], np.ones(number, bool))
+    assert (len(own.pending), own.kept, own.full) == ((0, 0, False) if more else (KEPT, KEPT, False))
+    assert certainly_never(own, chunks, 1, 7, ["", "g"], lambda since, domain: since <= 40) == (not more)

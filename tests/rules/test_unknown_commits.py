@@ -36,13 +36,16 @@ def vouched(h: History, *processes: str) -> list[Mark]:
     return [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in processes]
 
 
-@pytest.mark.parametrize("known_at", [30, 100])
 @pytest.mark.parametrize(
-    ("told", "lost_one", "foreign"),
-    [(305, {"group.id": "g"}, False), (455, {"group.id": "g"}, True), (305, {"writer": "1"}, True)],
+    ("told", "lost_one", "known_at", "foreign"),
+    [
+        *((305, {"group.id": "g"}, known_at, False) for known_at in (30, 80, 125)),
+        *((455, {"group.id": "g"}, known_at, True) for known_at in (30, 80, 125)),
+        *((305, {"writer": "1"}, known_at, True) for known_at in (30, 125)),
+    ],
 )
 def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
-    told: int, lost_one: dict[str, str], foreign: bool, known_at: int
+    told: int, lost_one: dict[str, str], known_at: int, foreign: bool
 ) -> None:
     """Its host went down at 20 with its journal, and came back at 30, when the log's end was 400: the one that was lost
     cannot have asked for more, and not for anything if it is no member; also where that is known only later."""
@@ -104,16 +107,25 @@ def test_of_what_was_missing_longest_ago_only_the_highest_offset_is_remembered()
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("committed", "compared", "soon", "told"),
-    [(1059, True, False, True), (1059, False, False, False), (1058, False, True, True)],
+    [
+        ([1059], True, False, True),
+        ([1059], False, False, False),
+        ([1058], False, True, True),
+        # The first ones are forgotten: of these the highest is known, and when they were over.
+        ([1059, *range(8)], True, False, True),
+        ([1059, *range(8)], False, False, False),
+        ([1058, *range(8)], False, True, True),
+    ],
 )
 def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
-    committed: int, compared: bool, soon: bool, told: bool
+    committed: list[int], compared: bool, soon: bool, told: bool
 ) -> None:
     """The member on the other host committed as much long before; by its clock alone nobody knows that. Where it
     committed something else, its clock does not matter."""
     h, late = History(), list[Slice]()
     now = in_steps(h)
-    commit(h, committed, by="s", **now("there"))
+    for offset in committed:
+        commit(h, offset, by="s", **now("there"))
     h.row("s", "close", **now("there"))
     ended = h.at(h.time)
     for process, boot in (("z", "there"), ("p", "there"), ("q", "here")):
@@ -130,7 +142,7 @@ def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
             late.append(h.poll("p", [("q", 0, 1, 1)], **now("there")))
         for boot, living in (("here", ("r", "observer", "q")), ("there", ("z", "p"))):
             marks = vouched(h, *living)
-            marks += [Mark(number("s"), 2, ended, ended)] if boot == "there" else []
+            marks += [Mark(number("s"), len(committed) + 1, ended, ended)] if boot == "there" else []
             h.row(f"the committer {boot}", "mark", marks=marks, **now(boot))
     at = len(h.rows)
     h.time = 121

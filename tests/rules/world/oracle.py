@@ -376,18 +376,24 @@ class Oracle:
             v in self.truth.sends and all(s.entry.completed > until for s in self.truth.polled_ok(v)) for v in named
         )
 
-    def _polled(self, planted: Planted, by: int) -> bool:
-        """Whether anybody polled what was planted, in an operation that had returned by then, of whom the log can
-        know."""
+    def _polled(self, planted: Planted, f: Finding) -> bool:
+        """Whether anybody polled what was planted before its loss could be told, in an operation that returned, of whom
+        the log can know."""
+        by = self._decidable(f)
         seen = (s for v in planted.values for s in self.truth.polled_ok(v) if s.entry.completed <= by)
         return any(self._may_be_known(s.life) for s in seen)
 
     def polled_after_all(self, f: Finding) -> bool:
         """Whether somebody polled a value only when its loss could be told already: then it is one or none, as the
         rows come."""
-        truth = self.truths.get(f.topic_id, self.truth)
-        by = true_time(f.decidable)
-        return any(s.entry.completed > by for value in values_of(f) for s in truth.polled_ok(value))
+        self.truth = self.truths.get(f.topic_id, self.truth)
+        by = self._decidable(f)
+        return any(s.entry.completed > by for value in values_of(f) for s in self.truth.polled_ok(value))
+
+    def _decidable(self, f: Finding) -> int:
+        """When the loss of what it names could be told at the earliest: not for the grace time, whatever it says."""
+        sent = (self.truth.sends[value].entry.completed for value in values_of(f) if value in self.truth.sends)
+        return max(true_time(f.decidable), max(sent, default=0) + GRACE)
 
     def _may_be_known(self, life: Life) -> bool:
         """Not where a life's host lost all that it did, and was never heard of in its topic before that: a topic that
@@ -406,7 +412,7 @@ class Oracle:
         for planted in self.world.planted:
             if f.topic_id not in (planted.topic_id, "") or f.anomaly not in explained_by(planted):
                 continue
-            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted, true_time(f.decidable)):
+            if planted.kind == "only" and f.anomaly == "lost-write" and self._polled(planted, f):
                 continue
             named = values_of(f)
             if f.anomaly in NAMED:
