@@ -282,11 +282,12 @@ def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
 
 
 class Marks(NamedTuple):
-    """Every mark, as arrays: the `row` and time of its mark row, who wrote it (`host`), and what it says; `ended` is -1
-    where the process lives. Times are log time."""
+    """Every mark, as arrays: its `row`, through when its host's journals had been read (`at`), when it was written, who
+    wrote it (`host`), and what it says; `ended` is -1 where the process lives. Times are log time."""
 
     row: Ints
     at: Ints
+    written: Ints
     host: Ints
     process: Ints
     slices: Ints
@@ -300,7 +301,7 @@ STEADY: Final = 1_000_000
 
 
 def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
-    """(time of the mark row, process, slices, through) of every mark, as arrays."""
+    """(through when the journals had been read, process, slices, through) of every mark, as arrays."""
     told = all_marks(columns)
     return told.at, told.process, told.slices, told.through
 
@@ -317,20 +318,40 @@ def _marks(columns: Columns) -> Marks:
     rows = indices(columns.f == MARK)
     column = columns.table["marks"].take(pa.array(rows))
     if not len(rows) or column.null_count == len(column):
-        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
+        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
     row, listed = _list(column)
-    at = columns.completed[rows][row]
-    # The marks' own times are by the wall clock of their row; log time is by the boot's monotonic clock.
-    shift = at - _ints(columns.table["completed"].take(pa.array(rows)))[row]
-    through, ended = _ints(listed.field("through")), _ints(listed.field("ended"))
-    # What it says of other times may be by a wall clock that was further ahead then.
-    moved = through + (shift if columns.astray is None else np.minimum(shift, columns.astray[rows][row]))
-    through = np.minimum(np.where(np.abs(shift) > STEADY, np.minimum(through, moved), moved), at)
-    ended = np.where(ended < 0, -1, np.maximum(ended, ended + shift))
+    rows = rows[row]
+    written = columns.completed[rows]
+    ended = _ints(listed.field("ended"))
+    ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
     return Marks(
-        rows[row], at, columns.process[rows][row], _ints(listed.field("process")), _ints(listed.field("slices")),
-        through, ended, _flags(listed.field("lost"), False),
+        rows, read_through(columns, rows), written, columns.process[rows], _ints(listed.field("process")),
+        _ints(listed.field("slices")), _told_earlier(columns, rows, _ints(listed.field("through"))), ended,
+        _flags(listed.field("lost"), False),
     )  # fmt: skip
+
+
+def read_through(columns: Columns, rows: Ints) -> Ints:
+    """Through when the journals of its host had been read to their ends, as each of these mark rows tells it: while a
+    committer catches up that is long before the row was written."""
+    invoked, completed = (_ints(columns.table[name].take(pa.array(rows))) for name in ("invoked", "completed"))
+    return np.where(invoked < completed, _told_earlier(columns, rows, invoked), columns.completed[rows])
+
+
+def _shift(columns: Columns, rows: Ints) -> Ints:
+    """Marks' own times are by the wall clock of their row, log time is by the boot's monotonic clock: by how much they
+    differ."""
+    shift: Ints = columns.completed[rows] - _ints(columns.table["completed"].take(pa.array(rows)))
+    return shift
+
+
+def _told_earlier(columns: Columns, rows: Ints, times: Ints) -> Ints:
+    """The log time of what mark rows say of times before they were written. That may be by a wall clock that was
+    further ahead then."""
+    shift = _shift(columns, rows)
+    moved = times + (shift if columns.astray is None else np.minimum(shift, columns.astray[rows]))
+    doubtful = np.abs(shift) > STEADY
+    return np.minimum(np.where(doubtful, np.minimum(times, moved), moved), columns.completed[rows])
 
 
 def from_table(table: pa.Table) -> Columns:

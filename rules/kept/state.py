@@ -101,8 +101,9 @@ class Process:
 
 @dataclass(slots=True)
 class Host:
-    """One committer, as one partition knows it. `now`: the time of its newest mark; `silent`: 1 while log time does not
-    wait for it; `boots`: the newest [boot, time of its first mark] in the order of their times."""
+    """One committer, as one partition knows it. `now`: through when it had read the journals of its host, as its newest
+    mark tells; `silent`: 1 while log time does not wait for it; `boots`: the newest [boot, time of its first mark] in
+    the order of their times."""
 
     now: int = -1
     silent: int = 0

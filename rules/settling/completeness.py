@@ -1,8 +1,9 @@
 """How far the evidence is complete: slice counters, marks, and the horizon that follows from them.
 
 What is missing must be complete before it is called lost. Each process numbers its slices of a partition without gaps,
-and each host's committer marks, once a second, up to which slice and which time a process's log is in the table. A mark
-is *fulfilled* once all the slices that it counts are here. A process is judged by the marks of its own host alone.
+and each host's committer marks, once a second, up to which slice and which time a process's log is in the table. A
+committer that catches up marks, as its own time, that through which it has read all journals to their ends. A mark is
+*fulfilled* once all the slices that it counts are here. A process is judged by the marks of its own host alone.
 
 The *horizon* is the log time to which ticks may go: through it, everything that had completed is here, of every process
 that log time waits for. It does not wait for an operation that is open for long (what it may still bring is waited for
@@ -24,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks
+from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, read_through
 from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers
@@ -109,12 +110,14 @@ def _close_up(process: Process) -> None:
 def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
+    marking = indices(columns.f == MARK)
+    read = dict(zip(marking.tolist(), read_through(columns, marking).tolist(), strict=True)) if len(marking) else {}
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)
         if columns.f[row] == MARK:
             host = state.hosts.setdefault(number, Host())
-            host.now = max(host.now, int(columns.completed[row]))
+            host.now = max(host.now, read[row])
             _note_boot(host, int(columns.boot[row]), int(columns.completed[row]))
             state.now = max(state.now, host.now)
             committers.add(number)
@@ -226,7 +229,7 @@ def _note_marks(state: State, columns: Columns) -> None:
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, int(told.at[i])])
-        process.heard = max(process.heard, int(told.at[i]))
+        process.heard = max(process.heard, int(told.written[i]))
 
 
 def horizon(state: State) -> int:

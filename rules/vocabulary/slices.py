@@ -113,7 +113,8 @@ class Mark(NamedTuple):
     """How far one process's log is complete, as its host's committer knew it when it wrote the mark.
 
     Every operation that `process` invoked before `through` is in the log of this partition, among its slices
-    0 .. slices-1. A process with an operation in flight holds `through` at that operation's invocation.
+    0 .. slices-1. A process with an operation in flight holds `through` at that operation's invocation. Through the
+    time at which a mark's row was invoked, the committer had read the journals of all processes of its host.
 
     `ended`: the process is over, and invoked nothing at or after this time; absent while it lives. A process that is
     over and not `lost` has no slice beyond these, ever. Of one that is `lost` (its host went down, its journal is

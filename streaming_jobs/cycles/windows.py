@@ -112,7 +112,7 @@ def complete_through(rows: pa.Table, newest: int) -> int | None:
     for number, first in zip(known, earliest, strict=True):
         vouched.setdefault(number, -first)
     held = [t for number, t in vouched.items() if number not in closed and newest - t <= GIVEN_UP]
-    through = int(integers(rows.filter(pc.equal(kind, "mark"))["completed"]).max())
+    through = int(integers(rows.filter(pc.equal(kind, "mark"))["invoked"]).max())
     return min([through, *held])
 
 

@@ -52,6 +52,9 @@ class Plan:
     marker: int
     version: int
     now: int
+    read: int = 0
+    """Through when all journals are read to their ends, in microseconds of log time: `now`, but in a backlog. An
+    earlier version did not tell."""
     parts: dict[str, Part] = field(default_factory=dict)
     counters: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     current: list[int] = field(default_factory=list)

@@ -141,6 +141,7 @@ class Committer:
         self._plan: Plan | None = None
         self._pending: _Pending | None = None
         self._more = True
+        self._unread: list[LifeReader] = []
         self._waiting = False
 
     def __enter__(self) -> Committer:
@@ -327,14 +328,15 @@ class Committer:
         places, counters = _places(before, readers, now)
         if not places:
             return None
+        read = _read_through(before, self._unread, now)
         marks = mark_rows(
-            places, [_vouched(one) for one in vouched], counters, now, before.version + 1,
+            places, [_vouched(one) for one in vouched], counters, now, read, before.version + 1,
             self._clock.boot, mono,
         )  # fmt: skip
         counters |= {place: counters.get(place, 0) + 1 for place in places}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(
-            before, table=table_id, version=before.version + 1, now=now, parts=parts, marks=marks,
+            before, table=table_id, version=before.version + 1, now=now, read=read, parts=parts, marks=marks,
             counters=[(*place, n) for place, n in counters.items()], current=[index[place] for place in places],
             held=list(places.values()),
             confirmed=_confirmed(before, told[0], counters), replaced=told[1],
@@ -344,17 +346,19 @@ class Committer:
         return _Pending(plan, rows)
 
     def _read(self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int) -> list[Group]:
-        """The new rows of all lives; `parts` then says how far each was read."""
+        """The new rows of all lives; `parts` then says how far each was read, `_unread` which were not read whole."""
         share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 14)
         groups: list[Group] = []
         pieces: list[Piece] = []
-        self._more = False
+        self._unread = []
         for reader in readers:
             part = parts.get(reader.name, Part(0, 0))
             groups.append((reader.life.shared, reader.read(share, pieces)))
-            self._more |= reader.offset - part.end >= share
+            if reader.offset - part.end >= share and reader.broken is None:
+                self._unread.append(reader)
             until = part.until if part.until is not None else self._lives.after(reader, now)
             parts[reader.name] = Part(part.end, reader.offset, until)
+        self._more = bool(self._unread)
         # The table must not hold what the loss of the host could take back.
         self._copies.keep(pieces)
         return groups
@@ -404,6 +408,13 @@ def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict
     marked = {known[i]: at for i, at in zip(before.current, held, strict=True)}
     places = current_places(((one.life, one.progress) for one in readers), marked, now)
     return places, counters
+
+
+def _read_through(before: Plan, unread: Sequence[LifeReader], now: int) -> int:
+    """Through when all journals are read to their ends: with a backlog as far as those tell that have one. What was
+    told before stands."""
+    told = [one.progress.newest for one in unread if one.progress.newest and one.unread()]
+    return max(before.read or before.now, min([now, *told]))
 
 
 def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:

@@ -2,7 +2,8 @@
 
 One row per partition and append. It counts only slices that are in the table with the same append or an earlier one,
 and promises a time only as far as the journals that were read do. It is written also when nothing else is: it is the
-log's heartbeat and the clock that the rules go by.
+log's heartbeat and the clock that the rules go by. A backlog is carried over in several appends: while there is one, a
+mark is invoked at the time through which all journals were read to their ends, and completed when it is written.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ def current_places(
 
 def mark_rows(
     places: Iterable[PlaceName], vouched: Iterable[Vouched], counters: Mapping[PlaceName, int],
-    now: int, op: int, boot: str, mono: int,
+    now: int, read: int, op: int, boot: str, mono: int,
 ) -> dict[str, list[Row]]:  # fmt: skip
-    """Packed mark rows by cluster. `counters`: mark rows that each place had before; `now` in microseconds."""
+    """Packed mark rows by cluster. `counters`: mark rows that each place had before; `now`, and through when journals
+    were `read`, in microseconds."""
     known = [(one.life.cluster, one.progress, one.mark(0, now)) for one in vouched]
     rows: dict[str, list[Row]] = {}
     for place in places:
@@ -85,7 +87,7 @@ def mark_rows(
         ]
         told = {
             "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": op,
-            "slice": counters.get(place, 0), "f": "mark", "type": "ok", "invoked": now, "completed": now,
+            "slice": counters.get(place, 0), "f": "mark", "type": "ok", "invoked": read, "completed": now,
             "mono_invoked": mono, "mono_completed": mono, "kind": COMMITTER, "marks": marks or None, "boot": boot,
         }  # fmt: skip
         rows.setdefault(place.cluster, []).append([told.get(name) for name in FIELDS])

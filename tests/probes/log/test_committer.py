@@ -275,6 +275,51 @@ def test_a_backlog_is_appended_in_pieces_and_drained(folder, history, clock):
     check_marks(history)
 
 
+def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(folder, history, clock):
+    """What had completed since is still to come: log time must not go on to now."""
+    busy = Prober.start(folder, 1, clock)
+    for _ in range(1_200):
+        busy.send(0)
+    idle = Prober.start(folder, 2, clock, kind="reader")
+    clock.tick(60)
+    idle.alive()
+    now = clock.tick()
+    told = []
+    for _ in range(30):
+        # A new committer each time: what it told last is in its plan.
+        with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+            one.commit()
+            told.append(one.status().backlog)
+        if not told[-1]:
+            break
+    rows = table_rows(history)
+    marks = {r["op"]: (r["invoked"], r["completed"]) for r in rows if r["f"] == "mark" and r["partition"] == 0}
+    assert len(marks) == len(told) > 3 and all(completed == now for _, completed in marks.values())
+    read = [marks[version][0] for version in sorted(marks)]
+    assert read == sorted(set(read)) and read[-2] < now - timedelta(seconds=60) and read[-1] == now
+    check_marks(history)
+
+
+def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(folder, history, clock):
+    ours = Prober.start(folder, 1, clock)
+    late = Prober.start(folder, 2, clock)
+    for _ in range(600):
+        late.send(0)
+    found = late.journal.folder
+    found.rename(folder / "elsewhere")
+    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+        ours.send(0)
+        before = clock.now()
+        one.commit()
+        (folder / "elsewhere").rename(found)
+        clock.tick(5)
+        ours.send(0)
+        one.commit()
+        one.drain()
+    marks = {r["op"]: r["invoked"] for r in table_rows(history) if r["f"] == "mark" and r["partition"] == 0}
+    assert [marks[version] for version in sorted(marks)][:2] == [before, before] and marks[max(marks)] == clock.now()
+
+
 def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder, history, clock):
     prober = Prober.start(folder, 1, clock, segment_bytes=900)
     for _ in range(1_800):

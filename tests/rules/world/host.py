@@ -72,6 +72,8 @@ class Host:
     _task: Task | None = None
     _appends: int = 0
     _slices: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    _read: datetime | None = None
+    """Through when the committer had read all journals to their ends, as it told last."""
     _marked: dict[tuple[str, int], int] = field(default_factory=dict)
     """The partitions marked last, and when each had a process last: they stay for `MARKED_ON` after that, and while no
     process lives at all, so that the log's clock goes on."""
@@ -143,6 +145,7 @@ class Host:
         now = self.kernel.now
         entries: list[Entry] = []
         marks: dict[tuple[str, int], list[Mark]] = defaultdict(list)
+        read = [self.clock.at(now)]
         for life in self.lives:
             if life.finally_marked or life.diskless:
                 continue
@@ -157,6 +160,8 @@ class Host:
             entries.extend(new)
             if not life.appended:
                 continue
+            if life.appended < len(life.entries):
+                read.append(max(e.row.invoked for e in life.entries[: life.appended]))
             over = life.appended == len(life.entries) and (life.recovered or life.closed is not None)
             through, true = self._through(life, over)
             ended = None
@@ -172,6 +177,7 @@ class Host:
             e.arrived = now
         self._appends += 1
         kept = {place: held for place, held in self._marked.items() if not marks or now - held < MARKED_ON}
+        self._read = min(read) if self._read is None else max(self._read, min(read))
         self._marked = dict.fromkeys(marks, now) | {place: held for place, held in kept.items() if place not in marks}
         self.deliver(Append(self.name, self._appends, now, entries, self._mark_rows(marks)))
 
@@ -200,6 +206,7 @@ class Host:
         now = self.kernel.now
         rows = []
         wall, mono = self.clock.at(now), self.boot.mono(now)
+        assert self._read is not None
         for topic_id, p in self._marked:
             slice_number = self._slices[topic_id, p]
             self._slices[topic_id, p] += 1
@@ -215,7 +222,7 @@ class Host:
                     slice=slice_number,
                     f="mark",
                     type="ok",
-                    invoked=wall,
+                    invoked=min(self._read, wall),
                     completed=wall,
                     boot=self.boot.id,
                     mono_invoked=mono,

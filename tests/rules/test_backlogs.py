@@ -1,0 +1,55 @@
+"""A committer that catches up after an outage: what it has not read yet is still to come, and is waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.vocabulary.slices import Mark, Slice
+from tests.rules.histories import History, Store, number
+from tests.rules.whole import Told, whole
+
+AWAY, BACK, PIECE = 20, 80, 15
+"""The committer appends nothing between these seconds, and then the rows of so many seconds at once."""
+
+
+def of_second(h: History, second: int, other: str) -> list[Slice]:
+    """A record, polled at once by `r` and three seconds later by `s`, who at offset 50 reads one of `other`."""
+    h.time = second
+    h.send("w", second, 1, at=second)
+    h.poll("r", [("w", second, 1, second)])
+    if second > 3:
+        h.poll("s", [(other if second == 53 else "w", second - 3, 1, second - 3)])
+    h.observe(start=1, end=second + 1)
+    made, h.rows = h.rows, []
+    return made
+
+
+def with_mark(h: History, rows: list[Slice], counts: dict[int, int], read: int, written: int) -> list[Slice]:
+    """The rows and the mark of one append: all that had happened through second `read` is here."""
+    counts |= {row.process: row.slice + 1 for row in rows}
+    marks = [Mark(process, slices, h.at(read + 0.9)) for process, slices in counts.items()]
+    mark = h.row("committer", "mark", marks=marks, invoked=h.at(read + 0.9), completed=h.at(written + 0.9))
+    h.rows = []
+    return [*rows, mark]
+
+
+@pytest.mark.parametrize("other", ["x", "w"], ids=["guilty", "innocent"])
+def test_what_a_backlog_brings_is_held_against_what_came_before_it(other: str) -> None:
+    """The acknowledgement comes with one piece, the poll of another value with the next; and a reader of whom a piece
+    tells nothing has not stopped."""
+    h, store, counts = History(), Store(), dict[int, int]()
+    h.assign("r")
+    h.assign("s")
+    waiting, h.rows = {0: h.rows}, []
+    for second in range(1, 100):
+        waiting[second] = of_second(h, second, other)
+        if AWAY < second < BACK:
+            continue
+        read = min(second, AWAY + PIECE * (second - BACK + 1)) if second >= BACK else second
+        rows = [row for at in list(waiting) if at <= read for row in waiting.pop(at)]
+        store.feed(with_mark(h, rows, counts, read, second))
+    first, second = sorted(number(writer) for writer in "wx")
+    evidence = {"offset": 50, "values": [{"writer": writer, "seq": 50} for writer in (first, second)]}
+    message = f"offset 50 holds 2 values: {first}/50 and {second}/50"
+    told = Told("inconsistent-offsets", (50,), message, evidence, 53.006)
+    assert whole(store, {f.anomaly for f in store.findings}) == ([told] if other == "x" else [])
