@@ -134,11 +134,10 @@ def ahead(state: State, reader: int, sender: int) -> int:
         return 0
     known = state.clocks
     bound = np.minimum(known.least, known.before)
-    own = indices((known.reader == reader) & (known.sender == sender))
-    if len(own):
-        return int(bound[own[0]])
-    best, to_reader = UNKNOWN, known.reader == reader
-    for i in indices(known.sender == sender).tolist():
+    from_sender, to_reader = known.sender == sender, known.reader == reader
+    best = int(bound[from_sender & to_reader].min(initial=UNKNOWN))
+    # A third bounds both better where what one sent was old already when the other began to read.
+    for i in indices(from_sender & ~to_reader).tolist():
         through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
         if through < UNKNOWN:  # a third clock that is behind would make less of it
             best = min(best, int(bound[i]) + through)

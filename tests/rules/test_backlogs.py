@@ -53,3 +53,37 @@ def test_what_a_backlog_brings_is_held_against_what_came_before_it(other: str) -
     message = f"offset 50 holds 2 values: {first}/50 and {second}/50"
     told = Told("inconsistent-offsets", (50,), message, evidence, 53.006)
     assert whole(store, {f.anomaly for f in store.findings}) == ([told] if other == "x" else [])
+
+
+@pytest.mark.parametrize("seen_there", [True, False], ids=["guilty", "innocent"])
+def test_a_step_into_the_last_rows_of_a_reader_is_judged_although_all_of_them_come_late(seen_there: bool) -> None:
+    """The host of `r` is away when it goes over offset 12, and closes: it is over as soon as its rows are here."""
+    h, store, late = History(), Store(), list[Slice]()
+    for second in range(1, 80):
+        h.time = second
+        if second != 12 or seen_there:
+            h.send("w", second, 1, at=second)
+            h.poll("s", [("w", second, 1, second)])
+        h.observe(start=1, end=second + 1)
+        if second < 20 and second != 12:
+            h.poll("r", [("w", second, 1, second)])
+            if second > 12:
+                late.append(h.rows.pop())
+        elif second == 20:
+            h.row("r", "close")
+            late.append(h.rows.pop())
+        now = h.at(second + 0.9)
+        here = [Mark(number(p), h._slices[number(p), 0], now) for p in ("w", "s", "observer")]
+        h.row("committer", "mark", marks=here, invoked=now, completed=now)
+        if second < 12:
+            h.row("its committer", "mark", marks=[Mark(number("r"), second, now)], invoked=now, completed=now)
+        elif second == 79:
+            told = Mark(number("r"), h._slices[number("r"), 0], h.at(21), h.at(21))
+            h.rows += [*late, h.row("its committer", "mark", marks=[told], invoked=now, completed=now)]
+        store.feed(h.rows)
+        h.rows = []
+    values = [{"offset": 12, "writer": number("w"), "seq": 12}]
+    evidence = {"process": number("r"), "op": 11, "previous_op": 10, "previous_offset": 11, "offset": 13}
+    what = f"process {number('r')} went from offset 11 to 13 over 1 known values"
+    told = Told("poll-skip", (number("r"), 11), what, evidence | {"skipped": values}, 79.0, context={"mode": "assign"})
+    assert whole(store, {"poll-skip"}) == ([told] if seen_there else [])

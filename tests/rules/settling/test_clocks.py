@@ -156,6 +156,23 @@ def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
     assert ahead(state, b, c) == UNKNOWN
 
 
+def test_a_third_clock_bounds_better_than_a_record_that_was_old_when_it_was_polled() -> None:
+    """c has begun to read late, and polls first what a sent a minute and a half ago, and b just now."""
+    state = exchange(back=True)
+    h = History()
+    h.row("third", "mark", **timed("c", 50, 1))
+    h.poll("s", [("w", 0, 10, 0)], **timed("c", 150, 101))
+    h.send("v", 1, at=11, **timed("b", 205, 105))
+    taken(state, h)
+    a, b, c = (state.boot_names.index(name) for name in "abc")
+    assert (ahead(state, c, a), ahead(state, c, b)) == (50_001_000, 50_001_000 - 14_996_000)
+    h.rows = []
+    h.poll("s", [("v", 1, 1, 11)], **timed("c", 150.002, 101.002))
+    taken(state, h)
+    assert ahead(state, c, b) == -54_997_000
+    assert ahead(state, c, a) == -54_997_000 + 15_006_000
+
+
 def test_a_third_clock_that_is_behind_bounds_nobody_whom_it_has_not_met() -> None:
     """What b is ahead of c is not known, however far a is behind c."""
     h, state = History(), State()
