@@ -39,7 +39,7 @@ SKIPPED_TOLD: Final = 10
 """Values that a skip's evidence lists; its message says how many there are."""
 AWAITED: Final = 3_600 * SECOND
 """For so long a step waits to be told where the log started."""
-BLANK_KEPT: Final = 512
+BLANK_KEPT: Final = 2_048
 """Steps over nothing known that wait for somebody's log; of more, the newest."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rules.vocabulary.slices import Mark, Slice
+from rules.checks.poll_order import BLANK_KEPT
+from rules.vocabulary.slices import Mark, Run, Slice
 from tests.rules.histories import History, Store, number
 from tests.rules.whole import Told, whole
 
@@ -87,3 +88,36 @@ def test_a_step_into_the_last_rows_of_a_reader_is_judged_although_all_of_them_co
     what = f"process {number('r')} went from offset 11 to 13 over 1 known values"
     told = Told("poll-skip", (number("r"), 11), what, evidence | {"skipped": values}, 79.0, context={"mode": "assign"})
     assert whole(store, {"poll-skip"}) == ([told] if seen_there else [])
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["as many as are kept", "one more"])
+def test_of_steps_over_nothing_known_the_newest_wait_for_the_log_of_a_host_that_is_late(more: int) -> None:
+    """A poll with a hole between each two records. What `v` had sent into the first and the last of them comes late."""
+    holes = BLANK_KEPT + more
+    h, store = History(), Store()
+    w = number("w")
+    h.send("v", 0, 1, at=0)
+    h.row("w", "send", sent=[Run(w, i, 1 + 2 * i, 1) for i in range(holes + 1)])
+    h.assign("r")
+    h.time = 1
+    polled = [Run(number("v"), 0, 0, 1), *(Run(w, i, 1 + 2 * i, 1) for i in range(holes + 1))]
+    h.row("r", "poll", polled=polled, mode="assign", isolation="read_committed")
+    first, last = 2, 2 * holes
+    h.send("v", 1, 1, at=first, invoked=h.at(0.5), completed=h.at(0.6))
+    h.send("v", 2, 1, at=last, invoked=h.at(0.6), completed=h.at(0.7))
+    late, h.rows = h.rows[-2:], h.rows[:-2]
+    for second in range(2, 80):
+        h.time = second
+        h.observe(start=0, end=2 * holes + 2)
+        now = h.at(second + 0.9)
+        here = [Mark(number(p), h._slices[number(p), 0], now) for p in ("w", "r", "observer")]
+        h.row("committer", "mark", marks=here, invoked=now, completed=now)
+        if second == 2:
+            h.row("its committer", "mark", marks=[Mark(number("v"), 1, h.at(0.1))], invoked=now, completed=now)
+        if second == 79:
+            told = [Mark(number("v"), 3, now)]
+            h.rows += [*late, h.row("its committer", "mark", marks=told, invoked=now, completed=now)]
+        store.feed(h.rows)
+        h.rows = []
+    skipped = [one.subject[2] for one in whole(store, {"int-poll-skip"})]
+    assert skipped == ([last + 1] if more else [first + 1, last + 1])
