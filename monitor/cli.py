@@ -152,6 +152,9 @@ def monitor(
     probes: Annotated[
         bool, typer.Option("--probes", help="Run the probes, too, those of each cluster; else probe run does.")
     ] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="While another monitor is at work on the same data, wait to take over.")
+    ] = False,
     log_format: LogFormat = None,
     debug: Debug = False,
 ) -> None:
@@ -171,7 +174,7 @@ def monitor(
 
         fleet = open_probes(loaded, say, debug=Asked.debug, apart=True)
     with stop_on_signal(within=STOPPED_WITHIN) as stop:
-        run(Watch(loaded, say=say, fleet=fleet), say=say, stop=stop)
+        run(Watch(loaded, say=say, fleet=fleet, standby=standby), say=say, stop=stop)
 
 
 @probe_app.command("run")

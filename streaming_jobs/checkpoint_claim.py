@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from streaming_jobs.errors import CheckpointTaken, TableError
+
+_LENGTH: Final = 100
 
 
 @contextmanager
@@ -26,12 +30,14 @@ def claimed(checkpoint: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            by = f" (process {holder})" if holder.isdigit() else ""
+            holder, _, host = os.pread(descriptor, _LENGTH, 0).decode(errors="replace").strip().partition(" ")
+            elsewhere = f" on {host}" if host and host != socket.gethostname() else ""
+            by = f" (process {holder}{elsewhere})" if holder.isdigit() else ""
             raise CheckpointTaken(f"another monitor{by} is at work on {checkpoint}.") from None
-        with_room = f"{os.getpid():<20}".encode()  # of one length, so that nothing of an earlier holder stays
+        # Of one length, so that nothing of an earlier holder stays.
+        holder = f"{os.getpid()} {socket.gethostname()}"[:_LENGTH].ljust(_LENGTH)
         try:
-            os.pwrite(descriptor, with_room, 0)
+            os.pwrite(descriptor, holder.encode(), 0)
         except OSError as error:
             raise TableError(f"{lock} cannot be written: {error.strerror}.") from error
         yield

@@ -44,6 +44,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.policy import severity
 from streaming_jobs.checkpoint_claim import claimed
+from streaming_jobs.errors import CheckpointTaken
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
 
@@ -57,8 +58,8 @@ Say = Callable[[str], None]
 class Watch:
     """One run of the monitor. `start` returns once batches are being checked, or a stop was asked for; `stop` ends it.
 
-    `listeners` are told each batch's new events after the channels were. Errors of ours are raised by `start` and
-    `wait`."""
+    `listeners` are told each batch's new events after the channels were. With `standby` it waits until no other is at
+    work on the same data. Errors of ours are raised by `start` and `wait`."""
 
     def __init__(
         self,
@@ -69,9 +70,13 @@ class Watch:
         channels: Sequence[Channel] = (),
         listeners: Sequence[Callable[[list[FindingEvent], Batch], None]] = (),
         on_progress: Sequence[Callable[[Progress], None]] = (),
+        standby: bool = False,
     ) -> None:
         self._config = config
         self._say = say
+        self._standby = standby
+        self.at_work = not standby
+        """Are the data this monitor's own?"""
         self._fleet = fleet
         self._listeners = tuple(listeners)
         self._on_progress = tuple(on_progress)
@@ -95,7 +100,8 @@ class Watch:
     def start(self) -> None:
         """Everything up to the first batch. May be called in a thread of its own, and `stop` from another."""
         alerts = self._config.alerts
-        self._ending.enter_context(claimed(self._config.job.checkpoint_path))
+        if not self._claim():
+            return
         log = self._log(alerts.log)
         people = for_people(alerts.log_format, log)
         paging = Paging(
@@ -127,6 +133,26 @@ class Watch:
         if not self._stopping.is_set():
             self._checks = Checks(self._config, self._told())
             self._checks.start()
+
+    def _claim(self) -> bool:
+        """Whether the data are ours; False where a stop was asked for while another monitor had them."""
+        waits = False
+        while True:
+            try:
+                self._ending.enter_context(claimed(self._config.job.checkpoint_path))
+            except CheckpointTaken as taken:
+                if not self._standby:
+                    raise
+                if not waits:
+                    self._say(f"standing by: {taken}")
+                waits = True
+            else:
+                if waits:
+                    self._say("the other monitor has ended: this one takes over")
+                self.at_work = True
+                return True
+            if self._stopping.wait(_ASK_AGAIN):
+                return False
 
     def wait(self, seconds: float) -> bool:
         """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did."""
@@ -290,7 +316,7 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
                 raise UserError("the integrity job ended without being asked to")
         if failed:
             raise failed[0]
-        say("stopping: the running batch is finished first")
+        say("stopping: the running batch is finished first" if watch.at_work else "stopping")
         if starter.is_alive():
             watch.ask_to_stop()
             starter.join(_START_LIMIT)
@@ -301,5 +327,7 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
 LOOKED_BACK: Final = timedelta(days=7)
 """An incident of violations that has gone on for longer is a new one after a restart."""
 _TICK: Final = 0.2
+_ASK_AGAIN: Final = 1.0
+"""Seconds between two questions of one that stands by."""
 _START_LIMIT: Final = 60.0
 """Seconds. Spark's start cannot be interrupted; what is started is stopped right after."""
