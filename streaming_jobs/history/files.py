@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from streaming_jobs.errors import GONE
 from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA
+from streaming_jobs.location import TableUrl
 
 
 def read(block: Block) -> Iterator[pa.Table]:
@@ -27,7 +28,7 @@ def read(block: Block) -> Iterator[pa.Table]:
     Raises OSError where the file cannot be read, and ValueError where it does not hold the rows that it should."""
     seen = 0
     try:
-        source = pa.OSFile(block.path)
+        source = TableUrl(block.path).open() if "://" in block.path else pa.OSFile(block.path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{GONE} file {block.path}") from None
     with source:

@@ -16,8 +16,8 @@ were read before (compaction). Each added file is read once and whole, or the ba
 from __future__ import annotations
 
 import json
-import os
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 
 from streaming_jobs.errors import GONE, NotShared
 from streaming_jobs.history.block import BUNDLE_DDL, Block
+from streaming_jobs.location import Place, TableUrl, names, place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,8 @@ _OPEN_BYTES: Final = 64 << 10
 """A task reads this much; to open a file counts as so many bytes."""
 _LISTED_EVERY: Final = 50
 """Looks in vain for the next commit after which the log's folder is listed: it may have been taken away."""
+_ASKED_EVERY: Final = 0.5
+"""Seconds between two questions to an object store for the next commit: each costs."""
 _PASSED_OVER: Final = 20
 """Commits without new rows, after which an offset moves on all the same."""
 
@@ -68,10 +71,9 @@ def commit_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def newest_commit(log: Path) -> int:
+def newest_commit(log: Place) -> int:
     """The newest version whose commit is in the folder, -1 where there is none."""
-    names = (one.name for one in os.scandir(log))
-    return max((int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json")), default=-1)
+    return max((int(name[:20]) for name in names(log) if len(name) == 25 and name.endswith(".json")), default=-1)
 
 
 def added(commit: str) -> list[Added]:
@@ -92,7 +94,7 @@ def added(commit: str) -> list[Added]:
     return files
 
 
-def split(files: Sequence[Added], root: Path) -> list[Blocks]:
+def split(files: Sequence[Added], root: Place) -> list[Blocks]:
     """The files as the input of tasks, each of about `_TASK_BYTES`; large files are cut."""
     tasks: list[list[Block]] = [[]]
     filled = 0
@@ -127,7 +129,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's reader."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._root = Path(options["path"])
+        self._root = place(options["path"])
         self._log = self._root / "_delta_log"
         self._checkpoint = Path(options.get("checkpoint", options["path"]))
         self._begin = int(options["version"])
@@ -135,6 +137,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None  # the version that a query over what is there ends with
         self._newest = -1
         self._in_vain = 0
+        self._asked = -_ASKED_EVERY
         self._read: dict[int, list[Added]] = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -179,7 +182,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, Blocks)
         for folder in (self._log, self._checkpoint):
-            if not folder.is_dir():  # and not that retention has taken the file
+            if isinstance(folder, Path) and not folder.is_dir():  # and not that retention has taken the file
                 raise NotShared(f"{folder} is not to be seen by Spark's worker on {socket.gethostname()}")
         return bundle_blocks(partition.blocks)
 
@@ -187,6 +190,8 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a commit added; None where it is not there yet. Raises FileNotFoundError where it is there no longer."""
         if (known := self._read.get(version)) is not None:
             return known
+        if isinstance(self._log, TableUrl) and not self._may_ask():
+            return None
         try:
             text = (self._log / commit_name(version)).read_text()
         except FileNotFoundError:
@@ -194,6 +199,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise FileNotFoundError(f"{GONE} commit {version}") from None
             return None
         self._in_vain = 0
+        self._asked = -_ASKED_EVERY
         files = self._read[version] = added(text)
         return files
 
@@ -204,6 +210,13 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._in_vain += 1
         # It may have come together with the later ones, between the look for it and theirs.
         return self._newest > version and not (self._log / commit_name(version)).exists()
+
+    def _may_ask(self) -> bool:
+        now = time.monotonic()
+        if now - self._asked < _ASKED_EVERY:
+            return False
+        self._asked = now
+        return True
 
     def _forget_before(self, version: int) -> None:
         for old in [known for known in self._read if known < version]:

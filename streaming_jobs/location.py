@@ -1,0 +1,109 @@
+"""Where tables are: a folder of this machine's, or a URL in an object store.
+
+A folder stays a `Path`, and all that is done with it is what it was. A `TableUrl` has the little that is asked of the
+place of a table, and nothing that only a disk can do, so that the type checker finds who takes one for the other. Its
+text is the URL, which is how deltalake takes it. Credentials, endpoint and region come from the environment, by the
+store's own names (AWS_*, AZURE_*, GOOGLE_*), in every process that opens the table; they are no part of a URL.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+SCHEMES: Final = ("s3", "s3a", "az", "abfs", "abfss", "gs")
+
+
+class TableUrl:
+    """A place in an object store. Raises ValueError where the text is no URL of a store that is known."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in SCHEMES:
+            raise ValueError(f"tables are in a folder or at a URL of {', '.join(SCHEMES)}, not of {parts.scheme!r}")
+        if not parts.netloc:
+            raise ValueError("the URL names no bucket")
+        if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
+            raise ValueError("credentials come from the environment, and do not stand in the URL")
+        if parts.query or parts.fragment:
+            raise ValueError("a URL of tables ends with their path: no ? and no #")
+        self._url = url.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"TableUrl({self._url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableUrl) and other._url == self._url
+
+    def __hash__(self) -> int:
+        return hash(self._url)
+
+    def __truediv__(self, name: str) -> TableUrl:
+        return TableUrl(f"{self._url}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self._url.rpartition("/")[2]
+
+    def is_file(self) -> bool:
+        """Whether there is an object. Raises OSError where the store does not say."""
+        store, path = self._place()
+        return bool(store.get_file_info(path).is_file)
+
+    exists = is_file
+
+    def read_text(self) -> str:
+        """The object's text. Raises FileNotFoundError, and OSError where the store does not say."""
+        with self.open() as source:
+            return source.read().decode()  # type: ignore[no-any-return]
+
+    def open(self) -> Any:
+        """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError."""
+        store, path = self._place()
+        return store.open_input_file(path)
+
+    def names(self) -> list[str]:
+        """The names of what is right below it, none where there is nothing. Raises OSError."""
+        import pyarrow.fs as pafs
+
+        store, path = self._place()
+        return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+
+    def _place(self) -> tuple[pafs.FileSystem, str]:
+        scheme, _, rest = self._url.partition("://")
+        bucket, _, path = rest.partition("/")
+        return _store(f"{scheme}://{bucket}", os.getpid()), path
+
+
+Place = Path | TableUrl
+
+
+def place(text: str) -> Place:
+    """What the text of a place stands for."""
+    return TableUrl(text) if "://" in text else Path(text)
+
+
+def names(folder: Place) -> list[str]:
+    """The names of what is in a folder. Raises OSError, where a folder of a disk is not there too."""
+    return folder.names() if isinstance(folder, TableUrl) else [one.name for one in os.scandir(folder)]
+
+
+@functools.lru_cache(maxsize=16)
+def _store(bucket: str, process: int) -> pafs.FileSystem:
+    """The bucket through deltalake's own access to it: the same credentials and retries as its tables have. One for
+    each process: its threads do not outlive a fork."""
+    import pyarrow.fs as pafs  # not for who has folders alone
+    from deltalake.fs import DeltaStorageHandler
+
+    return pafs.PyFileSystem(DeltaStorageHandler(bucket))
