@@ -271,6 +271,7 @@ def findings(
     from monitor.incidents.overview import gather, verdict, with_silences
     from monitor.screen import Screen
     from rules.vocabulary.catalogue import CATALOGUE
+    from streaming_jobs.history.reachable import require_reachable
 
     for name in anomaly or ():
         if name not in CATALOGUE:
@@ -285,6 +286,8 @@ def findings(
         raise UserError(f"--until {until} is before --since {since}")
     loaded = loaded_by(config, data)
     job, hold, names = loaded.job, timedelta(seconds=loaded.alerts.quiet), ClusterNames(loaded)
+    if topic and history is None:
+        require_reachable(job.history_path)
     kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
     with kept as (tables, at):
         require_topics(tables, located(history) or history if history else job.history_path, topic or ())
@@ -328,11 +331,13 @@ def explain(
     from monitor.incidents.explained import find, under_silences
     from monitor.incidents.overview import silences_of
     from monitor.screen import Screen
+    from streaming_jobs.history.reachable import require_reachable
 
     now = datetime.now(UTC)
     console = Screen()
     loaded = loaded_by(config, data)
     hold = timedelta(seconds=loaded.alerts.quiet)
+    require_reachable(loaded.job.history_path)
     found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
     for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
         console.print(line)

@@ -5,15 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from rules.vocabulary.objectives import SECOND, Objectives
+from streaming_jobs.location import TableLocation, TableUrl, looks_like_url, table_location
 from streaming_jobs.spark_conf import ELSEWHERE, NEEDED
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
 Days = Annotated[float, Field(gt=0, le=3650)]
+
+NOT_SHOWN: Final = "table_url"
+"""The type of a complaint about a value that may hold a secret."""
+
+
+def _located(given: Any) -> TableLocation | None:
+    if given is None or isinstance(given, Path | TableUrl):
+        return given
+    if not isinstance(given, str):
+        raise ValueError("must be a folder, or a URL of an object store")
+    try:
+        return table_location(given)
+    except ValueError as error:
+        raise PydanticCustomError(NOT_SHOWN, "{why}", {"why": str(error)}) from None
+
+
+Located = Annotated[TableLocation | None, PlainValidator(_located), PlainSerializer(lambda it: it and str(it))]
 
 
 class _Section(BaseModel):
@@ -117,7 +136,9 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class JobConfig(_Section):
-    """The integrity job. Paths that are not given lie below `root`.
+    """The integrity job. Paths that are not given lie below `root`. `history`: the probe log's table, a folder or, for
+    probe hosts and a monitor that share no file system, a URL in an object store, as "s3://bucket/canary/history"; see
+    deploying.md, "Hosts that share only a bucket".
 
     `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
@@ -127,7 +148,7 @@ class JobConfig(_Section):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
     root: Path = Path(".offsetwatch")
-    history: Path | None = None
+    history: Located = None
     tables: Path | None = None
     checkpoint: Path | None = None
     trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
@@ -144,8 +165,24 @@ class JobConfig(_Section):
     cycles: CyclesConfig = CyclesConfig()
     spark: SparkConfig = SparkConfig()
 
+    @field_validator("tables", "checkpoint")
+    @classmethod
+    def _on_disk(cls, given: Path | None) -> Path | None:
+        if given is not None and looks_like_url(given):
+            raise ValueError("must be a folder: only the probe log (job.history) may be in an object store")
+        return given
+
+    @model_validator(mode="after")
+    def _capped(self) -> JobConfig:
+        if self.upkeep.max_gb is not None and isinstance(self.history, TableUrl):
+            raise ValueError(
+                "upkeep.max_gb needs a local probe log: it bounds the data folder, and history is in an object store, "
+                "where upkeep.history_days bounds it"
+            )
+        return self
+
     @property
-    def history_path(self) -> Path:
+    def history_path(self) -> TableLocation:
         """The probe log's Delta table."""
         return self.history or self.tables_path / "history"
 

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -28,14 +27,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rules.vocabulary.finding import Finding
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.batch_progress import Progress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import has_begun, write_layout
-from streaming_jobs.history.log_source import newest_commit
-from streaming_jobs.history.source import await_history, newest_append, stream
+from streaming_jobs.history.source import NewestVersion, await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
@@ -124,6 +123,7 @@ class IntegrityJob:
         self._last_batch = -1
         self._seen_progress = -1
         self._planned = False
+        self._newest = NewestVersion(config.history_path)
         self._rows: dict[int, int] = {}  # of the last batches
         self._threads: list[threading.Thread] = []
         self._trigger: dict[str, Any] = {}
@@ -321,7 +321,7 @@ class IntegrityJob:
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
                 )
-                self._looked_at = DeltaTable(str(config.history_path)).version()
+                self._looked_at = self._newest.version()
                 self._evidence = EvidenceWatch(
                     config.liveness,
                     self._clock(),
@@ -414,7 +414,8 @@ class IntegrityJob:
         """Were rows appended to the probe log since the last look, while no batch came?"""
         try:
             appended = newest_append(self._config.history_path)
-        except (DeltaError, OSError):
+        except (DeltaError, OSError) as error:
+            log.warning("the probe log cannot be looked at, and is again: %s", in_words(error))
             return False
         if appended is None or appended <= self._looked_at:
             return False
@@ -453,8 +454,8 @@ class IntegrityJob:
         if not fresh:
             return
         try:
-            latest = newest_commit(self._config.history_path / "_delta_log")
-        except OSError:
+            latest = self._newest.version()
+        except (DeltaError, OSError):
             return
         self._looked_at = max(self._looked_at, latest)
         for told in fresh:

@@ -1,8 +1,8 @@
-"""Where tables are: a folder of this machine's, or a URL in an object store.
+"""Where the probe log's table is: a folder of this machine's, or a URL in an object store.
 
 A folder stays a `Path`, and all that is done with it is what it was. A `TableUrl` has the little that is asked of the
-place of a table, and nothing that only a disk can do, so that the type checker finds who takes one for the other. Its
-text is the URL, which is how deltalake takes it. Credentials, endpoint and region come from the environment, by the
+location of a table, and nothing that only a disk can do, so that the type checker finds who takes one for the other.
+Its text is the URL, which is how deltalake takes it. Credentials, endpoint and region come from the environment, by the
 store's own names (AWS_*, AZURE_*, GOOGLE_*), in every process that opens the table; they are no part of a URL.
 """
 
@@ -16,8 +16,13 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
+    from deltalake import DeltaTable
 
 SCHEMES: Final = ("s3", "s3a", "az", "abfs", "abfss", "gs")
+
+IMPATIENT: Final = {"max_retries": "3", "retry_timeout": "5s", "connect_timeout": "5s", "timeout": "10s"}
+"""Storage options of a question that is asked again anyway, or whose asker waits. By default a store that is away is
+asked for three minutes."""
 
 
 class TableUrl:
@@ -28,13 +33,13 @@ class TableUrl:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            raise ValueError(f"tables are in a folder or at a URL of {', '.join(SCHEMES)}, not of {parts.scheme!r}")
+            raise ValueError(f"a table is in a folder, or at a URL of {', '.join(SCHEMES)}, not of {parts.scheme!r}")
         if not parts.netloc:
             raise ValueError("the URL names no bucket")
         if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
             raise ValueError("credentials come from the environment, and do not stand in the URL")
         if parts.query or parts.fragment:
-            raise ValueError("a URL of tables ends with their path: no ? and no #")
+            raise ValueError("a table's URL ends with its path: no ? and no #")
         self._url = url.rstrip("/")
 
     def __str__(self) -> str:
@@ -58,52 +63,82 @@ class TableUrl:
 
     def is_file(self) -> bool:
         """Whether there is an object. Raises OSError where the store does not say."""
-        store, path = self._place()
+        store, path = self._split(impatient=True)
         return bool(store.get_file_info(path).is_file)
 
     exists = is_file
 
     def read_text(self) -> str:
         """The object's text. Raises FileNotFoundError, and OSError where the store does not say."""
-        with self.open() as source:
+        store, path = self._split(impatient=True)
+        with store.open_input_file(path) as source:
             return source.read().decode()  # type: ignore[no-any-return]
 
     def open(self) -> Any:
-        """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError."""
-        store, path = self._place()
+        """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError where the store is away
+        for minutes."""
+        store, path = self._split(impatient=False)
         return store.open_input_file(path)
 
     def names(self) -> list[str]:
         """The names of what is right below it, none where there is nothing. Raises OSError."""
         import pyarrow.fs as pafs
 
-        store, path = self._place()
+        store, path = self._split(impatient=True)
         return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
-    def _place(self) -> tuple[pafs.FileSystem, str]:
+    def _split(self, *, impatient: bool) -> tuple[pafs.FileSystem, str]:
+        """The store, and the path in it."""
         scheme, _, rest = self._url.partition("://")
         bucket, _, path = rest.partition("/")
-        return _store(f"{scheme}://{bucket}", os.getpid()), path
+        return _store(f"{scheme}://{bucket}", os.getpid(), impatient), path
 
 
-Place = Path | TableUrl
+TableLocation = Path | TableUrl
 
 
-def place(text: str) -> Place:
-    """What the text of a place stands for."""
+def table_location(text: str) -> TableLocation:
+    """What the text of a location stands for. Raises ValueError for a URL that is none."""
     return TableUrl(text) if "://" in text else Path(text)
 
 
-def names(folder: Place) -> list[str]:
+def looks_like_url(path: Path) -> bool:
+    """Whether a path was meant as a URL: the slashes of one become a single one."""
+    return path.parts[:1] in [(f"{scheme}:",) for scheme in SCHEMES]
+
+
+def names(folder: TableLocation) -> list[str]:
     """The names of what is in a folder. Raises OSError, where a folder of a disk is not there too."""
     return folder.names() if isinstance(folder, TableUrl) else [one.name for one in os.scandir(folder)]
 
 
+def impatience(location: TableLocation) -> dict[str, str] | None:
+    """deltalake's storage options for a question that is not to wait long; None of a folder."""
+    return dict(IMPATIENT) if isinstance(location, TableUrl) else None
+
+
+def opened(location: TableLocation, version: int | None = None) -> DeltaTable | None:
+    """The table, for reading; None where there is none. Raises OSError and Delta's errors.
+
+    An object store is not asked first whether there is one: deltalake holds the interpreter while it asks that."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    if not isinstance(location, TableUrl) and not DeltaTable.is_deltatable(str(location)):
+        return None
+    try:
+        return DeltaTable(str(location), version=version, storage_options=impatience(location))
+    except TableNotFoundError:
+        if isinstance(location, TableUrl):
+            return None
+        raise
+
+
 @functools.lru_cache(maxsize=16)
-def _store(bucket: str, process: int) -> pafs.FileSystem:
-    """The bucket through deltalake's own access to it: the same credentials and retries as its tables have. One for
-    each process: its threads do not outlive a fork."""
+def _store(bucket: str, process: int, impatient: bool) -> pafs.FileSystem:
+    """The bucket through deltalake's own access to it: the same credentials as its tables have. One for each process:
+    its threads do not outlive a fork."""
     import pyarrow.fs as pafs  # not for who has folders alone
     from deltalake.fs import DeltaStorageHandler
 
-    return pafs.PyFileSystem(DeltaStorageHandler(bucket))
+    return pafs.PyFileSystem(DeltaStorageHandler(bucket, dict(IMPATIENT) if impatient else None))

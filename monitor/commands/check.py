@@ -92,10 +92,13 @@ def _misuse(files: Sequence[Path], options: Options) -> str | None:
 def _check(path: Path, options: Options, text: VerdictText | None) -> int:
     from monitor.history_files.errors import UnreadableHistory
     from monitor.history_files.source import called
+    from streaming_jobs.location import looks_like_url
 
     json_output = options.json_output
     of = "operations"
     try:
+        if looks_like_url(path):
+            raise UnreadableHistory(path, "is a URL, and this needs a local probe log: copy the table here first")
         if path.is_dir():
             judged, operations = _judge_log(path, options)
             of = "rows"

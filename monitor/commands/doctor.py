@@ -31,6 +31,8 @@ from probes.config import TopicsConfig
 from probes.kafka.client import Connection, consumer_settings, producer_settings
 from probes.kafka.errors import ProbeError
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
+from streaming_jobs.errors import TableError
+from streaming_jobs.history.reachable import require_reachable
 
 State = Literal["ok", "warning", "bad"]
 _STYLE: Final = {"ok": "green", "warning": "yellow", "bad": "bold red"}
@@ -78,12 +80,26 @@ def examine(config: Config) -> Iterator[Answer]:
     """Every question's answer, in turn: the last ones wait for the cluster, at most `cluster.reachable_within` each."""
     yield from _machine()
     yield folder(config.data)
+    yield from history(config)
     yield memory()
     yield from receivers(config)
     names: dict[str, str] = {}
     for one in config.each():
         for answer in _examine_cluster(one, names):
             yield replace(answer, cluster=one.name)
+
+
+def history(config: Config) -> Iterator[Answer]:
+    """Does the object store let us at the probe log, where it is in one? That it may be written there is not tried."""
+    location = config.job.history_path
+    if isinstance(location, Path):
+        return
+    try:
+        require_reachable(location)
+    except TableError as error:
+        yield Answer("probe log", "bad", f"{config.named('job.history')}: {error}")
+        return
+    yield Answer("probe log", "ok", str(location))
 
 
 def receivers(config: Config) -> Iterator[Answer]:

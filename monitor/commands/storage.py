@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from rich.text import Text
 
 from monitor.config.config import Config
+from streaming_jobs.location import TableLocation, TableUrl, impatience
 from streaming_jobs.tables.cap import bytes_and_files
 
 DAY: Final = timedelta(days=1)
@@ -42,7 +43,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Storage:
     """`rate`: bytes a day that the probe log grows by, None where it is too short to say; `span`: how long its rows
-    reach; `kept`: for how long they are kept, unless the folder would take more than `most` bytes."""
+    reach; `kept`: for how long they are kept, unless the folder would take more than `most` bytes. `elsewhere`: the URL
+    of a probe log that is in an object store, and takes none of this disk."""
 
     data: Path
     parts: Sequence[Part]
@@ -52,6 +54,7 @@ class Storage:
     span: timedelta
     kept: timedelta
     most: float | None = None
+    elsewhere: TableUrl | None = None
 
     @property
     def taken(self) -> int:
@@ -63,6 +66,8 @@ class Storage:
         """Bytes that the probe log will still grow by until ageing holds it, None where nobody can say."""
         if self.rate is None:
             return None
+        if self.elsewhere is not None:
+            return 0.0
         grows = self.rate * (max(self.kept - self.span, timedelta(0)) / DAY)
         return grows if self.most is None else min(grows, max(self.most - self.taken, 0.0))
 
@@ -82,7 +87,9 @@ def survey(config: Config) -> Storage:
     disk = shutil.disk_usage(data)
     kept = timedelta(days=job.upkeep.history_days)
     most = None if job.upkeep.max_gb is None else job.upkeep.max_gb * 1e9
-    return Storage(data, [part for part in parts if part.files], disk.free, disk.total, rate, span, kept, most)
+    shown = [part for part in parts if part.files]
+    elsewhere = job.history_path if isinstance(job.history_path, TableUrl) else None
+    return Storage(data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere)
 
 
 def as_json(storage: Storage) -> dict[str, Any]:
@@ -95,6 +102,7 @@ def as_json(storage: Storage) -> dict[str, Any]:
         "bytes_a_day": storage.rate,
         "days_left": storage.days_left,
         "max_bytes": storage.most,
+        "probe_log": str(storage.elsewhere) if storage.elsewhere is not None else None,
     }
 
 
@@ -119,6 +127,8 @@ def outlook(storage: Storage) -> str:
     if storage.rate is None or storage.needed is None:
         return "How fast it grows can be told once the probe log is ten minutes long."
     grows = f"The probe log grows by {size(storage.rate)} a day"
+    if storage.elsewhere is not None:
+        return f"{grows} at {storage.elsewhere}, which takes none of this disk, and is kept for {kept}."
     if storage.days_left is not None:
         left = storage.days_left
         when = f"{left:.0f} days" if left >= 2 else f"{left * 24:.0f} hours"
@@ -149,10 +159,10 @@ def _table(name: str, folder: Path) -> Part:
         return Part(name, *taken)
 
 
-def _growth(history: Path) -> tuple[float | None, timedelta]:
+def _growth(history: TableLocation) -> tuple[float | None, timedelta]:
     """Bytes a day of the log's rows, and how long they reach, by what the table's log says of its files."""
     try:
-        files = pa.table(DeltaTable(str(history)).get_add_actions(flatten=True))
+        files = pa.table(DeltaTable(str(history), storage_options=impatience(history)).get_add_actions(flatten=True))
     except (DeltaError, OSError):
         return None, timedelta(0)
     first, last = (_known(files, column) for column in ("min.invoked", "max.completed"))

@@ -38,7 +38,8 @@ from monitor.config.cluster import (
 from monitor.config.overrides import Override, fields_of, overrides, secret_at
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
-from streaming_jobs.config import JobConfig
+from streaming_jobs.config import NOT_SHOWN, JobConfig
+from streaming_jobs.location import looks_like_url
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
@@ -112,6 +113,13 @@ class Config(Section):
     _file: Path | None = PrivateAttr(None)
     _variables: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
     _name: str = PrivateAttr("")
+
+    @field_validator("data")
+    @classmethod
+    def _on_disk(cls, data: Path) -> Path:
+        if looks_like_url(data):
+            raise ValueError("must be a folder: only the probe log (job.history) may be in an object store")
+        return data
 
     @field_validator("clusters")
     @classmethod
@@ -302,6 +310,7 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     given = first.get("input")
+    secret = secret or first["type"] == NOT_SHOWN
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not secret else ""
     return f"{named}: {message}{shown}"
 

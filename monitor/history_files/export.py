@@ -19,18 +19,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from monitor.errors import UserError
 from rules.vocabulary.slices import micros
+from streaming_jobs.location import TableLocation, opened
 
 SETTLE: Final = timedelta(seconds=60)
 MOST: Final = 5_000_000
@@ -76,7 +75,7 @@ class Told:
 
 
 def events(
-    history: Path, wanted: Range, named: Callable[[Collection[int]], Mapping[int, str]], told: Told
+    history: TableLocation, wanted: Range, named: Callable[[Collection[int]], Mapping[int, str]], told: Told
 ) -> Iterator[Event]:
     """The events, in the order of their times. `named`: what processes are called. `told` is filled on the way.
 
@@ -92,7 +91,7 @@ def events(
         yield event | {"time": int((completed if ends else invoked)[number]), "index": index}
 
 
-def _rows(history: Path, wanted: Range, told: Told) -> pa.Table:
+def _rows(history: TableLocation, wanted: Range, told: Told) -> pa.Table:
     """The rows of the range, the rows of one operation beside each other, operations in the order of completion."""
     column = ds.field
     within = ds.scalar(True)
@@ -106,7 +105,9 @@ def _rows(history: Path, wanted: Range, told: Told) -> pa.Table:
     if last is not None:
         within &= (column("date") <= last.astimezone(UTC).date()) & (column("completed") <= last)
     chosen = within & column("f").isin(_TOLD)
-    data = DeltaTable(str(history)).to_pyarrow_dataset()
+    log = opened(history)
+    assert log is not None  # looked for by who asks
+    data = log.to_pyarrow_dataset()
     number = data.count_rows(filter=chosen)
     if number > MOST:
         raise UserError(f"the range has {number:,} rows of the probe log, more than {MOST:,}: narrow it with --since")

@@ -30,6 +30,7 @@ from rules.vocabulary.slices import Place
 from streaming_jobs.config import CyclesConfig, JobConfig
 from streaming_jobs.cycles.search import CycleJob
 from streaming_jobs.history.replay import Replay
+from streaming_jobs.location import looks_like_url
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.schemas import FINDINGS, PARTITION_STATE
 
@@ -47,7 +48,9 @@ class Judged:
 
 def located(path: Path) -> Path | None:
     """The Delta table of the probe log at `path`: the table itself, or what lies below a folder of tables or of data.
-    None where there is none."""
+    None where there is none. Raises UserError for a URL."""
+    if looks_like_url(path):
+        raise UserError(f"{path}: is a URL, and this needs a local probe log: copy the table here first")
     places = (path, path / "history", path / "tables" / "history")
     return next((one for one in places if (one / "_delta_log").is_dir()), None)
 

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from monitor.incidents.witnesses import Asked
+from streaming_jobs.location import TableLocation, opened
 
 AROUND: Final = timedelta(seconds=90)
 """Longer than the observer takes to tell of an unchanged leader again."""
@@ -45,9 +44,10 @@ class Change:
     told: str
 
 
-def cluster_then(history: Path, about: Asked) -> list[Change]:
+def cluster_then(history: TableLocation, about: Asked) -> list[Change]:
     """What changed around the finding's time, in the order of time; empty where there is no log, or it says nothing."""
-    if not DeltaTable.is_deltatable(str(history)):
+    log = opened(history)
+    if log is None:
         return []
     field, kind = pc.field, pa.timestamp("us", tz="UTC")
     begin, end = about.at - AROUND, about.at + AROUND
@@ -60,7 +60,7 @@ def cluster_then(history: Path, about: Asked) -> list[Change]:
         & (field("completed") <= pa.scalar(end, kind))
         & ((field("f") == "offsets") | field("error").is_valid() | (field("f") == "txn") & field("settings").is_valid())
     )
-    rows = DeltaTable(str(history)).to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
+    rows = log.to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
     return changes(sorted(rows, key=lambda row: row["completed"]))
 
 

@@ -26,6 +26,7 @@ from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.findings import named as with_name
 from monitor.incidents.overview import overview_of
 from monitor.incidents.witnesses import Asked, Witness, asked, names, witnesses
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
 
@@ -50,7 +51,7 @@ class Explained:
 
 
 def find(
-    tables: Path, history: Path, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
+    tables: Path, history: TableLocation, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
 ) -> Explained:
     """The incident that this id names, the newest of it, or that the finding is a part of. Raises UserError where
     there is none, or several."""

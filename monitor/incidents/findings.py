@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from alerts.incidents.grouping import kind_of
 from alerts.incidents.incident import Names, nameless
 from monitor.errors import UserError
+from streaming_jobs.location import TableLocation, opened
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 
@@ -87,10 +88,10 @@ def known_clusters(tables: Path) -> set[str]:
     return {cluster for column in told for cluster in pc.unique(column).to_pylist() if cluster}
 
 
-def require_topics(tables: Path, history: Path, topics: Collection[str]) -> None:
+def require_topics(tables: Path, history: TableLocation, topics: Collection[str]) -> None:
     """Raises UserError where neither the tables nor the probe log know one of these topics: a name that was mistyped
     must not look like quiet; and where neither is there."""
-    if topics and not tables.is_dir() and not history.is_dir():
+    if topics and not tables.is_dir() and isinstance(history, Path) and not history.is_dir():
         raise UserError(_NO_TABLES.format(tables))
     known: set[str] = set()
     for seen in _topics_seen(tables, history) if topics else ():
@@ -102,15 +103,15 @@ def require_topics(tables: Path, history: Path, topics: Collection[str]) -> None
         raise UserError(f"--topic: nothing is known of a topic {', '.join(unknown)}; known are: {listed}")
 
 
-def _topics_seen(tables: Path, history: Path) -> Iterator[set[str]]:
+def _topics_seen(tables: Path, history: TableLocation) -> Iterator[set[str]]:
     """The topics' names, those that are had at once first: of the checks' tables, then of the log, its newest day
     first."""
     for table in ("partition_state", "findings"):
         if tables.is_dir():
             yield set(pc.unique(read_table(tables, table)["topic"]).to_pylist()) - {""}
-    if not DeltaTable.is_deltatable(str(history)):
+    log = opened(history)
+    if log is None:
         return
-    log = DeltaTable(str(history))
     rows = log.to_pyarrow_dataset()
     for day in sorted({one["date"] for one in log.partitions()}, reverse=True):
         of_day = rows.filter(pc.field("date") == pa.scalar(date.fromisoformat(day)))

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from rules.vocabulary.slices import micros
+from streaming_jobs.location import TableLocation, opened
 
 AROUND: Final = timedelta(minutes=30)
 MOST: Final = 40
@@ -86,29 +85,26 @@ def _whole(place: Mapping[str, Any], name: str) -> bool:
     return isinstance(place.get(name), int)
 
 
-def witnesses(history: Path, about: Asked) -> list[Witness]:
+def witnesses(history: TableLocation, about: Asked) -> list[Witness]:
     """What the probe log says of these records, in the order of time; none where there is no log."""
     return witnesses_in(operations(history, about), about)
 
 
-def operations(history: Path, about: Asked) -> pa.Table | None:
+def operations(history: TableLocation, about: Asked) -> pa.Table | None:
     """The sends, polls and transactions of the partition around that time, in its order, with the columns that tell
     what they did; None where there is no log."""
-    if not DeltaTable.is_deltatable(str(history)):
+    log = opened(history)
+    if log is None:
         return None
     field = pc.field
-    table = (
-        DeltaTable(str(history))
-        .to_pyarrow_dataset()
-        .to_table(
-            columns=list(_COLUMNS),
-            filter=(field("date").isin(_dates(about.at)))
-            & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
-            & (field("partition") == about.partition)
-            & field("f").isin(["send", "poll", "txn"])
-            & (field("invoked") >= pa.scalar(about.at - AROUND, pa.timestamp("us", tz="UTC")))
-            & (field("invoked") <= pa.scalar(about.at + AROUND, pa.timestamp("us", tz="UTC"))),
-        )
+    table = log.to_pyarrow_dataset().to_table(
+        columns=list(_COLUMNS),
+        filter=(field("date").isin(_dates(about.at)))
+        & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
+        & (field("partition") == about.partition)
+        & field("f").isin(["send", "poll", "txn"])
+        & (field("invoked") >= pa.scalar(about.at - AROUND, pa.timestamp("us", tz="UTC")))
+        & (field("invoked") <= pa.scalar(about.at + AROUND, pa.timestamp("us", tz="UTC"))),
     )
     return table.take(pc.sort_indices(table, sort_keys=[("invoked", "ascending")])).combine_chunks()
 
@@ -144,13 +140,13 @@ def nearby(table: pa.Table, about: Asked, around: int, most: int) -> list[dict[s
     return rows
 
 
-def names(history: Path, processes: Collection[int], days: int | None = None) -> dict[int, str]:
+def names(history: TableLocation, processes: Collection[int], days: int | None = None) -> dict[int, str]:
     """The probes' names of these processes, and of writers that they are; those that are not known are left out.
 
     The log is read a day at a time, from its newest, until all are found: `days` of it at most."""
-    if not processes or not DeltaTable.is_deltatable(str(history)):
+    table = opened(history) if processes else None
+    if table is None:
         return {}
-    table = DeltaTable(str(history))
     log = table.to_pyarrow_dataset()
     found: dict[int, str] = {}
     wanted = set(processes)

@@ -31,6 +31,7 @@ from alerts.incidents.incident import Names, nameless
 from monitor.errors import UserError
 from monitor.postmortem.past import dataset
 from rules.vocabulary.slices import SLICE_SCHEMA
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.findings import current
 from streaming_jobs.tables.schemas import FINDINGS, SPECS
 
@@ -73,7 +74,7 @@ class Sources:
     all tables as they were then. `now`: the machine time by which incidents are open or over."""
 
     tables: Path
-    history: Path
+    history: TableLocation
     now: datetime
     since: datetime | None = None
     until: datetime | None = None
@@ -107,7 +108,8 @@ class Database:
     def __init__(self, sources: Sources) -> None:
         self.missing: list[str] = []
         """What is not there and has no rows therefore, a sentence each."""
-        if not sources.tables.is_dir() and not sources.history.is_dir():
+        kept = isinstance(sources.history, Path) and sources.history.is_dir()
+        if not sources.tables.is_dir() and not kept:
             raise UserError(f"there are no tables in {sources.tables}: give the data folder of a monitor with --data")
         if not _SIZE.fullmatch(sources.memory):
             raise UserError(f"--memory {sources.memory}: this is no size like 500MB or 2GB")

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from deltalake import DeltaTable
-
 from monitor.commands.times import between
 from monitor.config.config import Config
 from monitor.config.names import chosen
@@ -21,6 +19,8 @@ from monitor.history_files.writing import edn_line, json_line
 from monitor.incidents.findings import known_clusters, require_topics
 from monitor.incidents.witnesses import names
 from monitor.postmortem.stretch import Stretch
+from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.location import TableLocation, opened
 
 Form = Literal["edn", "jsonl"]
 
@@ -41,6 +41,7 @@ def form_of(output: Path, asked: str | None) -> Form:
 def run(output: Path, form: Form, asked: Stretch, config: Config) -> None:
     """The command. What was written, and what was left out, is told on stderr."""
     first, last = between(asked.begin, asked.end, datetime.now(UTC))
+    require_reachable(config.job.history_path)
     require_topics(config.job.tables_path, config.job.history_path, asked.topics)
     cluster = chosen(config, known_clusters(config.job.tables_path), asked.cluster)
     wanted = Range(since=first, until=last, topics=asked.topics, cluster=cluster)
@@ -49,9 +50,9 @@ def run(output: Path, form: Form, asked: Stretch, config: Config) -> None:
         print(f"offsetwatch: {sentence}", file=sys.stderr)
 
 
-def export(history: Path, wanted: Range, output: Path, form: Form) -> Told:
+def export(history: TableLocation, wanted: Range, output: Path, form: Form) -> Told:
     """Write the range to `output` (`-` is standard output; `.gz` is compressed). Raises UserError where it cannot."""
-    if not DeltaTable.is_deltatable(str(history)):
+    if opened(history) is None:
         raise UserError(f"there is no probe log in {history}: give the data folder of a monitor with --data")
     told = Told()
     line = edn_line if form == "edn" else json_line

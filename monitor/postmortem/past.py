@@ -16,25 +16,30 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from monitor.errors import UserError
+from rules.vocabulary.table_errors import in_words
+from streaming_jobs.location import TableLocation, TableUrl, opened
 
 _LEFT: Final = "files of this version have been cleaned away since"
 
 
-def dataset(table: Path, at: datetime | None = None) -> ds.Dataset | None:
+def dataset(table: TableLocation, at: datetime | None = None) -> ds.Dataset | None:
     """The table's rows, none of them read yet: as they are, or as they were at a time. None where there is no table.
 
     Raises UserError where the table does not reach so far back, or cannot be read."""
-    if not DeltaTable.is_deltatable(str(table)):
-        return None
     try:
+        newest = opened(table)
+        if newest is None:
+            return None
         if at is None:
-            return DeltaTable(str(table)).to_pyarrow_dataset()
+            return newest.to_pyarrow_dataset()
+        if isinstance(table, TableUrl):
+            raise UserError(f"--as-of needs a local probe log, and this one is at {table}")
         delta = DeltaTable(str(table), version=version_at(table, at))
         if any(not Path(uri.removeprefix("file://")).exists() for uri in delta.file_uris()):
             raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}: {_LEFT}")
         return delta.to_pyarrow_dataset()
     except (DeltaError, OSError) as error:
-        raise UserError(f"the table {table.name} in {table} cannot be read: {error}") from error
+        raise UserError(f"the table {table.name} in {table} cannot be read: {in_words(error)}") from error
 
 
 def version_at(table: Path, at: datetime) -> int:

@@ -45,6 +45,7 @@ from monitor.status.incident_view import IncidentPage, page
 from monitor.status.overview_view import SIGNS, State
 from monitor.status.runbook import sections
 from rules.vocabulary.slices import micros
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
 AROUND: Final = timedelta(minutes=2)
@@ -167,7 +168,7 @@ def _checked(sources: Sources) -> Checked | None:
     return how_far(states)
 
 
-def order_of(evidence: Evidence, history: Path) -> Order | None:
+def order_of(evidence: Evidence, history: TableLocation) -> Order | None:
     """The order of the partition around the first finding's records; None where it names none."""
     about, diagram = evidence.about, evidence.diagram
     if about is None or diagram is None or not diagram.lanes:
@@ -193,7 +194,7 @@ def _of_incidents(incidents: Sequence[Incident], known: Mapping[int, str]) -> It
         )
 
 
-def _raw(history: Path, wanted: Range) -> bytes | None:
+def _raw(history: TableLocation, wanted: Range) -> bytes | None:
     """The operations for another checker; none where there are too many for a page."""
     with tempfile.TemporaryDirectory(prefix="offsetwatch-") as scratch:
         packed = Path(scratch) / "operations.jsonl.gz"

@@ -165,7 +165,7 @@ def left_behind(config: Config, say: Say) -> None:
         if folder in own:
             continue
         try:
-            rows = append_left_behind(folder, config.job.history_path, SystemClock())
+            rows = append_left_behind(folder, str(config.job.history_path), SystemClock())
         except ProbeLogError as error:
             log.warning("what is left in %s is appended at another start: %s", folder, error)
             continue

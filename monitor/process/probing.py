@@ -30,6 +30,7 @@ from monitor.process.watchdog import watched
 from probes.clock import SystemClock
 from probes.levels import Levels
 from probes.running.fleet import Fleet, FleetStatus
+from streaming_jobs.history.reachable import require_reachable
 
 
 class Running(Protocol):
@@ -58,7 +59,9 @@ def open_probes(
     config: Config, say: Callable[[str], None], cluster: str | None = None, *, debug: bool, apart: bool = False
 ) -> Probes:
     """The probes, not started: of `cluster`, else of all clusters; those of a single one are in this process unless
-    they are to be `apart`. Raises ConfigError: a single one has to answer."""
+    they are to be `apart`. Raises ConfigError: a single one has to answer; and TableError where the probe log is in an
+    object store that does not let us in."""
+    require_reachable(config.job.history_path)
     threading.Thread(target=left_behind, args=(config, say), name="left-behind", daemon=True).start()
     if cluster is not None:
         return open_fleet(only(config, cluster), say)
@@ -165,6 +168,7 @@ def gone(config: Config, committer: int, since: datetime | None, say: Callable[[
     from probes.log.commits.gone import declare_gone
     from probes.log.commits.history import History
 
+    require_reachable(config.job.history_path)
     processes = declare_gone(History(str(config.job.history_path)), committer, SystemClock().now(), since)
     say(f"the log of {processes} processes of committer {committer} ends here: nothing more of them is waited for")
 
@@ -197,10 +201,11 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
     the probes' and the probe log's own errors, as where probes are at work on the same journals."""
     from probes.running.drain import drain as drain_all
 
+    require_reachable(config.job.history_path)
     record(config, reach(config).cluster)
     done = drain_all(
         config.probes, connection(config), config.journals, SystemClock(),
-        history=config.job.history_path, limit=limit, say=say,
+        history=str(config.job.history_path), limit=limit, say=say,
     )  # fmt: skip
     for word, runs in (("lost", done.missing), ("expired", done.expired)):
         for (topic, partition), listed in sorted(runs.items()):

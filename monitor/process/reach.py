@@ -80,7 +80,7 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
         connection(config),
         config.journals,
         SystemClock(),
-        history=config.job.history_path,
+        history=str(config.job.history_path),
         say=say,
     )
 

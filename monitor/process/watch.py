@@ -45,6 +45,7 @@ from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.policy import severity
 from streaming_jobs.checkpoint_claim import claimed
 from streaming_jobs.errors import CheckpointTaken
+from streaming_jobs.history.reachable import require_reachable
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
 
@@ -102,6 +103,7 @@ class Watch:
         alerts = self._config.alerts
         if not self._claim():
             return
+        require_reachable(self._config.job.history_path)
         log = self._log(alerts.log)
         people = for_people(alerts.log_format, log)
         paging = Paging(

@@ -23,7 +23,9 @@ from monitor.diagrams.space_time import AROUND_OFFSETS, Focus, SpaceTime, space_
 from monitor.incidents.explained import Explained, found_in, mentioned, subject
 from monitor.incidents.log_around import Standing, log_around
 from monitor.incidents.witnesses import Asked, names, nearby, operations, witnesses_in
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table, version_of
 
 KEPT: Final = 5.0
@@ -53,7 +55,7 @@ class EvidenceReader:
     def __init__(
         self,
         tables: Path,
-        history: Path,
+        history: TableLocation,
         hold: timedelta,
         clock: Callable[[], float] = time.monotonic,
         called: Names = nameless,
@@ -75,8 +77,7 @@ class EvidenceReader:
             try:
                 evidence = self._read(wanted, now)
             except (DeltaError, OSError, pa.ArrowException) as error:
-                reason = " ".join(str(error).split())[:300]
-                raise TableError(f"The probe log in {self._history} could not be read: {reason}.") from error
+                raise TableError(f"The probe log in {self._history} could not be read: {in_words(error)}.") from error
             ended = self._clock()
             self._known[wanted] = (ended + max(KEPT, 10 * (ended - began)), evidence)
             self._known.move_to_end(wanted)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+
+from streaming_jobs.location import TableLocation, opened
 
 OVER: Final = timedelta(seconds=30)
 KEPT: Final = 6.0
@@ -40,7 +41,7 @@ class Pace:
 class Recent:
     """The pace of one probe log. For any number of threads: one reads, the others are given what is known."""
 
-    def __init__(self, history: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, history: TableLocation, clock: Callable[[], float] = time.monotonic) -> None:
         self._history, self._clock = history, clock
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
@@ -62,9 +63,9 @@ class Recent:
     def _read(self, newest: datetime) -> Pace | None:
         try:
             if self._table is None:
-                if not DeltaTable.is_deltatable(str(self._history)):
+                self._table = opened(self._history)
+                if self._table is None:
                     return None
-                self._table = DeltaTable(str(self._history))
             self._table.update_incremental()
             rows = self._table.to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=_late(newest))
         except (DeltaError, OSError, pa.ArrowException):

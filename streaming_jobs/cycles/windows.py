@@ -9,7 +9,6 @@ completed within the rules' limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,9 @@ from deltalake.exceptions import DeltaError
 from rules.arrays.columns import integers
 from rules.settling.completeness import GIVEN_UP
 from rules.vocabulary.slices import from_micros
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
+from streaming_jobs.location import TableLocation, opened
 
 COLUMNS: Final = [
     "cluster", "topic_id", "topic", "partition", "process", "op", "f", "type", "boot", "mono_invoked",
@@ -33,7 +34,7 @@ READ: Final = ("send", "poll", "txn", "mark", "close")
 class Windows:
     """The probe log at `path`. Raises `TableError` where Delta says no. Not for several threads at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: TableLocation) -> None:
         self._path = path
         self._table: DeltaTable | None = None
 
@@ -41,9 +42,9 @@ class Windows:
         """Look for new commits; False while there is no table."""
         try:
             if self._table is None:
-                if not DeltaTable.is_deltatable(str(self._path)):
+                self._table = opened(self._path)
+                if self._table is None:
                     return False
-                self._table = DeltaTable(str(self._path))
             else:
                 self._table.update_incremental()
         except (DeltaError, OSError) as error:
@@ -81,8 +82,7 @@ class Windows:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> TableError:
-        reason = " ".join(str(error).split())[:300]
-        return TableError(f"The probe log in {self._path} could not be read for cycles: {reason}.")
+        return TableError(f"The probe log in {self._path} could not be read for cycles: {in_words(error)}.")
 
 
 _TIME: Final = pa.timestamp("us", tz="UTC")

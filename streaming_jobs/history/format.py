@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deltalake import DeltaTable
 
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION
 from streaming_jobs.errors import TableError
+from streaming_jobs.location import TableLocation
 
 
-def require_format(table: DeltaTable, path: Path) -> None:
+def require_format(table: DeltaTable, path: TableLocation) -> None:
     """Raises `TableError` where the log in `path` has another format than this version reads. A log without the
     property is older than it, and of format 1."""
     told = table.metadata().configuration.get(FORMAT_PROPERTY, "1")

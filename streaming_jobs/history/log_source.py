@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 
 from streaming_jobs.errors import GONE, NotShared
 from streaming_jobs.history.block import BUNDLE_DDL, Block
-from streaming_jobs.location import Place, TableUrl, names, place
+from streaming_jobs.location import TableLocation, names, table_location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ def commit_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def newest_commit(log: Place) -> int:
+def newest_commit(log: TableLocation) -> int:
     """The newest version whose commit is in the folder, -1 where there is none."""
     return max((int(name[:20]) for name in names(log) if len(name) == 25 and name.endswith(".json")), default=-1)
 
@@ -94,7 +94,7 @@ def added(commit: str) -> list[Added]:
     return files
 
 
-def split(files: Sequence[Added], root: Place) -> list[Blocks]:
+def split(files: Sequence[Added], root: TableLocation) -> list[Blocks]:
     """The files as the input of tasks, each of about `_TASK_BYTES`; large files are cut."""
     tasks: list[list[Block]] = [[]]
     filled = 0
@@ -129,7 +129,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's reader."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._root = place(options["path"])
+        self._root = table_location(options["path"])
         self._log = self._root / "_delta_log"
         self._checkpoint = Path(options.get("checkpoint", options["path"]))
         self._begin = int(options["version"])
@@ -156,7 +156,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounded = isinstance(limit, ReadMaxFiles)
         version, index = start["version"], start["file"]
         files = size = 0
-        while (self._last is None or version <= self._last) and (there := self._commit(version)) is not None:
+        while (self._last is None or version <= self._last) and (there := self._next(version)) is not None:
             for number in range(index, len(there)):
                 if bounded and files and (files >= self._files or size + there[number].size > self._bytes):
                     return {"version": version, "file": number}
@@ -186,12 +186,28 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise NotShared(f"{folder} is not to be seen by Spark's worker on {socket.gethostname()}")
         return bundle_blocks(partition.blocks)
 
+    def _next(self, version: int) -> list[Added] | None:
+        """What the commit that a batch would read next added; None where it is not there yet. An object store is not
+        asked all the time, and where it does not answer, it is asked again: what is there stays there."""
+        if isinstance(self._log, Path) or self._last is not None or version in self._read:
+            return self._commit(version)
+        now = time.monotonic()
+        if now - self._asked < _ASKED_EVERY:
+            return None
+        try:
+            there = self._commit(version)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            there = None
+        if there is None:
+            self._asked = now
+        return there
+
     def _commit(self, version: int) -> list[Added] | None:
         """What a commit added; None where it is not there yet. Raises FileNotFoundError where it is there no longer."""
         if (known := self._read.get(version)) is not None:
             return known
-        if isinstance(self._log, TableUrl) and not self._may_ask():
-            return None
         try:
             text = (self._log / commit_name(version)).read_text()
         except FileNotFoundError:
@@ -199,7 +215,6 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise FileNotFoundError(f"{GONE} commit {version}") from None
             return None
         self._in_vain = 0
-        self._asked = -_ASKED_EVERY
         files = self._read[version] = added(text)
         return files
 
@@ -210,13 +225,6 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._in_vain += 1
         # It may have come together with the later ones, between the look for it and theirs.
         return self._newest > version and not (self._log / commit_name(version)).exists()
-
-    def _may_ask(self) -> bool:
-        now = time.monotonic()
-        if now - self._asked < _ASKED_EVERY:
-            return False
-        self._asked = now
-        return True
 
     def _forget_before(self, version: int) -> None:
         for old in [known for known in self._read if known < version]:

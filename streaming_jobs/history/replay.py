@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -24,10 +23,12 @@ from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Place, from_micros, micros
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import EvidenceGap, TableError
 from streaming_jobs.history.files import completed
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS
+from streaming_jobs.location import TableLocation, impatience
 
 T = TypeVar("T")
 
@@ -63,9 +64,9 @@ class Replay:
 
     Raises `TableError` where Delta says no, and `EvidenceGap` where a file of the version has been cleaned away."""
 
-    def __init__(self, path: Path, version: int | None = None) -> None:
+    def __init__(self, path: TableLocation, version: int | None = None) -> None:
         self.path = path
-        self._table = self._translated(lambda: DeltaTable(str(path), version=version))
+        self._table = self._translated(lambda: DeltaTable(str(path), version=version, storage_options=impatience(path)))
         require_format(self._table, path)
         self.version = self._table.version()
         self._day: tuple[str, ds.Dataset] | None = None
@@ -74,9 +75,9 @@ class Replay:
         try:
             return act()
         except FileNotFoundError as error:
-            raise EvidenceGap(f"A file of the probe log in {self.path} is gone: {_line(error)}.") from error
+            raise EvidenceGap(f"A file of the probe log in {self.path} is gone: {in_words(error)}.") from error
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise TableError(f"The probe log in {self.path} cannot be read: {_line(error)}.") from error
+            raise TableError(f"The probe log in {self.path} cannot be read: {in_words(error)}.") from error
 
     def days(self) -> list[str]:
         """The days that it has rows of, in order."""
@@ -191,6 +192,8 @@ class Replay:
             actions = [json.loads(line) for line in log.read_text().splitlines() if line.strip()]
         except FileNotFoundError as error:
             raise EvidenceGap(f"The commit of version {self.version} of {self.path} is gone.") from error
+        except OSError as error:
+            raise TableError(f"The probe log in {self.path} cannot be read: {in_words(error)}.") from error
         added = [action["add"] for action in actions if "add" in action]
         return [add["path"].rsplit("/", 1)[-1] for add in added if add.get("dataChange", True)]
 
@@ -253,7 +256,3 @@ def _marks(rows: pa.Table) -> pa.Table:
 
 def _scalar(us: int) -> pa.Scalar:
     return pa.scalar(from_micros(us), pa.timestamp("us", tz="UTC"))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

@@ -14,31 +14,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from rules.vocabulary.slices import SLICE_SCHEMA
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, TableError
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.handover import Plan
 from streaming_jobs.history.layout import by_delta
-from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name
+from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name, newest_commit
+from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.location import TableLocation, TableUrl, impatience, opened
 from streaming_jobs.session import planners
 from streaming_jobs.spark_conf import file_url
 
 
 def await_history(
-    path: Path, seconds: float, *, stopping: Callable[[], bool] = lambda: False, interval: float = 0.25
+    path: TableLocation, seconds: float, *, stopping: Callable[[], bool] = lambda: False, interval: float = 0.25
 ) -> DeltaTable:
     """The table once it exists. Raises `HistoryMissing` after `seconds`, or when `stopping` says so, and `TableError`
     where its columns are not those of the probe log."""
+    require_reachable(path)
     deadline = time.monotonic() + seconds
-    while not DeltaTable.is_deltatable(str(path)):
+    while (table := _table(path)) is None:
         if time.monotonic() >= deadline or stopping():
             raise HistoryMissing(f"There is no probe log in {path}: no probe host's committer has written to it yet.")
         time.sleep(interval)
-    try:
-        table = DeltaTable(str(path))
-        names = {field.name for field in table.schema().fields}
-    except (DeltaError, OSError) as error:
-        raise TableError(f"The probe log in {path} cannot be read: {' '.join(str(error).split())[:300]}.") from error
+    names = {field.name for field in table.schema().fields}
     require_format(table, path)
     absent = [name for name in SLICE_SCHEMA.names if name not in names]
     if absent:
@@ -46,15 +46,46 @@ def await_history(
     return table
 
 
-def first_version(path: Path) -> int | None:
+def _table(path: TableLocation) -> DeltaTable | None:
+    try:
+        return opened(path)
+    except (DeltaError, OSError) as error:
+        raise TableError(f"The probe log in {path} cannot be read: {in_words(error)}.") from error
+
+
+def first_version(path: TableLocation) -> int | None:
     """The version to start a fresh stream at: 0 while the table's first commit is still there, so that rows come in
-    the order of the commits; else None, which is the table as it stands, in whatever order compaction left it."""
-    return 0 if (path / "_delta_log" / commit_name(0)).is_file() else None
+    the order of the commits; else None, which is the table as it stands, in whatever order compaction left it.
+
+    Raises `TableError` where nobody says."""
+    try:
+        return 0 if (path / "_delta_log" / commit_name(0)).is_file() else None
+    except OSError as error:
+        raise TableError(f"The probe log in {path} cannot be read: {in_words(error)}.") from error
 
 
-def newest_append(path: Path) -> int | None:
+class NewestVersion:
+    """The newest version of the log, asked for after every batch. A folder is listed; of an object store, where a list
+    of thousands takes many requests, only what is new is asked for."""
+
+    def __init__(self, path: TableLocation) -> None:
+        self._path = path
+        self._table: DeltaTable | None = None
+
+    def version(self) -> int:
+        """-1 where there is none. Raises `OSError` and Delta's errors."""
+        if isinstance(self._path, Path):
+            return newest_commit(self._path / "_delta_log")
+        if self._table is None:
+            self._table = DeltaTable(str(self._path), storage_options=impatience(self._path))
+        else:
+            self._table.update_incremental()
+        return int(self._table.version())
+
+
+def newest_append(path: TableLocation) -> int | None:
     """The version that added rows to the table last, of its last commits; None where none of them did."""
-    commits = DeltaTable(str(path)).history(_LOOKED_AT)
+    commits = DeltaTable(str(path), storage_options=impatience(path)).history(_LOOKED_AT)
     return next((one["version"] for one in commits if one.get("operation") in _APPENDS), None)
 
 
@@ -63,9 +94,9 @@ _LOOKED_AT: Final = 20
 _APPENDS: Final = ("WRITE", "STREAMING UPDATE")
 
 
-def is_plain(path: Path) -> bool:
+def is_plain(path: TableLocation) -> bool:
     """Whether the table's files hold its rows and nothing else, under their own names."""
-    table = DeltaTable(str(path))
+    table = DeltaTable(str(path), storage_options=impatience(path))
     features = table.protocol().reader_features or []
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
@@ -83,7 +114,7 @@ def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) ->
 
 
 def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
-    path = config.history_path.absolute()
+    path = config.history_path.absolute() if isinstance(config.history_path, Path) else config.history_path
     # A query that has begun goes on from its own offsets, whatever became of the first commits.
     version = after.version + 1 if after is not None else config.starting_version or 0
     planners.wanted(spark)
@@ -100,6 +131,10 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
 
 def _deltas(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
     path = config.history_path
+    if isinstance(path, TableUrl):
+        raise TableError(
+            f"The probe log at {path} has deletion vectors or renamed columns: to read these needs a local probe log."
+        )
     reader = (
         spark.readStream.format("delta")
         .option("skipChangeCommits", "true")

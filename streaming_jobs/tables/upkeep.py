@@ -24,7 +24,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.location import TableLocation, impatience, names, opened
 from streaming_jobs.tables import cap
 from streaming_jobs.tables.schemas import SPECS
 
@@ -111,15 +113,15 @@ _COUNTED: Final = "event = 'raised' AND severity IN ('info', 'allowed')"
 """Findings that nobody is told of. A condition is no such thing: its end is told of by its beginning."""
 
 
-def survey(path: Path, name: str, vacuumed: datetime | None, thinned: datetime | None = None) -> Survey:
+def survey(path: TableLocation, name: str, vacuumed: datetime | None, thinned: datetime | None = None) -> Survey:
     """Look at a table. Raises Delta's errors."""
-    table = DeltaTable(str(path))
+    table = DeltaTable(str(path), storage_options=impatience(path))
     actions = pa.table(table.get_add_actions(flatten=True))
     sizes = actions["size_bytes"].to_pylist()
     return Survey(
         name=name,
         small_files=sum(size < _SMALL_BYTES for size in sizes),
-        log_files=sum(1 for _ in (path / "_delta_log").glob("*.json")),
+        log_files=sum(1 for one in names(path / "_delta_log") if one.endswith(".json")),
         oldest=_oldest(actions),
         vacuumed=vacuumed,
         thinned=thinned,
@@ -136,7 +138,7 @@ def _oldest(actions: pa.Table) -> date | None:
     return None
 
 
-def act(path: Path, step: Step) -> str:
+def act(path: TableLocation, step: Step) -> str:
     """Do one step; what was done, as a line. Raises Delta's errors."""
     table = DeltaTable(str(path))
     if step.action == "compact":
@@ -161,27 +163,30 @@ class Upkeep:
         self._config = config
         self._done: dict[tuple[str, Action], datetime] = {}
 
-    def _paths(self) -> dict[str, Path]:
-        return {"history": self._config.history_path} | {name: self._config.tables_path / name for name in SPECS}
+    def _paths(self) -> dict[str, TableLocation]:
+        own: dict[str, TableLocation] = {name: self._config.tables_path / name for name in SPECS}
+        return {"history": self._config.history_path, **own}
 
     def run(self, now: datetime) -> Iterator[str]:
         """Survey, plan, act; a line for each thing done or failed. A failure (somebody else's commit came between, say)
         is told and left for the next time."""
-        paths = {name: path for name, path in self._paths().items() if DeltaTable.is_deltatable(str(path))}
-        for name, path in paths.items():
+        for name, path in self._paths().items():
             try:
+                if opened(path) is None:
+                    continue
                 seen = survey(path, name, self._done.get((name, "vacuum")), self._done.get((name, "thin")))
                 for step in plan([seen], self._config.upkeep, now):
                     line = act(path, step)
                     self._done[name, step.action] = now
                     yield line
             except (DeltaError, OSError, ValueError) as error:
-                yield f"{name}: upkeep put off: {' '.join(str(error).split())[:200]}"
-        if self._config.upkeep.max_gb is not None and "history" in paths:
+                yield f"{name}: upkeep put off: {in_words(error)}"
+        most, history = self._config.upkeep.max_gb, self._config.history_path
+        if most is not None and isinstance(history, Path) and DeltaTable.is_deltatable(str(history)):
             try:
-                yield from self._hold(paths["history"], self._config.upkeep.max_gb, now)
+                yield from self._hold(history, most, now)
             except (DeltaError, OSError, ValueError) as error:
-                yield f"history: upkeep put off: {' '.join(str(error).split())[:200]}"
+                yield f"history: upkeep put off: {in_words(error)}"
 
     def _hold(self, history: Path, most: float, now: datetime) -> Iterator[str]:
         """Keep the data folder below `most` gigabytes; a line for what was done, and where that is not enough."""

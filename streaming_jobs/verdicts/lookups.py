@@ -44,6 +44,7 @@ from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import micros
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import LOOKUPS
 
@@ -96,7 +97,7 @@ class Lookups:
 
     def __init__(
         self,
-        history: Path,
+        history: TableLocation,
         tables: Path,
         report: Callable[[list[Finding]], None],
         *,

@@ -29,6 +29,7 @@ from rules.vocabulary.slices import Place
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.history.validation import CHECKED_SCHEMA
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import RECHECKS
 
@@ -76,7 +77,7 @@ class Rechecks:
 
     def __init__(
         self,
-        history: Path,
+        history: TableLocation,
         tables: Path,
         report: Callable[[list[Finding]], None],
         *,

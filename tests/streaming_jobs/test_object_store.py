@@ -1,120 +1,57 @@
 """The probe log in an object store: appended by deltalake and read by the stream's source, through a server that
-speaks S3 (moto's, where it is installed) and a proxy in front of it that fails as networks do."""
+speaks S3 and a proxy in front of it that fails as networks do."""
 
 from __future__ import annotations
 
-import http.client
 import os
-import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from probes.log.commits.compaction import tend
 from probes.log.commits.history import History
-from probes.log.errors import HistoryConflict
+from probes.log.errors import HistoryConflict, HistoryUnavailable
 from rules.vocabulary.slices import to_table
-from streaming_jobs.errors import GONE
+from streaming_jobs import location
+from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.errors import GONE, TableError
 from streaming_jobs.history.files import tables
 from streaming_jobs.history.log_source import ProbeLogReader
+from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.replay import Replay
+from streaming_jobs.history.source import NewestVersion, await_history, first_version, is_plain
 from streaming_jobs.location import TableUrl
+from streaming_jobs.tables.upkeep import Upkeep
+from tests.object_store import SECRET, Proxy, environment, proxy_to, store
 from tests.streaming_jobs.probe_log import duplicates
 
-MOTO = shutil.which("moto_server")
 PARTS = [to_table(rows) for rows in duplicates(3)]
 APP = "committer"
-
-
-class Proxy(ThreadingHTTPServer):
-    """Passes requests on. `unavailable` of them are answered 503 instead; of `lost` commits the answer never comes."""
-
-    daemon_threads = True
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Pass)
-        self.behind, self.unavailable, self.lost, self.delay = port, 0, 0, 0.0
-
-
-class _Pass(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Proxy
-
-    def _pass(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        time.sleep(self.server.delay)
-        if self.server.unavailable:
-            self.server.unavailable -= 1
-            self.send_response(503)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        behind = http.client.HTTPConnection("127.0.0.1", self.server.behind)
-        behind.request(self.command, self.path, body, dict(self.headers))
-        answer = behind.getresponse()
-        told = answer.read()
-        behind.close()
-        if self.server.lost and self.command == "PUT" and self.path.endswith(".json") and answer.status == 200:
-            self.server.lost -= 1
-            self.close_connection = True
-            return
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("server", "date", "connection", "transfer-encoding", "content-length"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", answer.headers.get("Content-Length") or str(len(told)))
-        self.end_headers()
-        self.wfile.write(told)
-
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass  # noqa: N815 - http.server's names
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[int]:
-    if MOTO is None:
-        pytest.skip("moto_server is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [MOTO, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(300):
-            try:
-                asked = http.client.HTTPConnection("127.0.0.1", port)
-                asked.request("PUT", "/bucket")
-                assert asked.getresponse().read() is not None
-                asked.close()
-                break
-            except ConnectionError:
-                time.sleep(0.1)
+    with store() as port:
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @pytest.fixture
 def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with Proxy(server) as made:
-        Thread(target=made.serve_forever, daemon=True).start()
-        given = {"ENDPOINT_URL": f"http://127.0.0.1:{made.server_port}", "ALLOW_HTTP": "true", "REGION": "us-east-1"}
-        for name, value in {**given, "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
+    with proxy_to(server) as made:
+        for name, value in environment(made.server_port).items():
+            monkeypatch.setenv(name, value)
         monkeypatch.setenv("DIRECT", f"http://127.0.0.1:{server}")
+        location._store.cache_clear()
         yield made
-        made.shutdown()
+        location._store.cache_clear()
 
 
 @pytest.fixture
-def log(proxy: Proxy, request: pytest.FixtureRequest) -> History:
+def log(proxy: Proxy) -> History:
     return History(f"s3://bucket/some prefix/{proxy.server_port}/history")
 
 
@@ -191,3 +128,96 @@ def test_a_url_that_is_none_is_refused_without_its_secrets(url: str, said: str) 
     with pytest.raises(ValueError, match=said) as refused:
         TableUrl(url)
     assert "SECRET" not in str(refused.value)
+
+
+def test_whatever_else_opens_the_log_opens_it_at_its_url(log: History) -> None:
+    for version in (1, 2, 3):
+        append(log, version=version)
+    os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
+    url = TableUrl(log.uri)
+    require_reachable(url)
+    assert await_history(url, 0).version() == NewestVersion(url).version() == 3
+    assert first_version(url) == 0 and is_plain(url)
+    replay = Replay(url)
+    assert replay.added_files()
+    assert sum(replay.read(piece).num_rows for piece in replay.pieces()) == sum(part.num_rows for part in PARTS)
+
+
+def test_the_newest_version_is_known_after_each_append(log: History) -> None:
+    append(log, version=1)
+    newest = NewestVersion(TableUrl(log.uri))
+    assert newest.version() == 1
+    append(log, version=2)
+    append(log, version=3)
+    assert newest.version() == 3
+
+
+def test_the_monitor_keeps_a_log_small_at_its_url(log: History, tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        append(log, version=version)
+    os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
+    config = JobConfig(
+        root=tmp_path, history=TableUrl(log.uri), upkeep=UpkeepConfig(small_files=2, history_days=36500 / 10)
+    )
+    told = list(Upkeep(config).run(datetime.now(UTC)))
+    assert [line for line in told if line.startswith("history: 3 files compacted into 1")], told
+    assert rows_of(log) == sum(part.num_rows for part in PARTS), "compaction adds nothing to the stream"
+    assert len(DeltaTable(log.uri).file_uris()) == 1
+    assert tend(log.uri, 1) == 0 or len(DeltaTable(log.uri).file_uris()) == 1
+
+
+def test_upkeep_of_a_log_that_is_away_is_put_off_and_the_other_tables_are_kept(
+    log: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
+    monkeypatch.setattr(location, "IMPATIENT", {"max_retries": "0"})
+    told = list(Upkeep(JobConfig(root=tmp_path, history=TableUrl(log.uri))).run(datetime.now(UTC)))
+    assert len(told) == 1 and told[0].startswith(f"history: upkeep put off: {NOBODY}: "), told
+
+
+def test_a_store_that_goes_away_is_asked_again_and_ends_no_stream(
+    log: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, version=1)
+    monkeypatch.setattr(location, "IMPATIENT", {"max_retries": "0"})
+    monkeypatch.setattr("streaming_jobs.history.log_source._ASKED_EVERY", 0.0)
+    reader = ProbeLogReader({"path": log.uri, "version": "0", "files": "1000", "bytes": str(1 << 30)})
+    limit = reader.getDefaultReadLimit()
+    os.environ["AWS_ENDPOINT_URL"] = NOBODY
+    assert reader.latestOffset(reader.initialOffset(), limit) == {"version": 0, "file": 0}
+    with pytest.raises(OSError):  # what is to be read now cannot be taken for what is not there
+        reader.partitions({"version": 0, "file": 0}, {"version": 2, "file": 0})
+    os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
+    location._store.cache_clear()
+    assert reader.latestOffset(reader.initialOffset(), limit) == {"version": 2, "file": 0}
+
+
+DENIED = (
+    b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message>'
+    b"<AWSAccessKeyId>key</AWSAccessKeyId></Error>"
+)
+
+
+def test_what_keeps_us_out_of_a_store_is_told_in_a_line_without_secrets(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = f"http://127.0.0.1:{proxy.server_port}"
+
+    def told(url: str) -> str:
+        with pytest.raises(TableError) as refused:
+            require_reachable(TableUrl(url))
+        assert SECRET not in str(refused.value) and "\n" not in str(refused.value)
+        return str(refused.value).removeprefix(f"The probe log at {url} cannot be reached: ")
+
+    assert told("s3://nobody/x") == f"{at} says NoSuchBucket: The specified bucket does not exist."
+    proxy.refusal = 403, DENIED
+    assert told("s3://bucket/x") == f"{at} says AccessDenied: Access Denied."
+    proxy.refusal = None
+    monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
+    assert told("s3://bucket/x") == f"{NOBODY}: tcp connect error: Connection refused (os error 111)."
+
+
+def test_what_keeps_a_committer_out_is_told_in_a_line(log: History, proxy: Proxy) -> None:
+    proxy.refusal = 403, DENIED
+    with pytest.raises(HistoryUnavailable, match=r"127.0.0.1:\d+ says AccessDenied: Access Denied$"):
+        log.last_version(APP)

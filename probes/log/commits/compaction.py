@@ -14,6 +14,8 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from rules.vocabulary.table_errors import in_words
+
 log = logging.getLogger("offsetwatch.committer")
 
 EVERY: Final = 600.0
@@ -44,7 +46,7 @@ def keep_compact(uri: str, stop: threading.Event, *, every: float = EVERY, most:
         try:
             replaced = tend(uri, most)
         except Exception as error:  # deltalake raises bare ones for storage
-            log.info("the probe log was not compacted: %s", " ".join(str(error).split())[:200])
+            log.info("the probe log was not compacted: %s", in_words(error))
         else:
             if replaced:
                 log.info("%d files of the probe log were compacted", replaced)

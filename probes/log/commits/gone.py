@@ -22,6 +22,7 @@ from probes.log.commits.history import History
 from probes.log.commits.marks import COMMITTER, PlaceName
 from probes.log.errors import HistoryConflict, HistoryUnavailable, HostUnknown
 from rules.vocabulary.slices import Mark, Slice, to_table
+from rules.vocabulary.table_errors import in_words
 
 ATTEMPTS: Final = 20
 _COLUMNS: Final = ("cluster", "topic_id", "topic", "partition", "completed", "marks")
@@ -52,7 +53,7 @@ def _marks_of(history: History, committer: int) -> pa.Table:
             columns=list(_COLUMNS), filters=(pc.field("f") == "mark") & (pc.field("process") == committer)
         )
     except (DeltaError, OSError) as error:
-        raise HistoryUnavailable(f"cannot read the Delta table {history.uri}: {str(error).splitlines()[0]}") from error
+        raise HistoryUnavailable(f"cannot read the Delta table {history.uri}: {in_words(error)}") from error
 
 
 def _last_words(told: list[dict[str, object]], now: datetime, over: datetime) -> Iterable[Slice]:

@@ -30,9 +30,13 @@ from deltalake.transaction import AddAction, Transaction
 from probes.log.commits import data_files
 from probes.log.errors import HistoryConflict, HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import FORMAT_PROPERTY, FORMAT_VERSION, SLICE_SCHEMA
+from rules.vocabulary.table_errors import in_words
 
 T = TypeVar("T")
 
+_STORE: Final = {"max_retries": "5", "retry_timeout": "15s", "connect_timeout": "5s"}
+"""deltalake's options for an object store. By default it asks a store that is away for three minutes, and a committer
+that is to end waits for it; ours tries again anyway."""
 _SELECTED_BY: Final = "cluster,topic_id,partition,process,op,slice,f,invoked,completed"
 
 
@@ -86,7 +90,8 @@ class History:
 
     def _open(self) -> Any:
         if self._table is None:
-            options = dict(self.storage_options) if self.storage_options else None
+            given = dict(self.storage_options or {})
+            options = (_STORE | given if "://" in self.uri else given) or None
             try:
                 table = DeltaTable(self.uri, storage_options=options)
             except TableNotFoundError:
@@ -138,8 +143,7 @@ class History:
         except Exception as error:
             # deltalake raises DeltaError, OSError and bare Exceptions for storage; whatever it was, begin anew.
             self._table = None
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise HistoryUnavailable(f"cannot {what} the Delta table {self.uri}: {reason}") from error
+            raise HistoryUnavailable(f"cannot {what} the Delta table {self.uri}: {in_words(error)}") from error
 
 
 def _append(
