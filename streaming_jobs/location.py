@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from rules.vocabulary.table_errors import in_words
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
 SCHEMES: Final = ("s3", "s3a", "az", "abfs", "abfss", "gs")
 
 IMPATIENT: Final = {"max_retries": "3", "retry_timeout": "5s", "connect_timeout": "5s", "timeout": "10s"}
-"""Storage options of a question that is asked again anyway, or whose asker waits. By default a store that is away is
-asked for three minutes."""
+"""Storage options of a question that is asked again anyway, or whose asker waits."""
+PATIENT: Final = {"max_retries": "100", "retry_timeout": "180s", "connect_timeout": "5s"}
+"""Of a question whose answer is known to be there: of a store that hangs up at once the default of ten tries makes
+seconds."""
 
 
 class TableUrl:
@@ -64,28 +70,31 @@ class TableUrl:
     def is_file(self) -> bool:
         """Whether there is an object. Raises OSError where the store does not say."""
         store, path = self._split(impatient=True)
-        return bool(store.get_file_info(path).is_file)
+        with told():
+            return bool(store.get_file_info(path).is_file)
 
     exists = is_file
 
-    def read_text(self) -> str:
+    def read_text(self, *, patient: bool = False) -> str:
         """The object's text. Raises FileNotFoundError, and OSError where the store does not say."""
-        store, path = self._split(impatient=True)
-        with store.open_input_file(path) as source:
+        store, path = self._split(impatient=not patient)
+        with told(), store.open_input_file(path) as source:
             return source.read().decode()  # type: ignore[no-any-return]
 
     def open(self) -> Any:
         """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError where the store is away
         for minutes."""
         store, path = self._split(impatient=False)
-        return store.open_input_file(path)
+        with told():
+            return store.open_input_file(path)
 
     def names(self) -> list[str]:
         """The names of what is right below it, none where there is nothing. Raises OSError."""
         import pyarrow.fs as pafs
 
         store, path = self._split(impatient=True)
-        return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+        with told():
+            return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
     def _split(self, *, impatient: bool) -> tuple[pafs.FileSystem, str]:
         """The store, and the path in it."""
@@ -95,6 +104,17 @@ class TableUrl:
 
 
 TableLocation = Path | TableUrl
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What an object store's client raises inside is raised with a line for people."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise OSError(in_words(error)) from error
 
 
 def table_location(text: str) -> TableLocation:
@@ -141,4 +161,4 @@ def _store(bucket: str, process: int, impatient: bool) -> pafs.FileSystem:
     import pyarrow.fs as pafs  # not for who has folders alone
     from deltalake.fs import DeltaStorageHandler
 
-    return pafs.PyFileSystem(DeltaStorageHandler(bucket, dict(IMPATIENT) if impatient else None))
+    return pafs.PyFileSystem(DeltaStorageHandler(bucket, dict(IMPATIENT if impatient else PATIENT)))

@@ -10,6 +10,7 @@ columns) are read through Spark (`source.plain`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from streaming_jobs.errors import GONE
 from streaming_jobs.history.block import Block
 from streaming_jobs.history.validation import CHECKED_SCHEMA
-from streaming_jobs.location import TableUrl
+from streaming_jobs.location import TableUrl, told
 
 
 def read(block: Block) -> Iterator[pa.Table]:
@@ -31,7 +32,7 @@ def read(block: Block) -> Iterator[pa.Table]:
         source = TableUrl(block.path).open() if "://" in block.path else pa.OSFile(block.path)
     except FileNotFoundError:
         raise FileNotFoundError(f"{GONE} file {block.path}") from None
-    with source:
+    with told() if "://" in block.path else nullcontext(), source:
         file = pq.ParquetFile(source)
         present = set(file.schema_arrow.names)
         for group in _groups(file.metadata, block):

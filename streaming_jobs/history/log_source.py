@@ -170,7 +170,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         files: list[Added] = []
         for version in range(start["version"], end["version"] + (end["file"] > 0)):
-            there = self._commit(version)
+            there = self._commit(version, patient=True)
             if there is None:
                 raise FileNotFoundError(f"{GONE} commit {version}")
             first = start["file"] if version == start["version"] else 0
@@ -204,12 +204,13 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asked = now
         return there
 
-    def _commit(self, version: int) -> list[Added] | None:
+    def _commit(self, version: int, *, patient: bool = False) -> list[Added] | None:
         """What a commit added; None where it is not there yet. Raises FileNotFoundError where it is there no longer."""
         if (known := self._read.get(version)) is not None:
             return known
         try:
-            text = (self._log / commit_name(version)).read_text()
+            commit = self._log / commit_name(version)
+            text = commit.read_text() if isinstance(commit, Path) else commit.read_text(patient=patient)
         except FileNotFoundError:
             if self._is_gone(version):
                 raise FileNotFoundError(f"{GONE} commit {version}") from None

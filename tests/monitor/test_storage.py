@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from monitor.cli import app
 from monitor.commands.storage import DAY, Part, Storage, lines, outlook, size
+from streaming_jobs.location import TableUrl
 from tests.rules.histories import History
 from tests.streaming_jobs.probe_log import commit
 
@@ -66,6 +67,15 @@ def test_under_a_cap_it_grows_to_that_and_no_further() -> None:
     assert storage(free=3 * GB, most=5.0 * GB).days_left == 1.5
     assert storage(span=30 * DAY, most=500.0 * GB).needed == 2 * GB
     assert storage(most=1.0).needed == 0
+
+
+def test_a_log_in_an_object_store_takes_none_of_this_disk() -> None:
+    remote = storage(free=GB, elsewhere=TableUrl("s3://bucket/history"))
+    assert (remote.days_left, remote.needed) == (None, 0)
+    assert outlook(remote) == (
+        "The probe log grows by 2.0 GB a day at s3://bucket/history, which takes none of this disk, and is kept for "
+        "31 days (job.upkeep.history_days)."
+    )
 
 
 def test_a_log_of_minutes_says_nothing_about_a_day() -> None:

@@ -17,6 +17,7 @@ from probes.log.errors import HistoryConflict, HistoryUnavailable
 from rules.vocabulary.slices import to_table
 from streaming_jobs import location
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.cycles.windows import Windows
 from streaming_jobs.errors import GONE, TableError
 from streaming_jobs.history.files import tables
 from streaming_jobs.history.log_source import ProbeLogReader
@@ -24,6 +25,8 @@ from streaming_jobs.history.reachable import require_reachable
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.history.source import NewestVersion, await_history, first_version, is_plain
 from streaming_jobs.location import TableUrl
+from streaming_jobs.rebuild.rebuild import Rebuild
+from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.upkeep import Upkeep
 from tests.object_store import SECRET, Proxy, environment, proxy_to, store
 from tests.streaming_jobs.probe_log import duplicates
@@ -108,7 +111,7 @@ def test_a_store_is_not_asked_for_the_next_commit_all_the_time(log: History, mon
     os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
     reader = ProbeLogReader({"path": log.uri, "version": "2", "files": "9", "bytes": "9"})
     asked: list[str] = []
-    monkeypatch.setattr(TableUrl, "read_text", lambda place: asked.append(place.name) or (_ for _ in ()).throw(
+    monkeypatch.setattr(TableUrl, "read_text", lambda place, patient: asked.append(place.name) or (_ for _ in ()).throw(
         FileNotFoundError(place.name)))  # fmt: skip
     for _ in range(20):
         assert reader.latestOffset({"version": 2, "file": 0}, reader.getDefaultReadLimit()) == {"version": 2, "file": 0}
@@ -141,6 +144,20 @@ def test_whatever_else_opens_the_log_opens_it_at_its_url(log: History) -> None:
     replay = Replay(url)
     assert replay.added_files()
     assert sum(replay.read(piece).num_rows for piece in replay.pieces()) == sum(part.num_rows for part in PARTS)
+
+
+def test_state_is_rebuilt_from_a_log_at_its_url(log: History, tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        append(log, version=version)
+    os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
+    config = JobConfig(root=tmp_path, history=TableUrl(log.uri))
+    Rebuild(config).run("its checkpoint is gone")
+    found = read_table(config.tables_path, "findings")["anomaly"].to_pylist()
+    assert found and set(found) == {"duplicate"}
+    windows = Windows(TableUrl(log.uri))
+    assert windows.refresh() and (span := windows.span()) is not None
+    assert windows.read(*span).num_rows
+    assert span[1] == Replay(TableUrl(log.uri)).newest()
 
 
 def test_the_newest_version_is_known_after_each_append(log: History) -> None:
@@ -185,7 +202,8 @@ def test_a_store_that_goes_away_is_asked_again_and_ends_no_stream(
     limit = reader.getDefaultReadLimit()
     os.environ["AWS_ENDPOINT_URL"] = NOBODY
     assert reader.latestOffset(reader.initialOffset(), limit) == {"version": 0, "file": 0}
-    with pytest.raises(OSError):  # what is to be read now cannot be taken for what is not there
+    monkeypatch.setattr(location, "PATIENT", {"max_retries": "0"})
+    with pytest.raises(OSError, match=f"^{NOBODY}: "):  # what is to be read now cannot be taken for what is not there
         reader.partitions({"version": 0, "file": 0}, {"version": 2, "file": 0})
     os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
     location._store.cache_clear()

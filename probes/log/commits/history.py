@@ -34,7 +34,7 @@ from rules.vocabulary.table_errors import in_words
 
 T = TypeVar("T")
 
-_STORE: Final = {"max_retries": "5", "retry_timeout": "15s", "connect_timeout": "5s"}
+_STORE: Final = {"max_retries": "5", "retry_timeout": "15s", "connect_timeout": "5s", "timeout": "20s"}
 """deltalake's options for an object store. By default it asks a store that is away for three minutes, and a committer
 that is to end waits for it; ours tries again anyway."""
 _SELECTED_BY: Final = "cluster,topic_id,partition,process,op,slice,f,invoked,completed"
