@@ -65,6 +65,9 @@ class Proxy(ThreadingHTTPServer):
         self.away = False
         self.refusal: tuple[int, bytes] | None = None
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients hang up too."""
+
 
 @contextmanager
 def proxy_to(port: int) -> Iterator[Proxy]:

@@ -52,6 +52,7 @@ FEW = {
     "OFFSETWATCH_ALERTS__PROBES_PORT": "0",
     "OFFSETWATCH_JOB__SHUFFLE_PARTITIONS": "2",
     "OFFSETWATCH_JOB__TRIGGER": "2",
+    "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "120",
     "OFFSETWATCH_JOB__CYCLES__WINDOW": "20",
     "OFFSETWATCH_JOB__UPKEEP__EVERY": "15",
     "OFFSETWATCH_JOB__UPKEEP__SMALL_FILES": "30",
@@ -172,12 +173,12 @@ def test_hosts_that_share_only_a_bucket(
         for host in hosts:
             host.stop()
         until(lambda: read_through(watching) > DeltaTable(URL).version(), [watching])
-        check_what_commands_say(watching)
         watching.stop()
     finally:
         for host in everyone:
             host.kill()
     check_what_was_found(watching, sent)
+    check_what_commands_say(watching)
     check_that_each_row_is_there_once(hosts)
     check_that_no_secret_is_anywhere(tmp_path)
 
