@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -321,7 +322,8 @@ class IntegrityJob:
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
                 )
-                self._looked_at = self._newest.version()
+                with suppress(DeltaError, OSError):  # else all that is there counts as unread
+                    self._looked_at = self._newest.version()
                 self._evidence = EvidenceWatch(
                     config.liveness,
                     self._clock(),

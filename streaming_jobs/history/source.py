@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -71,16 +72,18 @@ class NewestVersion:
     def __init__(self, path: TableLocation) -> None:
         self._path = path
         self._table: DeltaTable | None = None
+        self._lock = threading.Lock()  # the first batch, and the watch over them, have threads of their own
 
     def version(self) -> int:
         """-1 where there is none. Raises `OSError` and Delta's errors."""
         if isinstance(self._path, Path):
             return newest_commit(self._path / "_delta_log")
-        if self._table is None:
-            self._table = DeltaTable(str(self._path), storage_options=impatience(self._path))
-        else:
-            self._table.update_incremental()
-        return int(self._table.version())
+        with self._lock:
+            if self._table is None:
+                self._table = DeltaTable(str(self._path), storage_options=impatience(self._path))
+            else:
+                self._table.update_incremental()
+            return int(self._table.version())
 
 
 def newest_append(path: TableLocation) -> int | None:
@@ -95,8 +98,10 @@ _APPENDS: Final = ("WRITE", "STREAMING UPDATE")
 
 
 def is_plain(path: TableLocation) -> bool:
-    """Whether the table's files hold its rows and nothing else, under their own names."""
-    table = DeltaTable(str(path), storage_options=impatience(path))
+    """Whether the table's files hold its rows and nothing else, under their own names. Raises `TableError`."""
+    table = _table(path)
+    if table is None:
+        raise TableError(f"The probe log in {path} is gone.")
     features = table.protocol().reader_features or []
     mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     return mapping == "none" and not {"deletionVectors", "columnMapping"} & set(features)
