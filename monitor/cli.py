@@ -331,14 +331,14 @@ def explain(
     from monitor.incidents.explained import find, under_silences
     from monitor.incidents.overview import silences_of
     from monitor.screen import Screen
-    from streaming_jobs.history.reachable import require_reachable
+    from streaming_jobs.history.reachable import reading
 
     now = datetime.now(UTC)
     console = Screen()
     loaded = loaded_by(config, data)
     hold = timedelta(seconds=loaded.alerts.quiet)
-    require_reachable(loaded.job.history_path)
-    found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
+    with reading(loaded.job.history_path):
+        found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
     for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
         console.print(line)
     if picture is not None or raw:

@@ -26,6 +26,8 @@ SCHEMES: Final = ("s3", "s3a", "az", "abfs", "abfss", "gs")
 
 IMPATIENT: Final = {"max_retries": "3", "retry_timeout": "5s", "connect_timeout": "5s", "timeout": "10s"}
 """Storage options of a question that is asked again anyway, or whose asker waits."""
+READING: Final = {"max_retries": "20", "retry_timeout": "30s", "connect_timeout": "5s"}
+"""Of whoever reads the table for somebody."""
 PATIENT: Final = {"max_retries": "100", "retry_timeout": "180s", "connect_timeout": "5s"}
 """Of a question whose answer is known to be there: of a store that hangs up at once the default of ten tries makes
 seconds."""
@@ -137,7 +139,12 @@ def impatience(location: TableLocation) -> dict[str, str] | None:
     return dict(IMPATIENT) if isinstance(location, TableUrl) else None
 
 
-def opened(location: TableLocation, version: int | None = None) -> DeltaTable | None:
+def readers(location: TableLocation) -> dict[str, str] | None:
+    """deltalake's storage options for reading; None of a folder."""
+    return dict(READING) if isinstance(location, TableUrl) else None
+
+
+def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | None:
     """The table, for reading; None where there is none. Raises OSError and Delta's errors.
 
     An object store is not asked first whether there is one: deltalake holds the interpreter while it asks that."""
@@ -147,7 +154,7 @@ def opened(location: TableLocation, version: int | None = None) -> DeltaTable | 
     if not isinstance(location, TableUrl) and not DeltaTable.is_deltatable(str(location)):
         return None
     try:
-        return DeltaTable(str(location), version=version, storage_options=impatience(location))
+        return DeltaTable(str(location), storage_options=impatience(location) if impatient else readers(location))
     except TableNotFoundError:
         if isinstance(location, TableUrl):
             return None

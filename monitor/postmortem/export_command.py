@@ -19,7 +19,7 @@ from monitor.history_files.writing import edn_line, json_line
 from monitor.incidents.findings import known_clusters, require_topics
 from monitor.incidents.witnesses import names
 from monitor.postmortem.stretch import Stretch
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.reachable import reading
 from streaming_jobs.location import TableLocation, opened
 
 Form = Literal["edn", "jsonl"]
@@ -41,11 +41,12 @@ def form_of(output: Path, asked: str | None) -> Form:
 def run(output: Path, form: Form, asked: Stretch, config: Config) -> None:
     """The command. What was written, and what was left out, is told on stderr."""
     first, last = between(asked.begin, asked.end, datetime.now(UTC))
-    require_reachable(config.job.history_path)
-    require_topics(config.job.tables_path, config.job.history_path, asked.topics)
+    with reading(config.job.history_path):
+        require_topics(config.job.tables_path, config.job.history_path, asked.topics)
     cluster = chosen(config, known_clusters(config.job.tables_path), asked.cluster)
     wanted = Range(since=first, until=last, topics=asked.topics, cluster=cluster)
-    told = export(config.job.history_path, wanted, output, form)
+    with reading(config.job.history_path):
+        told = export(config.job.history_path, wanted, output, form)
     for sentence in sentences(told, output):
         print(f"offsetwatch: {sentence}", file=sys.stderr)
 

@@ -24,7 +24,7 @@ from monitor.postmortem.prompt import parameters, talk
 from monitor.postmortem.ready_queries import ready_queries, ready_query
 from monitor.process.program_log import say
 from monitor.screen import harmless
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.reachable import reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ def sources(
     first, last = between(since, until, now)
     job, hold, names = config.job, timedelta(seconds=config.alerts.quiet), ClusterNames(config)
     if history is None:
-        require_reachable(job.history_path)
-        yield Sources(
-            tables=job.tables_path, history=job.history_path, now=at or now, since=first, until=last, at=at, hold=hold,
-            memory=memory, names=names, cluster=chosen(config, known_clusters(job.tables_path), cluster),
-        )  # fmt: skip
+        with reading(job.history_path):
+            yield Sources(
+                tables=job.tables_path, history=job.history_path, now=at or now, since=first, until=last, at=at,
+                hold=hold, memory=memory, names=names, cluster=chosen(config, known_clusters(job.tables_path), cluster),
+            )  # fmt: skip
         return
     if at is not None:
         raise UserError("--as-of is for the tables of a monitor, and not for --history")

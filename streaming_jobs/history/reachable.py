@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.table_errors import in_words
@@ -15,6 +18,18 @@ def require_reachable(location: TableLocation) -> None:
     if not isinstance(location, TableUrl):
         return
     try:
-        opened(location)
+        opened(location, impatient=True)
     except (DeltaError, OSError, ValueError) as error:
         raise TableError(f"The probe log at {location} cannot be reached: {in_words(error)}.") from error
+
+
+@contextmanager
+def reading(location: TableLocation) -> Iterator[None]:
+    """For a command that reads it. Raises `TableError` as `require_reachable`, also where the store fails inside."""
+    require_reachable(location)
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        if not isinstance(location, TableUrl) or getattr(error, "errno", None) is not None:
+            raise  # not the store's: a pipe, a disk
+        raise TableError(f"The probe log at {location} cannot be read: {in_words(error)}.") from error

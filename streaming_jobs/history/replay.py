@@ -28,7 +28,7 @@ from streaming_jobs.errors import EvidenceGap, TableError
 from streaming_jobs.history.files import completed
 from streaming_jobs.history.format import require_format
 from streaming_jobs.history.validation import CHECKED_SCHEMA, KEYS
-from streaming_jobs.location import TableLocation, impatience
+from streaming_jobs.location import TableLocation, readers
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Replay:
 
     def __init__(self, path: TableLocation, version: int | None = None) -> None:
         self.path = path
-        self._table = self._translated(lambda: DeltaTable(str(path), version=version, storage_options=impatience(path)))
+        self._table = self._translated(lambda: DeltaTable(str(path), version=version, storage_options=readers(path)))
         require_format(self._table, path)
         self.version = self._table.version()
         self._day: tuple[str, ds.Dataset] | None = None

@@ -26,7 +26,7 @@ from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
-from streaming_jobs.location import TableLocation, impatience, names, opened
+from streaming_jobs.location import TableLocation, names, opened, readers
 from streaming_jobs.tables import cap
 from streaming_jobs.tables.schemas import SPECS
 
@@ -115,7 +115,7 @@ _COUNTED: Final = "event = 'raised' AND severity IN ('info', 'allowed')"
 
 def survey(path: TableLocation, name: str, vacuumed: datetime | None, thinned: datetime | None = None) -> Survey:
     """Look at a table. Raises Delta's errors."""
-    table = DeltaTable(str(path), storage_options=impatience(path))
+    table = DeltaTable(str(path), storage_options=readers(path))
     actions = pa.table(table.get_add_actions(flatten=True))
     sizes = actions["size_bytes"].to_pylist()
     return Survey(

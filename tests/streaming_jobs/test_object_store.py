@@ -21,7 +21,7 @@ from streaming_jobs.cycles.windows import Windows
 from streaming_jobs.errors import GONE, TableError
 from streaming_jobs.history.files import tables
 from streaming_jobs.history.log_source import ProbeLogReader
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.reachable import reading, require_reachable
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.history.source import NewestVersion, await_history, first_version, is_plain
 from streaming_jobs.location import TableUrl
@@ -187,7 +187,7 @@ def test_upkeep_of_a_log_that_is_away_is_put_off_and_the_other_tables_are_kept(
     log: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
-    monkeypatch.setattr(location, "IMPATIENT", {"max_retries": "0"})
+    monkeypatch.setattr(location, "READING", {"max_retries": "0"})
     told = list(Upkeep(JobConfig(root=tmp_path, history=TableUrl(log.uri))).run(datetime.now(UTC)))
     assert len(told) == 1 and told[0].startswith(f"history: upkeep put off: {NOBODY}: "), told
 
@@ -233,6 +233,15 @@ def test_what_keeps_us_out_of_a_store_is_told_in_a_line_without_secrets(
     proxy.refusal = None
     monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
     assert told("s3://bucket/x") == f"{NOBODY}: tcp connect error: Connection refused (os error 111)."
+
+
+def test_a_store_that_fails_while_somebody_reads_is_told_in_a_line(log: History) -> None:
+    append(log, version=1)
+    url = TableUrl(log.uri)
+    with pytest.raises(TableError, match=f"^The probe log at {log.uri} cannot be read: slow down[.]$"), reading(url):
+        raise OSError("slow down")
+    with pytest.raises(BrokenPipeError), reading(url):  # not the store's
+        raise BrokenPipeError(32, "Broken pipe")
 
 
 def test_what_keeps_a_committer_out_is_told_in_a_line(log: History, proxy: Proxy) -> None:
