@@ -62,6 +62,7 @@ TRANSACTION_SCHEMA: Final = pa.schema(
 )
 """What became of each indefinite transaction: `visible`, with the value that proves it, or `absent`, with a value that
 a reader passed without seeing it. `at` is log time."""
+_NO_TRANSACTIONS: Final = TRANSACTION_SCHEMA.empty_table()
 
 
 @dataclass(slots=True)
@@ -109,6 +110,8 @@ def resolve(
 ) -> Resolved:
     """Take facts in. Raises `UnknownFormat` for a state of another version."""
     check_format(stored)
+    if not facts.num_rows:
+        return Resolved({}, [], [], _NO_TRANSACTIONS)
     changes: dict[str, bytes | None] = {}
     findings: list[Finding] = []
     questions: list[Question] = []

@@ -397,7 +397,7 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
     if not table.num_rows:
         return {}
     keys = [table[name] for name in ("cluster", "topic_id", "partition")]
-    if all(pc.count_distinct(k).as_py() == 1 for k in keys):
+    if table.num_rows == 1 or all(pc.count_distinct(k).as_py() == 1 for k in keys):
         return {Place(*(k[0].as_py() for k in keys)): table}
     codes = np.zeros(table.num_rows, np.int64)
     for key in keys:

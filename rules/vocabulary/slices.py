@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -333,10 +334,11 @@ class Slice:
 
 
 _FIELDS: Final = tuple(f.name for f in fields(Slice))
+_TOLD: Final = attrgetter(*_FIELDS)
+_TYPES: Final = {f.name: f.type for f in SLICE_SCHEMA}
 
 
-def _column(name: str, rows: Sequence[Slice]) -> list[object]:
-    values = [getattr(row, name) for row in rows]
+def _column(name: str, values: Sequence[Any]) -> Sequence[object]:
     if name in ("sent", "polled", "irregular", "altered", "marks", "sources", "registers"):
         return [[v._asdict() for v in runs] if runs else None for runs in values]
     if name == "txn_partitions":
@@ -348,10 +350,15 @@ def _column(name: str, rows: Sequence[Slice]) -> list[object]:
 
 def to_table(rows: Iterable[Slice]) -> pa.Table:
     """The rows as an Arrow table of `SLICE_SCHEMA`, in the order given."""
-    rows = list(rows)
-    arrays = {name: _column(name, rows) for name in _FIELDS}
-    arrays["date"] = [row.completed.astimezone(UTC).date() for row in rows]
-    return pa.table([pa.array(arrays[f.name], type=f.type) for f in SLICE_SCHEMA], schema=SLICE_SCHEMA)
+    told = list(zip(*map(_TOLD, rows), strict=True)) or [()] * len(_FIELDS)
+    arrays = {name: _column(name, values) for name, values in zip(_FIELDS, told, strict=True)}
+    arrays["date"] = [completed.astimezone(UTC).date() for completed in told[_FIELDS.index("completed")]]
+    return pa.table([_array(arrays[name], kind) for name, kind in _TYPES.items()], schema=SLICE_SCHEMA)
+
+
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """Most rows say nothing in most columns, and lists of nothing are slow to look through for what they say."""
+    return pa.nulls(len(values), kind) if values.count(None) == len(values) else pa.array(values, type=kind)
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
