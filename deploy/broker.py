@@ -23,6 +23,7 @@ from typing import BinaryIO
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from deploy.data_folders import META, DataFolders
 from deploy.errors import KafkaFailed
 from deploy.kafka_settings import Program, logging_properties, rendered
 from deploy.ports import HOST
@@ -31,6 +32,7 @@ from deploy.watchdog import Watchdog
 _POLL_S = 0.05
 _PORT_RETRY_S = 0.5
 _STARTED = "Kafka Server started"
+_FOLDERS = DataFolders()
 _SILENT = logging.Logger("confluent_kafka.ready_check", logging.CRITICAL + 1)
 
 
@@ -100,9 +102,12 @@ class Broker:
         """What its Java says: nothing as a rule."""
         return self.folder / "logs" / "stdout.log"
 
-    def begin_format(self, cluster_id: str) -> None:
-        """Begin to make an empty data folder a member of the cluster; nothing where it is one already."""
-        if (self.log_dir / "meta.properties").is_file():
+    def format(self, cluster_id: str, deadline: float) -> None:
+        """Make an empty data folder a member of the cluster, until `deadline` of `time.monotonic`; nothing where it is
+        one already. Raises `KafkaFailed`."""
+        if (self.log_dir / META).is_file():
+            return
+        if _FOLDERS.write(self._program, self.settings, self.log_dir, cluster_id):
             return
         self._write()
         with self._stdout() as out:
@@ -112,9 +117,11 @@ class Broker:
                 stdout=out,
                 stderr=out,
             )
+        self._end_format(deadline)
+        _FOLDERS.keep(self._program, self.settings, self.log_dir)
 
-    def end_format(self, deadline: float) -> None:
-        """Wait for what `begin_format` began, until `deadline` of `time.monotonic`. Raises `KafkaFailed`."""
+    def _end_format(self, deadline: float) -> None:
+        """Wait for Kafka's tool. Raises `KafkaFailed`."""
         process, self._formatting = self._formatting, None
         if process is None:
             return
@@ -191,7 +198,7 @@ class Broker:
         """End it as a power cut of its machine would end the process, and return when it is gone."""
         self._end(signal.SIGKILL, 30)
         with contextlib.suppress(KafkaFailed):
-            self.end_format(0)
+            self._end_format(0)
 
     def terminate(self, timeout: float = 30) -> bool:
         """Let it hand over its partitions and close its logs; kill it after `timeout` seconds.

@@ -12,7 +12,6 @@ ports where they are still free. Brokers end when this process ends, however it 
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -20,7 +19,6 @@ import shutil
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -28,6 +26,7 @@ from typing import Any
 
 from deploy import class_archive
 from deploy.broker import AddressInUse, Broker
+from deploy.data_folders import new_id
 from deploy.errors import KafkaFailed
 from deploy.home import Say, to_stderr
 from deploy.jars import KAFKA, kafka_jars
@@ -145,8 +144,7 @@ class LocalKafka:
                 self._peers[node] = Link(peers, to_peers, None)
                 self._links.forward(Forwarding(node, to_peers, peers))
             broker = self._brokers[node] = self._make(node)
-            broker.begin_format(json.loads((self.folder / "cluster.json").read_text())["cluster_id"])
-            broker.end_format(deadline)
+            broker.format(json.loads((self.folder / "cluster.json").read_text())["cluster_id"], deadline)
             broker.start(max(0.0, deadline - time.monotonic()))
             broker.await_ready([each.id for each in self.brokers if each.running], deadline)
         except BaseException:
@@ -203,10 +201,8 @@ class LocalKafka:
         self._ports = {int(node): (client, controller) for node, (client, controller) in known["ports"].items()}
         self._link()
         self._brokers = {node: self._make(node) for node in self._ports}
-        for broker in self.brokers:
-            broker.begin_format(known["cluster_id"])
-        for broker in self.brokers:
-            broker.end_format(deadline)
+        for broker in self.brokers:  # one after the other: what Kafka makes for the first serves the others
+            broker.format(known["cluster_id"], deadline)
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:
@@ -258,7 +254,7 @@ class LocalKafka:
         try:
             known: dict[str, Any] = json.loads(file.read_text())
         except FileNotFoundError:
-            known = {"cluster_id": _new_id(), "ports": {}}
+            known = {"cluster_id": new_id(), "ports": {}}
         except ValueError as error:
             raise KafkaFailed(f"{file} is no JSON ({error}): is this the folder of a local Kafka?") from error
         if known["ports"] and len(known["ports"]) != self._count:
@@ -332,8 +328,3 @@ def run_in_foreground(kafka: LocalKafka, say: Say = to_stderr) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _new_id() -> str:
-    """A cluster id in Kafka's form. One that begins with a dash would be taken for an option."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

@@ -291,6 +291,15 @@ def test_three_brokers_replicate(kafka3: LocalKafka) -> None:
     assert all(set(p.replicas) == {1, 2, 3} for p in metadata.topics["replicated"].partitions.values())
 
 
+def test_each_data_folder_has_names_of_its_own_and_kafka_s_tool_has_made_one_at_most(kafka3: LocalKafka) -> None:
+    made = [(broker.log_dir / "meta.properties").read_text().splitlines() for broker in kafka3.brokers]
+    told = [dict(line.split("=", 1) for line in lines if not line.startswith("#")) for lines in made]
+    assert [one["node.id"] for one in told] == ["1", "2", "3"]
+    assert len({one["cluster.id"] for one in told}) == 1
+    assert len({one["directory.id"] for one in told}) == 3
+    assert sum("Formatting" in broker.stdout_log.read_text() for broker in kafka3.brokers) <= 1
+
+
 def test_three_brokers_take_transactions(kafka3: LocalKafka) -> None:
     make_topic(kafka3, "transacted")
     settings = {"transactional.id": "three-brokers", "transaction.timeout.ms": 60_000}
