@@ -60,7 +60,12 @@ def names(kind: type) -> tuple[str, ...]:
 
 def empty(kind: type[T]) -> T:
     """A table without rows: what `kind()` makes, which asks for each column anew."""
-    return kind(*[EMPTY] * len(names(kind)))
+    return kind(*_no_rows(kind))
+
+
+@_once
+def _no_rows(kind: type) -> tuple[Ints, ...]:
+    return (EMPTY,) * len(names(kind))
 
 
 def take(table: T, keep: Any) -> T:

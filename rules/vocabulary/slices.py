@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
@@ -336,6 +337,8 @@ class Slice:
 _FIELDS: Final = tuple(f.name for f in fields(Slice))
 _TOLD: Final = attrgetter(*_FIELDS)
 _TYPES: Final = {f.name: f.type for f in SLICE_SCHEMA}
+_FEW: Final = 64
+"""No more rows than this share the columns in which they say nothing."""
 
 
 def _column(name: str, values: Sequence[Any]) -> Sequence[object]:
@@ -353,12 +356,19 @@ def to_table(rows: Iterable[Slice]) -> pa.Table:
     told = list(zip(*map(_TOLD, rows), strict=True)) or [()] * len(_FIELDS)
     arrays = {name: _column(name, values) for name, values in zip(_FIELDS, told, strict=True)}
     arrays["date"] = [completed.astimezone(UTC).date() for completed in told[_FIELDS.index("completed")]]
-    return pa.table([_array(arrays[name], kind) for name, kind in _TYPES.items()], schema=SLICE_SCHEMA)
+    return pa.table([_array(name, arrays[name]) for name in _TYPES], schema=SLICE_SCHEMA)
 
 
-def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+def _array(name: str, values: Sequence[object]) -> pa.Array:
     """Most rows say nothing in most columns, and lists of nothing are slow to look through for what they say."""
-    return pa.nulls(len(values), kind) if values.count(None) == len(values) else pa.array(values, type=kind)
+    if values.count(None) == len(values):
+        return _nothing(name, len(values)) if len(values) <= _FEW else pa.nulls(len(values), _TYPES[name])
+    return pa.array(values, type=_TYPES[name])
+
+
+@cache
+def _nothing(name: str, rows: int) -> pa.Array:
+    return pa.nulls(rows, _TYPES[name])
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
