@@ -11,6 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Slice, to_table
+from rules.vocabulary.slices import to_table
 from tests.rules.histories import Store
 from tests.rules.model import FAULTS, SETTLE, Turn, World, turns
 from tests.rules.model.faults import Expected, Found
@@ -57,9 +58,9 @@ def located(findings: Sequence[Finding]) -> set[Found]:
     return {(f.anomaly, f.topic, f.partition, f.subject) for f in findings}
 
 
-def explained(store: Store, rows: Sequence[Slice]) -> list[Finding]:
+def explained(store: Store, rows: pa.Table) -> list[Finding]:
     """What the rows say where two readers saw the log differently, as the streaming job looks it up."""
-    tables = by_place(to_table(rows))
+    tables = by_place(rows) if store.rechecks else {}
     found: dict[str, Finding] = {}
     for place, (start, end) in store.rechecks:
         table = tables[place]
@@ -70,22 +71,22 @@ def explained(store: Store, rows: Sequence[Slice]) -> list[Finding]:
     return list(found.values())
 
 
-def live(rows: Sequence[Slice]) -> set[Found]:
+def live(rows: pa.Table) -> set[Found]:
     store = Store()
     store.feed(rows)
     return located(store.findings) | located(explained(store, rows))
 
 
-def finished(rows: Sequence[Slice]) -> set[Found]:
+def finished(rows: pa.Table) -> set[Found]:
     """Without `int-send-skip`, which is legal, and which a live partition only counts."""
     store = Store()
     store.feed(rows, finished=True)
     return {found for found in located(store.findings) if found[0] != "int-send-skip"}
 
 
-def in_parts(world: World, seed: int, parts: int) -> set[Found]:
-    """Feed the rows in random batches, each process's rows delayed by a random amount of their own, and then let
-    it settle: what came late moves readers' positions late, and the verdicts that rest on them."""
+def in_parts(world: World, told: pa.Table, seed: int, parts: int) -> set[Found]:
+    """Feed the rows, which `told` holds, in random batches, each process's rows delayed by a random amount of their
+    own, and then let it settle: what came late moves readers' positions late, and the verdicts that rest on them."""
     rows = list(world.journal.rows)
     rng = random.Random(seed)
     delay: dict[int, float] = defaultdict(lambda: rng.choice((0.0, 0.0, 3.0, 40.0, 400.0)))
@@ -94,10 +95,11 @@ def in_parts(world: World, seed: int, parts: int) -> set[Found]:
     store = Store()
     for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         if a < b:
-            store.feed([rows[i] for i in late[a:b]])
+            store.feed(told.take(pa.array(late[a:b])).combine_chunks())
     world.settle(SETTLE)
-    store.feed(world.journal.rows[len(rows) :])
-    return located(store.findings) | located(explained(store, world.journal.rows))
+    more = to_table(world.journal.rows[len(rows) :])
+    store.feed(more)
+    return located(store.findings) | located(explained(store, pa.concat_tables([told, more])))
 
 
 def unexpected(found: set[Found], expected: Expected) -> set[Found]:
@@ -149,7 +151,7 @@ def broken(name: str, before: list[Turn], after: list[Turn], seed: int) -> tuple
 def test_a_healthy_history_finds_nothing(history: list[Turn], skew: float) -> None:
     world = World(skew=skew).run(history)
     world.settle(SETTLE)
-    rows = world.journal.rows
+    rows = to_table(world.journal.rows)
     assert unexpected(live(rows), Expected(conditions=frozenset())) == set()
     assert unexpected(finished(rows), Expected(conditions=frozenset())) == set()
 
@@ -161,7 +163,8 @@ def test_a_healthy_history_finds_nothing_however_late_each_host_comes(
 ) -> None:
     world = World(skew=skew).run(history)
     world.settle(SETTLE)
-    assert unexpected(in_parts(world, seed, parts), Expected(conditions=frozenset(CATALOGUE))) == set()
+    told = to_table(world.journal.rows)
+    assert unexpected(in_parts(world, told, seed, parts), Expected(conditions=frozenset(CATALOGUE))) == set()
 
 
 @examples(12)
@@ -169,9 +172,9 @@ def test_a_healthy_history_finds_nothing_however_late_each_host_comes(
 def test_where_retention_overtakes_readers_nothing_is_lost(seed: int) -> None:
     world = World(overtakes=True).run(turns(seed, 200))
     world.settle(SETTLE)
-    trouble = Expected(conditions=frozenset({"benign-retention"}))
-    assert unexpected(live(world.journal.rows), trouble) == set()
-    assert unexpected(finished(world.journal.rows), trouble) == set()
+    trouble, rows = Expected(conditions=frozenset({"benign-retention"})), to_table(world.journal.rows)
+    assert unexpected(live(rows), trouble) == set()
+    assert unexpected(finished(rows), trouble) == set()
 
 
 @examples(1)
@@ -184,7 +187,7 @@ def test_a_long_healthy_history_finds_nothing(seed: int) -> None:
         world.trim()
         store.feed(world.journal.rows[rows:])
         rows = len(world.journal.rows)
-    found = located(store.findings) | located(explained(store, world.journal.rows))
+    found = located(store.findings) | located(explained(store, to_table(world.journal.rows)))
     assert unexpected(found, Expected(conditions=frozenset())) == set()
 
 
@@ -199,7 +202,7 @@ def test_one_broken_promise_finds_itself(
 ) -> None:
     """Live, in a finished history, and in any batches that come in any order."""
     world, expected = broken(name, before, after, seed)
-    rows = list(world.journal.rows)
+    rows = to_table(world.journal.rows)
     stepped = live(rows)
     assert unexpected(stepped, expected) == set()
     assert expected.must <= stepped
@@ -209,7 +212,7 @@ def test_one_broken_promise_finds_itself(
     assert {f for f in expected.must if f[0] not in NEVER_IN_FILES | {"unseen"}} <= whole
     assert violations(whole ^ stepped, name) <= {f for f in whole if f[0] in ORDER_BELOW_THE_FRONTIER}
     # Likewise of a reader whose rows come so late that the index below the frontier has been forgotten.
-    different = violations(in_parts(world, seed, parts) ^ stepped, name)
+    different = violations(in_parts(world, rows, seed, parts) ^ stepped, name)
     assert {f for f in different if f[0] not in ORDER_BELOW_THE_FRONTIER} == set()
 
 
