@@ -23,16 +23,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/offsetwatch demo
 
-# The rules' tests fill what is left of the machine while those with brokers, Spark and processes of their own run, three
-# files at a time: these wait for more than half of their time. Long files come first (tests/conftest.py), and those that
-# run a whole canary of their own come after all others but the rules'. What the rules' tests say is shown at the end.
+# The rules' tests fill what is left of the machine while those with brokers, Spark and processes of their own run, two
+# files at a time; those that run a whole canary of their own come after all others. What the rules' tests say is shown at
+# the end.
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
-	nice -n 19 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 3 --dist loadfile \
-	  --no-loadscope-reorder --durations=15 || failed=1; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
+	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 2 --dist loadfile --durations=15 \
+	  || failed=1; \
 	wait $$rules || failed=1; \
+	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
 	cat $$said; exit $$failed
 
 # What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.

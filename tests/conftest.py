@@ -27,39 +27,13 @@ NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spa
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
 
 
-LONG = (
-    "alerts/test_silenced_pages.py",
-    "monitor/drill/faults/test_faults.py",
-    "monitor/drill/test_drills.py",
-    "deploy/test_prometheus.py",
-    "deploy/test_local_kafka.py",
-    "deploy/test_grafana.py",
-    "monitor/test_stop.py",
-    "streaming_jobs/test_standalone.py",
-    "streaming_jobs/test_rebuild_killed.py",
-    "monitor/test_cluster_fleets.py",
-    "monitor/test_monitor_cycles.py",
-    "monitor/drill/proxy/test_lies.py",
-    "deploy/test_jars.py",
-    "monitor/test_prepared.py",
-    "monitor/test_doctor.py",
-)
-"""Files that last for the better part of a minute or more, mostly waiting for programs and for time: where one of them
-came last, the machine would have nothing else to do meanwhile."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker or Spark, so that `make quick` can leave it out. Long files come first, those that need
-    nothing last: they fill what the others leave."""
+    """Mark what needs a broker or Spark, so that `make quick` can leave it out."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         for marker, fixtures in NEEDS.items():
             if asked & fixtures:
                 item.add_marker(marker)
-    heavy = {item.path for item in items if any(item.get_closest_marker(name) for name in ("kafka", "spark", "slow"))}
-    folder = Path(__file__).parent
-    place = {folder / name: i for i, name in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.path, len(LONG) + (item.path not in heavy)))
 
 
 @pytest.fixture(scope="session", autouse=True)
