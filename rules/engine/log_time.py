@@ -54,7 +54,6 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     roomy = len(state.log) <= objectives.window_runs // 2
     window.forget_below(state, still if roomy else needed, still)
     retrying_writers.forget(state)
-    completeness.forget(state)
     _overflow(state, objectives, passage.end, report)
 
 

@@ -15,7 +15,8 @@ that are missing `GIVEN_UP` after the host's own clock had passed the mark that 
 was lost with its host, or whose journal is broken, misses what it did from its last mark until it was over. Nothing
 outside the interval suffers. Slices that were given up, and come after all, are taken as ever.
 
-A process is forgotten when it is over, all of its log is here, and log time has passed it. No life is forgotten before.
+A process is forgotten when it is over, all of its log is here and followed, and log time has passed it. No life is
+forgotten before.
 """
 
 from __future__ import annotations
@@ -236,34 +237,30 @@ def horizon(state: State) -> int:
     """The log time to which ticks may go, in microseconds; -1 while nothing is known. Where nobody lives any more, as
     in a topic that was deleted, no host is waited for: none of them has anything to tell.
 
-    Fulfils marks, and gives up what is overdue."""
+    Fulfils marks, gives up what is overdue, and forgets processes that are over."""
     if state.now < 0:
         return -1
     for host in state.hosts.values():
         host.silent = int(state.now - host.now > LATE)
     awaited = [host.now for host in state.hosts.values() if not host.silent]
     earliest = min(awaited, default=state.now)
-    for number, process in state.processes.items():
+    # What a reader polled last may come long after its end, and is followed from where it stood.
+    unfollowed = set(distinct(state.moves.process[state.moves.first >= 0]).tolist())
+    for number, process in list(state.processes.items()):
         _fulfil(state, number, process)
         if process.complete:
+            if state.tick > process.closed and _all_said(state, process) and number not in unfollowed:
+                del state.processes[number]
+                state.gone.append([number, state.now])
             continue
         if process.heard < process.over_by:
             continue  # its journal is not there any more
         now = state.hosts[process.host].now if process.host in state.hosts else state.now
         if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
             earliest = min(earliest, process.told_through)
+    state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     lived = bool(state.processes or state.gone)
     return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
-
-
-def forget(state: State) -> None:
-    """Forget the processes that are over, once log time has passed them. What they did last may have come with this
-    very step, so this comes after it was followed."""
-    for number, process in list(state.processes.items()):
-        if process.complete and state.tick > process.closed and _all_said(state, process):
-            del state.processes[number]
-            state.gone.append([number, state.now])
-    state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
 
 
 def _all_said(state: State, process: Process) -> bool:
