@@ -201,7 +201,9 @@ def check_what_was_found(watching: Host, sent: SentTwice) -> None:
     assert sorted(one["seq"] for one in evidence) == list(range(PLANTED))
     assert {one["writer"] for one in evidence} == {sent.writer}
     others = Counter((row["anomaly"], row["severity"]) for row in found if row["anomaly"] != "duplicate")
-    assert {name for name, severity in others if severity in ("critical", "warning")} == set(), others
+    # The one host's committer may try again as many seconds after the other's as make it late.
+    told = {name for name, severity in others if severity in ("critical", "warning")}
+    assert told <= {"evidence-late"}, others
     assert "begin again" not in watching.said
 
 
