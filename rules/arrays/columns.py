@@ -320,18 +320,17 @@ def _marks(columns: Columns) -> Marks:
     if not len(rows) or column.null_count == len(column):
         return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
     row, listed = _list(column)
-    rows = rows[row]
-    written = columns.completed[rows]
+    read, rows = journals_read(columns, rows)[row], rows[row]
     ended = _ints(listed.field("ended"))
     ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
     return Marks(
-        rows, read_through(columns, rows), written, columns.process[rows], _ints(listed.field("process")),
+        rows, read, columns.completed[rows], columns.process[rows], _ints(listed.field("process")),
         _ints(listed.field("slices")), _told_earlier(columns, rows, _ints(listed.field("through"))), ended,
         _flags(listed.field("lost"), False),
     )  # fmt: skip
 
 
-def read_through(columns: Columns, rows: Ints) -> Ints:
+def journals_read(columns: Columns, rows: Ints) -> Ints:
     """Through when the journals of its host had been read to their ends, as each of these mark rows tells it: while a
     committer catches up that is long before the row was written."""
     invoked, completed = (_ints(columns.table[name].take(pa.array(rows))) for name in ("invoked", "completed"))

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, read_through
+from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
 from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers
@@ -112,7 +112,7 @@ def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
     marking = indices(columns.f == MARK)
-    read = dict(zip(marking.tolist(), read_through(columns, marking).tolist(), strict=True)) if len(marking) else {}
+    read = dict(zip(marking.tolist(), journals_read(columns, marking).tolist(), strict=True)) if len(marking) else {}
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)
@@ -244,12 +244,10 @@ def horizon(state: State) -> int:
         host.silent = int(state.now - host.now > LATE)
     awaited = [host.now for host in state.hosts.values() if not host.silent]
     earliest = min(awaited, default=state.now)
-    # What a reader polled last may come long after its end, and is followed from where it stood.
-    unfollowed = set(distinct(state.moves.process[state.moves.first >= 0]).tolist())
     for number, process in list(state.processes.items()):
         _fulfil(state, number, process)
         if process.complete:
-            if state.tick > process.closed and _all_said(state, process) and number not in unfollowed:
+            if state.tick > process.closed and _all_said(state, process) and _is_followed(state, number):
                 del state.processes[number]
                 state.gone.append([number, state.now])
             continue
@@ -261,6 +259,11 @@ def horizon(state: State) -> int:
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     lived = bool(state.processes or state.gone)
     return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
+
+
+def _is_followed(state: State, number: int) -> bool:
+    """Was all followed that it polled? The last may come long after its end, and is followed from where it stood."""
+    return not ((state.moves.process == number) & (state.moves.first >= 0)).any()
 
 
 def _all_said(state: State, process: Process) -> bool:

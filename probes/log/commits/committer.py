@@ -141,7 +141,6 @@ class Committer:
         self._plan: Plan | None = None
         self._pending: _Pending | None = None
         self._more = True
-        self._unread: list[LifeReader] = []
         self._waiting = False
 
     def __enter__(self) -> Committer:
@@ -316,7 +315,7 @@ class Committer:
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
         now, mono = max(micros(self._clock.now()), before.now), self._clock.monotonic_ns()
-        groups = self._read(readers, parts, now)
+        groups, unread = self._read(readers, parts, now)
         told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
         self._waiting = told is None
         if told is None:
@@ -328,7 +327,7 @@ class Committer:
         places, counters = _places(before, readers, now)
         if not places:
             return None
-        read = _read_through(before, self._unread, now)
+        read = _journals_read(before, unread, now)
         marks = mark_rows(
             places, [_vouched(one) for one in vouched], counters, now, read, before.version + 1,
             self._clock.boot, mono,
@@ -345,23 +344,25 @@ class Committer:
         save(self.folder, plan)
         return _Pending(plan, rows)
 
-    def _read(self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int) -> list[Group]:
-        """The new rows of all lives; `parts` then says how far each was read, `_unread` which were not read whole."""
+    def _read(
+        self, readers: Sequence[LifeReader], parts: dict[str, Part], now: int
+    ) -> tuple[list[Group], list[LifeReader]]:
+        """The new rows of all lives, and those that were not read whole; `parts` then says how far each was read."""
         share = max(self._pace.batch_bytes // max(1, len(readers)), 1 << 14)
         groups: list[Group] = []
         pieces: list[Piece] = []
-        self._unread = []
+        unread: list[LifeReader] = []
         for reader in readers:
             part = parts.get(reader.name, Part(0, 0))
             groups.append((reader.life.shared, reader.read(share, pieces)))
             if reader.offset - part.end >= share and reader.broken is None:
-                self._unread.append(reader)
+                unread.append(reader)
             until = part.until if part.until is not None else self._lives.after(reader, now)
             parts[reader.name] = Part(part.end, reader.offset, until)
-        self._more = bool(self._unread)
+        self._more = bool(unread)
         # The table must not hold what the loss of the host could take back.
         self._copies.keep(pieces)
-        return groups
+        return groups, unread
 
     def _built(self, plan: Plan, groups: Sequence[Group], readers: Sequence[LifeReader]) -> pa.Table:
         try:
@@ -410,11 +411,11 @@ def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict
     return places, counters
 
 
-def _read_through(before: Plan, unread: Sequence[LifeReader], now: int) -> int:
+def _journals_read(before: Plan, unread: Sequence[LifeReader], now: int) -> int:
     """Through when all journals are read to their ends: with a backlog as far as those tell that have one. What was
     told before stands."""
-    told = [one.progress.newest for one in unread if one.progress.newest and one.unread()]
-    return max(before.read or before.now, min([now, *told]))
+    newest = [one.progress.newest for one in unread if one.progress.newest and one.unread()]
+    return max(before.read or before.now, min([now, *newest]))
 
 
 def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceName, int]) -> dict[str, Moment]:
