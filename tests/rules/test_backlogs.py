@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from rules.checks.poll_order import BLANK_KEPT
 from rules.vocabulary.slices import Mark, Run, Slice
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import START, History, Store, number
 from tests.rules.whole import Told, whole
 
+SECOND_NS = 1_000_000_000
 AWAY, BACK, PIECE = 20, 80, 15
 """The committer appends nothing between these seconds, and then the rows of so many seconds at once."""
 
@@ -121,3 +125,46 @@ def test_of_steps_over_nothing_known_the_newest_wait_for_the_log_of_a_host_that_
         h.rows = []
     skipped = [one.subject[2] for one in whole(store, {"int-poll-skip"})]
     assert skipped == ([last + 1] if more else [first + 1, last + 1])
+
+
+@pytest.mark.parametrize("polled", [False, True], ids=["guilty", "innocent"])
+def test_a_backlog_of_a_boot_that_is_over_is_waited_for(polled: bool) -> None:
+    """`s` and `v` were on a host that went down at 70, whose committer was away from 20 on and catches up after the
+    reboot. What `w` had sent at 50 went past `q`; whether `s` polled it is in the second piece."""
+    h, store, counts = History(), Store(), dict[int, int]()
+    waiting: dict[int, list[Slice]] = {}
+    for second in range(1, 100):
+        here = _by("here", second, 0)
+        h.time = second
+        h.send("w", second, 1, at=2 * second, **here)
+        h.poll("q", [("w", second, 1, 2 * second)] if second != 50 else [], **here)
+        h.poll("q", [("v", second, 1, 2 * second + 1)] if second < 70 else [], **here)
+        h.row("observer", "offsets", log_start=2, log_end=2 * second + 2, last_stable=2 * second + 2, **here)
+        rows, h.rows = h.rows, []
+        if second < 70:
+            there = _by("there, first", second, 0)
+            h.send("v", second, 1, at=2 * second + 1, **there)
+            h.poll("s", [("w", second, 1, 2 * second)] if second != 50 or polled else [], **there)
+            waiting[second], h.rows = h.rows, []
+        h.row("committer", "mark", marks=[Mark(r.process, r.slice + 1, h.at(second)) for r in rows], **here)
+        store.feed(rows + h.rows)
+        h.rows = []
+        if AWAY < second < BACK:
+            continue
+        read = min(second, AWAY + PIECE * (second - BACK + 1)) if second >= BACK else second
+        due = [row for at in list(waiting) if at <= read for row in waiting.pop(at)]
+        counts |= {row.process: row.slice + 1 for row in due}
+        over = h.at(70) if read >= 70 else None
+        marks = [Mark(process, n, min(h.at(read), h.at(70)), over) for process, n in counts.items()]
+        boot = _by("there, first", second, 0) if second < BACK else _by("there, second", second, 75)
+        h.row("its committer", "mark", marks=marks, **(boot | {"invoked": h.at(read)}))
+        store.feed(due + h.rows)
+        h.rows = []
+    lost = [(one.anomaly, one.subject) for one in whole(store, {"lost-write"})]
+    assert lost == ([] if polled else [("lost-write", (number("w"), 50))])
+
+
+def _by(boot: str, second: int, begun: int) -> dict[str, Any]:
+    """A moment by a boot's clocks."""
+    at, mono = START + timedelta(seconds=second), (second - begun) * SECOND_NS
+    return {"boot": boot, "invoked": at, "completed": at, "mono_invoked": mono, "mono_completed": mono}

@@ -13,9 +13,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rules.cycles.components import strongly_connected
-from rules.vocabulary.slices import Slice, micros
+from rules.vocabulary.slices import Slice, micros, to_table
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles.search import CycleJob, Searched
+from streaming_jobs.cycles.windows import complete_through
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from tests.rules.histories import History
@@ -124,6 +125,19 @@ def test_nothing_is_searched_before_the_log_is_complete(short: JobConfig, probe_
     probe_log.history.mark()
     probe_log.commit()
     assert told(job.run()) == ["G1c"]
+
+
+@pytest.mark.parametrize("backlog", [0, 30])
+def test_a_log_is_complete_as_far_as_its_committer_has_read_the_journals(backlog: int) -> None:
+    """The process that has closed holds nothing up, and another may be in the journals that are not read yet."""
+    h = History()
+    h.txn("a", [("a", 0, 1, 0)])
+    h.row("a", "close")
+    h.time = 40.0
+    mark = h.mark()
+    mark.invoked = h.at(40.0 - backlog)
+    newest = micros(mark.completed)
+    assert complete_through(to_table(h.rows), newest) == newest - backlog * 1_000_000
 
 
 def test_a_process_whose_log_never_completes_is_not_waited_for_for_ever(short: JobConfig, probe_log: ProbeLog) -> None:

@@ -414,7 +414,7 @@ def _places(before: Plan, readers: Sequence[LifeReader], now: int) -> tuple[dict
 def _journals_read(before: Plan, unread: Sequence[LifeReader], now: int) -> int:
     """Through when all journals are read to their ends: with a backlog as far as those tell that have one. What was
     told before stands."""
-    newest = [one.progress.newest for one in unread if one.progress.newest and one.unread()]
+    newest = [one.progress.newest for one in unread if one.progress.newest]
     return max(before.read or before.now, min([now, *newest]))
 
 

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,14 +11,17 @@ from deltalake import DeltaTable
 
 import probes.log.commits.history
 from probes.log.commits.append_plan import load as planned
+from probes.log.commits.append_plan import save
 from probes.log.commits.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
+from probes.log.journals.journal import Journal
 from probes.log.journals.segments import life_folders, segments
 from rules.vocabulary.slices import micros
 from tests.probes.log.lives import (
     BEGIN,
     TOPIC_ID,
     Prober,
+    a_life,
     check_marks,
     check_slices,
     closes,
@@ -300,7 +304,8 @@ def test_marks_of_a_backlog_tell_the_time_through_which_journals_were_read(folde
     check_marks(history)
 
 
-def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(folder, history, clock):
+@pytest.mark.parametrize("earlier", [False, True], ids=["told", "of an earlier version"])
+def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(folder, history, clock, earlier):
     ours = Prober.start(folder, 1, clock)
     late = Prober.start(folder, 2, clock)
     for _ in range(600):
@@ -311,6 +316,9 @@ def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
         ours.send(0)
         before = clock.now()
         one.commit()
+    if earlier:  # whose plan did not say through when journals had been read
+        save(folder, replace(planned(folder), read=0))
+    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
         (folder / "elsewhere").rename(found)
         clock.tick(5)
         ours.send(0)
@@ -318,6 +326,18 @@ def test_a_journal_with_a_backlog_that_appears_takes_back_nothing_that_was_told(
         one.drain()
     marks = {r["op"]: r["invoked"] for r in table_rows(history) if r["f"] == "mark" and r["partition"] == 0}
     assert [marks[version] for version in sorted(marks)][:2] == [before, before] and marks[max(marks)] == clock.now()
+
+
+def test_a_journal_that_tells_no_time_yet_sets_no_marks_back(folder, history, clock):
+    """The first that is read of it are leaves to use sequence numbers, and nothing else."""
+    Prober.start(folder, 1, clock)
+    timeless = Journal.create(folder, a_life(2))
+    for used in range(1, 1_000):
+        timeless.reserve(TOPIC_ID, "probe", 0, used)
+    with committer(folder, history, clock, Pace(batch_bytes=1)) as one:
+        one.commit()
+        assert one.status().backlog > 0
+    assert {r["invoked"] for r in table_rows(history) if r["f"] == "mark"} == {clock.now()}
 
 
 def test_a_backlog_in_many_segments_survives_a_restart_after_every_piece(folder, history, clock):

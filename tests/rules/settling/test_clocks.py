@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rules.arrays.columns import Columns, all_marks, from_table
+from rules.arrays.columns import Columns, all_marks, from_table, journals_read
 from rules.kept.state import State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
 from rules.vocabulary.slices import Mark, micros, to_table
@@ -55,6 +56,23 @@ def test_a_mark_may_tell_of_times_by_a_clock_that_is_not_ahead_any_more(later: i
     columns = taken(state, h)
     (through,) = all_marks(columns).through.tolist()
     assert (through - micros(START)) / SECOND == 11 + later - (25 if later < 120 else 0)
+
+
+@pytest.mark.parametrize(("backlog", "later"), [(0, 1), (5, 1), (5, 130)], ids=["none", "doubtful", "long after"])
+def test_journals_were_read_when_a_mark_was_written_but_in_a_backlog(backlog: int, later: int) -> None:
+    """The clock was 25 s ahead at 11, and the monotonic one runs 1000 s beside it and 3 s before."""
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 10, 1010))
+    h.send("w", 0, at=0, **timed("a", 36, 1011))
+    taken(state, h)
+    h.rows = []
+    at = timed("a", 8 + later, 1011 + later)
+    h.row("committer", "mark", **(at | {"invoked": at["completed"] - timedelta(seconds=backlog)}))
+    columns = taken(state, h)
+    (read,) = journals_read(columns, np.array([0])).tolist()
+    told = 8 + later - backlog
+    expected = 11 + later if not backlog else min(told, told - 25) if later < 120 else min(told, told + 3)
+    assert (read - micros(START)) / SECOND == expected
 
 
 def test_rows_of_a_boot_that_no_mark_has_told_of_keep_their_times() -> None:
