@@ -29,7 +29,7 @@ demo: $(READY)
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
 	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not alone" -n 2 --dist loadfile --durations=15 \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not drills and not alone" -n 2 --dist loadfile --durations=15 \
 	  || failed=1; \
 	wait $$rules || failed=1; \
 	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
@@ -37,10 +37,11 @@ test: $(READY)
 
 # What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and not evening and not alone"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and not evening and not drills and not alone"
 
-# Whole evenings on call, one after the other: real clusters, probes, checks and receivers. A quarter of an hour on a calm
-# machine; on one that does other things as well they wait long, and may give up.
+# What takes too long for each change, one after the other: whole evenings on call with real clusters, probes, checks and
+# receivers, dashboards asked at a real Prometheus, rebuilds that are killed. Half an hour on a calm machine; on one that
+# does other things as well they wait long, and may give up.
 evening: $(READY)
 	$(BIN)/python -m pytest -m evening -v
 
@@ -60,8 +61,11 @@ search: $(READY)
 mutate: $(READY)
 	$(BIN)/python -m tests.mutation $(if $(CHECK),--check $(CHECK)) --jobs "$$(nproc)"
 
+# Every published bug, made and found; and the faults that they are made with, each tried on its own.
 drills: $(READY)
-	$(BIN)/offsetwatch drill run --all --report .offsetwatch/drills
+	@failed=0; $(BIN)/python -m pytest -m drills || failed=1; \
+	$(BIN)/offsetwatch drill run --all --report .offsetwatch/drills || failed=1; \
+	exit $$failed
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -92,6 +92,7 @@ def test_nobody_is_told_while_a_cluster_is_silenced_and_then_of_what_is_still_op
             running.stop()
 
 
+@pytest.mark.evening
 def test_a_silenced_topic_hides_no_other(tmp_path: Path) -> None:
     silences = Silences(path_of(tmp_path / "told"))
     with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
@@ -110,6 +111,7 @@ def test_a_silenced_topic_hides_no_other(tmp_path: Path) -> None:
             running.stop()
 
 
+@pytest.mark.evening
 def test_a_page_that_ends_while_it_is_silenced_ends_where_people_are_told_when_the_silence_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

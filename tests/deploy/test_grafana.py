@@ -202,6 +202,7 @@ def filled_in(expr: str, cluster: str) -> str:
     return expr
 
 
+@pytest.mark.evening
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -218,6 +219,7 @@ def test_each_query_of_a_dashboard_returns_data(name: str, fleet: Fleet) -> None
             assert {one["metric"][label_values[2]] for one in found} - {""}
 
 
+@pytest.mark.evening
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_each_rule_is_evaluated_and_each_of_its_selectors_returns_data(fleet: Fleet) -> None:
@@ -237,6 +239,7 @@ def test_each_rule_is_evaluated_and_each_of_its_selectors_returns_data(fleet: Fl
     assert critical == [], "the fleet is well"
 
 
+@pytest.mark.evening
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("job", ["offsetwatch-probes", "offsetwatch-monitor"])

@@ -115,6 +115,7 @@ def test_a_tool_that_is_missing_skips_and_says_what_to_install(monkeypatch: pyte
         program("amtool")
 
 
+@pytest.mark.evening
 def test_what_the_monitor_tells_is_one_page_and_its_end_and_no_rule_pages_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_rows_tell_it_once(stage: Callable[..., Stage], monkeypatch: pytest.Monk
     assert [of([row], ROLES[1]) for row in one.read_journal(probe) if row.settings and row.f == "txn"]
 
 
+@pytest.mark.evening
 @pytest.mark.kafka
 def test_a_coordinator_that_dies_is_followed_by_another(tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "kafka", brokers=3) as cluster:

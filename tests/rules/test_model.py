@@ -195,7 +195,7 @@ def test_a_long_healthy_history_finds_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@examples(4)
+@examples(2)
 @given(before=histories, after=histories, seed=seeds, parts=st.integers(1, 15))
 def test_one_broken_promise_finds_itself(
     name: str, before: list[Turn], after: list[Turn], seed: int, parts: int

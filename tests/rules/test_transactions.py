@@ -447,7 +447,7 @@ def _alone(one: Told) -> Told:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_any_split_finds_the_same(seed: int) -> None:
     names = ("torn-transaction", "zombie-write")
     told = {way: [_alone(one) for one in whole(fed(random_log(seed)), names)] for way, fed in WAYS.items()}

@@ -50,6 +50,7 @@ def _kill_when(config: JobConfig, ready: Callable[[], bool]) -> bool:
         child.wait()
 
 
+@pytest.mark.evening
 def test_killed_at_any_moment_a_rebuild_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     config = victim_config(tmp_path / "data")
     parts = eventful(12)

@@ -182,6 +182,7 @@ def test_a_worker_and_the_driver_are_killed_and_no_finding_is_lost_or_told_twice
     assert {s["partition"]: s["polled"] for s in states} == dict.fromkeys(range(12), 6 * len(parts))
 
 
+@pytest.mark.evening
 def test_a_sites_own_spark_submit_is_the_driver(cluster: Standalone, python: Path, tmp_path: Path) -> None:
     config, file = configured(tmp_path)
     parts = duplicates(2)

@@ -22,10 +22,10 @@ pytestmark = pytest.mark.kafka
 
 SHORT = (
     "idempotent-duplicate",
-    "vanished-tail",
-    "swallowed-commit",
-    "indefinite-not-leader/idempotent",
-    "phantom-record",
+    *(
+        pytest.param(name, marks=pytest.mark.drills)
+        for name in ("vanished-tail", "swallowed-commit", "indefinite-not-leader/idempotent", "phantom-record")
+    ),
 )
 
 

@@ -130,6 +130,7 @@ def coordinates(cluster: LocalKafka, topic: str, key: str) -> int | None:
     return places[abs(java_hash(key)) % len(places)].leader
 
 
+@pytest.mark.drills
 def test_coordinators_lead_the_partitions_that_the_hash_names(cluster: LocalKafka, traffic: Traffic) -> None:
     for key in ("probe-0", "probe-1", "a-much-longer-identifier-whose-hash-overflows"):
         places = ((TransactionCoordinator(key), "__transaction_state"), (GroupCoordinator(key), "__consumer_offsets"))
@@ -171,6 +172,7 @@ def test_a_killed_leader_loses_its_partitions_and_comes_back(
     assert cluster.broker(leader).running
 
 
+@pytest.mark.drills
 def test_a_killed_controller_that_is_started_again_is_not_the_controller(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_killed_controller_that_is_started_again_is_not_the_controller(
     assert traffic.goes_on(), traffic.told()
 
 
+@pytest.mark.drills
 def test_a_paused_broker_loses_its_roles_and_answers_again(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_paused_broker_loses_its_roles_and_answers_again(
     assert paused.id in admin(paused.bootstrap).list_topics(timeout=60).brokers
 
 
+@pytest.mark.drills
 def test_a_broker_cut_from_its_peers_loses_its_roles_and_still_answers_clients(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -219,6 +223,7 @@ def test_a_broker_cut_from_its_peers_loses_its_roles_and_still_answers_clients(
     assert cluster.broker(cut).pid == pid, "it never ended"
 
 
+@pytest.mark.drills
 def test_a_rolling_restart_restarts_every_broker_the_controller_last(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -232,6 +237,7 @@ def test_a_rolling_restart_restarts_every_broker_the_controller_last(
     assert traffic.goes_on(), traffic.told()
 
 
+@pytest.mark.drills
 def test_a_broker_joins_with_replicas_and_leaves_without_a_trace(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -250,6 +256,7 @@ def test_a_broker_joins_with_replicas_and_leaves_without_a_trace(
     assert traffic.goes_on(), traffic.told()
 
 
+@pytest.mark.drills
 def test_a_broker_whose_disk_fails_ends_and_comes_back_with_its_data(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -262,6 +269,7 @@ def test_a_broker_whose_disk_fails_ends_and_comes_back_with_its_data(
     await_recovered(cluster, 300)
 
 
+@pytest.mark.drills
 def test_a_slow_disk_delays_what_is_forced_to_it(
     cluster: LocalKafka, traffic: Traffic, made: Callable[[Fault], Fault]
 ) -> None:
@@ -304,6 +312,7 @@ def test_what_is_missing_is_said_and_nothing_is_done(cluster: LocalKafka) -> Non
     await_recovered(cluster, 300)
 
 
+@pytest.mark.drills
 @pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed")
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_a_jump_of_the_clock_shows_in_the_leaders_time_stamps(
