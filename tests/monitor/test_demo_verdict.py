@@ -15,12 +15,12 @@ from alerts.event import events as finding_events
 from monitor.demo import view as demo_view
 from monitor.demo.duplicates import Duplicated
 from monitor.demo.figures import Standing
-from monitor.demo.leaderless import Killed, Leaderless, skipped_in
+from monitor.demo.leaderless import Killed, Leaderless, skipped_in, what_hides
 from monitor.demo.provocation import SentTwice
 from monitor.demo.story import Provoked
 from monitor.demo.verdict import WIDTH, summary, verdict
 from monitor.demo.view import Snapshot, Told
-from monitor.drill.actors.actors import Held
+from monitor.drill.actors.actors import Held, Hold
 from monitor.drill.drills.leaderless import Places
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
@@ -238,3 +238,35 @@ def test_figures_of_a_long_demonstration_take_a_second_line() -> None:
         "4321 s  acked 1,234,567 (2345/s), polled 98,765,432 (12345/s), checks 123.4 s",
         "        behind",
     ]
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (("committed", "aborted"), None),
+        (("unknown", "aborted"), "of A's producer ended nobody knows how, of B's was aborted;"),
+        (("aborted", "aborted"), "of A's producer was aborted, of B's was aborted;"),
+        (("committed", "committed"), "of A's producer was committed, of B's was committed;"),
+    ],
+)
+def test_the_next_transactions_may_hide_what_happened(then: tuple[Any, Any], words: str | None) -> None:
+    """On a busy machine the next transaction ran into a timeout once: nobody is shown then what A aborted."""
+    a, b = (replace(held, then=one) for held, one in zip((LEADERLESS.aborted, LEADERLESS.committed), then, strict=True))
+    said = what_hides(a, b)
+    assert said is None if words is None else said is not None and words in said
+
+
+def test_what_follows_a_held_transaction_is_the_first_after_its_end() -> None:
+    hold, held = Hold(), Held(transactional_id="a", txn=1, sent={})
+    hold.followed("a", None)  # a client that begins when nothing was held
+    assert hold.held == {}
+    hold.begun("a", held)
+    hold.followed("a", "committed")  # nobody was told yet how the held one ended
+    assert hold.held["a"].then is None
+    hold.ended("a", "aborted", NOON)
+    assert hold.held["a"].then is None
+    hold.followed("a", None)
+    hold.followed("a", "committed")
+    assert hold.held["a"] == replace(held, told="aborted", at=NOON, then="unknown")
+    hold.begun("a", held)  # the next attempt
+    assert hold.held["a"].then is None

@@ -66,6 +66,7 @@ class CarelessAborts(Aborts):
 
 
 Ending = Literal["commit", "abort"]
+Told = Literal["committed", "aborted"]
 HeldEnds = tuple[Literal["commit", "abort", "crash"], Ending]
 """How a held transaction ends, and the one after it. `crash`: its client is abandoned."""
 Script = Callable[[int, Sequence[Partition]], Outline]
@@ -167,13 +168,15 @@ def careless_aborts(name: str = "aborts-careless") -> Spec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A transaction that is held open, or was. `sent`: its records as they were acknowledged. `told`: what its client
-    was told in the end, and `at` when; None until then, and where it was told of an error."""
+    was told in the end, and `at` when; None until then, and where it was told of an error. `then`: what it was told of
+    its producer's next transaction, whose marker decides over these records where none of their own was written."""
 
     transactional_id: str
     txn: int
     sent: Mapping[Partition, tuple[Run, ...]]
-    told: Literal["committed", "aborted"] | None = None
+    told: Told | None = None
     at: datetime | None = None
+    then: Told | Literal["unknown"] | None = None
 
 
 class Hold:
@@ -196,9 +199,15 @@ class Hold:
         """It is about to end."""
         self.open -= {name}
 
-    def ended(self, name: str, told: Literal["committed", "aborted"], at: datetime) -> None:
+    def ended(self, name: str, told: Told, at: datetime) -> None:
         """Its client was told so."""
         self.held = {**self.held, name: replace(self.held[name], told=told, at=at)}
+
+    def followed(self, name: str, told: Told | None) -> None:
+        """The probe's transaction after the held one is over; None: nobody was told how, or its client is another."""
+        held = self.held.get(name)
+        if held is not None and held.told is not None and held.then is None:
+            self.held = {**self.held, name: replace(held, then=told or "unknown")}
 
     def holds(self, *names: str) -> bool:
         """Do all of these hold one open?"""
@@ -230,6 +239,8 @@ class HeldTransactions(ScriptedTransactions):
         self._holding = self._done = False
         self._course: Course | None = None
         self._last = last
+        # A client that begins anew ends what its predecessor left open, by a marker that no transaction of ours wrote.
+        hold.followed(self.name, None)
 
     def turn(self) -> None:
         if self._last and self._done:
@@ -238,11 +249,17 @@ class HeldTransactions(ScriptedTransactions):
         super().turn()
 
     def transact(self, plan: Outline, *, crash_at: str | None) -> None:
-        super().transact(plan, crash_at=crash_at)
-        course, self._course = self._course, None
-        if course is not None and (course.committed or course.aborted):
-            told: Literal["committed", "aborted"] = "committed" if course.committed else "aborted"
-            self._hold.ended(self.name, told, self.world.clock.now())
+        try:
+            super().transact(plan, crash_at=crash_at)
+        finally:
+            course, self._course = self._course, None
+            told: Told | None = None
+            if course is not None and (course.committed or course.aborted):
+                told = "committed" if course.committed else "aborted"
+            if not self._holding:
+                self._hold.followed(self.name, told)
+            elif told is not None:
+                self._hold.ended(self.name, told, self.world.clock.now())
 
     def _outline(self, _: int, targets: Sequence[Partition]) -> Outline:
         self._holding = self._hold.set.is_set() and not self._left
@@ -253,9 +270,9 @@ class HeldTransactions(ScriptedTransactions):
 
     def poll(self, course: Course) -> None:
         super().poll(course)
+        self._course = course
         if not self._holding:
             return
-        self._course = course
         sent = {where: tuple(run for part in parts for run in part.runs) for where, parts in _fates(course).items()}
         self._hold.begun(self.name, Held(transactional_id=self._transactional_id, txn=course.txn, sent=sent))
         while self._hold.set.is_set():
