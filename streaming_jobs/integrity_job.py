@@ -47,6 +47,7 @@ from streaming_jobs.verdicts.lookups import Lookups
 from streaming_jobs.verdicts.operator import STATE_DDL, verdict_rows, verdicts
 from streaming_jobs.verdicts.recheck import Rechecks
 from streaming_jobs.verdicts.sink import Batch, Listener, Sink, query_id
+from streaming_jobs.warming import warm
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,7 @@ class IntegrityJob:
 
     def start(self) -> None:
         """Start the endless query and the watch. Raises `JobError`s: no probe log, no such table, a bad checkpoint."""
+        self._spawn(lambda: warm(self._spark), "integrity-warming")
         self._launch({"processingTime": f"{round(self._config.trigger * 1000)} milliseconds"})
         if self._query is None:
             return  # stopped meanwhile

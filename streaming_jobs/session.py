@@ -13,7 +13,8 @@ import os
 import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -206,7 +207,22 @@ def _gateway(settings: SessionSettings, output: BinaryIO) -> Any:
     conf = SparkConf(loadDefaults=False).setAll(list(launch_conf(settings, _site_defaults()).items()))
     # In a session of its own: a SIGTERM to our process group (systemd's way, and timeout's) would end it under us.
     popen = {"stdout": output, "stderr": output, "start_new_session": True}
-    return cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
+    with _path_of_workers() if settings.is_local else nullcontext():
+        return cast(Any, launch_gateway)(conf=conf, popen_kwargs=popen)
+
+
+@contextmanager
+def _path_of_workers() -> Iterator[None]:
+    """What is started meanwhile, and what that starts, has `worker_start` on Python's path."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent / "worker_start"), before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _session(settings: SessionSettings, gateway: Any) -> SparkSession:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from deploy import class_archive
 from deploy.java import java
-from streaming_jobs import session
+from streaming_jobs import session, warming, worker_start
 from streaming_jobs.errors import SessionError
+from streaming_jobs.warming import warm
 
 
 def test_the_jvm_can_call_back_however_many_files_are_open_later(spark: SparkSession) -> None:
@@ -66,6 +68,46 @@ def test_workers_of_every_kind_are_forked_from_one_process_that_holds_what_they_
     rows = spark.range(0, 4, 1, 1).repartition(1).groupBy("id").applyInArrow(_first_of, columns).collect()
     assert {row.there for row in [*one, *rows]} == {True}
     assert len({row.parent for row in [*one, *rows]}) == 1
+
+
+def _where_pyspark_is(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyspark
+
+    yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__], "path": [os.pathsep.join(sys.path)]})
+
+
+def test_workers_import_pyspark_from_where_it_is_installed_and_compiled(spark: SparkSession) -> None:
+    """Spark's own archive of it comes first on their path, and is compiled anew by each process."""
+    import pyspark
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(_where_pyspark_is, "file string, path string").collect()
+    assert row.file == pyspark.__file__
+    assert ".zip" not in row.path.replace(f"python{sys.version_info[0]}{sys.version_info[1]}.zip", "")
+    assert "worker_start" not in row.path and "worker_start" not in os.environ.get("PYTHONPATH", "")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_else_is_to_happen_as_python_starts_happens(there: bool, tmp_path: Path) -> None:
+    (tmp_path / "pyspark.zip").touch()
+    if there:
+        (tmp_path / "sitecustomize.py").write_text("import sys; sys.seen = __name__")
+    path = [Path(worker_start.__file__).parent, tmp_path / "pyspark.zip", tmp_path]
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys; print(getattr(sys, 'seen', None), 'pyspark.zip' in str(sys.path))"],
+        env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (said.stdout.split(), said.stderr) == ([str("sitecustomize" if there else None), "False"], "")
+
+
+def test_workers_are_begun_once_for_each_session(spark: SparkSession) -> None:
+    warming._warmed.discard(spark.sparkContext)
+    status = spark.sparkContext.statusTracker()
+    before = set(status.getJobIdsForGroup())  # type: ignore[arg-type]
+    warm(spark)
+    begun = set(status.getJobIdsForGroup()) - before  # type: ignore[arg-type]
+    warm(spark)
+    assert len(begun) == 1 and set(status.getJobIdsForGroup()) - before == begun  # type: ignore[arg-type]
 
 
 def _first_of(_: pa.Table) -> pa.Table:
