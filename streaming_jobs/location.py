@@ -98,6 +98,12 @@ class TableUrl:
         with told():
             return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
 
+    def delete_tree(self) -> None:
+        """Delete all objects below it. Raises OSError."""
+        store, path = self._split(impatient=True)
+        with told():
+            store.delete_dir(path)
+
     def _split(self, *, impatient: bool) -> tuple[pafs.FileSystem, str]:
         """The store, and the path in it."""
         scheme, _, rest = self._url.partition("://")

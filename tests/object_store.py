@@ -55,14 +55,15 @@ def environment(port: int) -> dict[str, str]:
 
 class Proxy(ThreadingHTTPServer):
     """Passes requests on. `unavailable` of them are answered 503 instead, and while it is `away` none is answered; of
-    `lost` commits the answer never comes. `refusal`, where it is set, is the answer to everything."""
+    `lost` commits the answer never comes. `refusal`, where it is set, is the answer to everything. With `overwrites` an
+    object is put although there is one."""
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", 0), _Pass)
         self.behind, self.unavailable, self.lost, self.delay = port, 0, 0, 0.0
-        self.away = False
+        self.away = self.overwrites = False
         self.refusal: tuple[int, bytes] | None = None
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -95,9 +96,12 @@ class _Pass(BaseHTTPRequestHandler):
             self._answer(503, b"")
             return
         behind = http.client.HTTPConnection("127.0.0.1", self.server.behind)
-        behind.request(self.command, self.path, body, dict(self.headers))
+        told = dict(self.headers)
+        if self.server.overwrites:
+            told = {name: value for name, value in told.items() if name.lower() != "if-none-match"}
+        behind.request(self.command, self.path, body, told)
         answer = behind.getresponse()
-        told = answer.read()
+        said = answer.read()
         behind.close()
         if self.server.lost and self.command == "PUT" and self.path.endswith(".json") and answer.status == 200:
             self.server.lost -= 1
@@ -108,10 +112,10 @@ class _Pass(BaseHTTPRequestHandler):
             if name.lower() not in ("transfer-encoding", "connection", "server", "date"):
                 self.send_header(name, value)
         if answer.getheader("Content-Length") is None:
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(told)
+            self.wfile.write(said)
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -32,7 +32,7 @@ from probes.kafka.client import Connection, consumer_settings, producer_settings
 from probes.kafka.errors import ProbeError
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
 from streaming_jobs.errors import TableError
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
 
 State = Literal["ok", "warning", "bad"]
 _STYLE: Final = {"ok": "green", "warning": "yellow", "bad": "bold red"}
@@ -90,12 +90,13 @@ def examine(config: Config) -> Iterator[Answer]:
 
 
 def history(config: Config) -> Iterator[Answer]:
-    """Does the object store let us at the probe log, where it is in one? That it may be written there is not tried."""
+    """May we read and write the probe log, where it is in an object store, and has the store conditional puts?"""
     location = config.job.history_path
     if isinstance(location, Path):
         return
     try:
         require_reachable(location)
+        require_conditional_puts(location)
     except TableError as error:
         yield Answer("probe log", "bad", f"{config.named('job.history')}: {error}")
         return

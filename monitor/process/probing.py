@@ -30,7 +30,7 @@ from monitor.process.watchdog import watched
 from probes.clock import SystemClock
 from probes.levels import Levels
 from probes.running.fleet import Fleet, FleetStatus
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
 
 
 class Running(Protocol):
@@ -60,8 +60,9 @@ def open_probes(
 ) -> Probes:
     """The probes, not started: of `cluster`, else of all clusters; those of a single one are in this process unless
     they are to be `apart`. Raises ConfigError: a single one has to answer; and TableError where the probe log is in an
-    object store that does not let us in."""
+    object store that does not let us in, or has no conditional puts."""
     require_reachable(config.job.history_path)
+    require_conditional_puts(config.job.history_path)
     threading.Thread(target=left_behind, args=(config, say), name="left-behind", daemon=True).start()
     if cluster is not None:
         return open_fleet(only(config, cluster), say)

@@ -1,15 +1,22 @@
-"""Whether an object store lets us at the probe log: asked once at a start, so that what is wrong is told in a line."""
+"""Whether an object store lets us at the probe log, and keeps one host's commits from another's: asked once at a start,
+so that what is wrong is told in a line."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
+from typing import Final
 
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
-from streaming_jobs.location import TableLocation, TableUrl, opened
+from streaming_jobs.location import IMPATIENT, TableLocation, TableUrl, opened
 
 
 def require_reachable(location: TableLocation) -> None:
@@ -21,6 +28,49 @@ def require_reachable(location: TableLocation) -> None:
         opened(location, impatient=True)
     except (DeltaError, OSError, ValueError) as error:
         raise TableError(f"The probe log at {location} cannot be reached: {in_words(error)}.") from error
+
+
+def require_conditional_puts(location: TableLocation) -> None:
+    """Tries, in a small table of its own below the probe log's, that commits made at once do not overwrite each other.
+
+    In a store that puts an object although there is one, a host that commits takes away what another has committed.
+    Raises `TableError` there, where nothing may be written, and as `require_reachable`. A folder is not asked for."""
+    if not isinstance(location, TableUrl):
+        return
+    tried = location / "_tried" / secrets.token_hex(8)
+    try:
+        kept = _versions_are_not_overwritten(tried)
+        tried.delete_tree()
+    except (DeltaError, OSError, ValueError) as error:
+        raise TableError(f"Nothing can be written at {location}: {in_words(error)}.") from error
+    if not kept:
+        raise TableError(
+            f"The object store of {location} puts an object although there is one of its name (If-None-Match is not"
+            " heeded): hosts that share it would overwrite each other's commits. It needs conditional puts."
+        )
+
+
+def _versions_are_not_overwritten(table: TableUrl) -> bool:
+    """Whether all of several commits that are made at once stay. Each looks for the newest version before it puts the
+    next one, so that only those that meet are decided by the store, as nearly all of these are."""
+    options, row = dict(IMPATIENT), pa.table({"nothing": pa.array([0], pa.int64())})
+    write_deltalake(str(table), row, storage_options=options)
+    opened_before = [DeltaTable(str(table), storage_options=options) for _ in range(_AT_ONCE)]
+    together = Barrier(_AT_ONCE, timeout=_TOGETHER_WITHIN)
+
+    def commit(one: DeltaTable) -> None:
+        together.wait()
+        write_deltalake(one, row, mode="append", storage_options=options)
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        for done in [threads.submit(commit, one) for one in opened_before]:
+            done.result()
+    # The first version made the table.
+    return bool(DeltaTable(str(table), storage_options=options).version() == _AT_ONCE)
+
+
+_AT_ONCE: Final = 6
+_TOGETHER_WITHIN: Final = 60.0
 
 
 @contextmanager

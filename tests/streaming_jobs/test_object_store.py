@@ -4,6 +4,8 @@ speaks S3 and a proxy in front of it that fails as networks do."""
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -233,6 +235,45 @@ def test_what_keeps_us_out_of_a_store_is_told_in_a_line_without_secrets(
     proxy.refusal = None
     monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY)
     assert told("s3://bucket/x") == f"{NOBODY}: tcp connect error: Connection refused (os error 111)."
+
+
+def tried(url: TableUrl) -> str:
+    """What is said of the store, by a process of its own: deltalake holds the interpreter while it waits, and with it
+    the proxy's threads."""
+    asks = (
+        "import sys; from streaming_jobs.location import TableUrl; from streaming_jobs.history.reachable import *\n"
+        "from streaming_jobs.errors import TableError\n"
+        "try: require_conditional_puts(TableUrl(sys.argv[1]))\n"
+        "except TableError as error: print(error)"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", asks, str(url)], capture_output=True, text=True, check=True
+    ).stdout.rstrip("\n")
+
+
+def test_a_store_without_conditional_puts_is_refused(log: History, proxy: Proxy) -> None:
+    """It is the store that decides which of two hosts' commits is which version."""
+    url = TableUrl(log.uri)
+    append(log, version=1)
+    assert tried(url) == ""
+    proxy.overwrites = True
+    assert tried(url) == (
+        f"The object store of {url} puts an object although there is one of its name (If-None-Match is not heeded): "
+        "hosts that share it would overwrite each other's commits. It needs conditional puts."
+    )
+    proxy.overwrites = False
+    os.environ["AWS_ENDPOINT_URL"] = os.environ["DIRECT"]
+    location._store.cache_clear()
+    assert "_tried" not in url.names(), "nothing of it stays"
+    assert log.last_version(APP) == 1
+
+
+def test_where_nothing_may_be_written_is_told(log: History, proxy: Proxy) -> None:
+    proxy.refusal = 403, DENIED
+    url = TableUrl(log.uri)
+    assert tried(url) == (
+        f"Nothing can be written at {url}: http://127.0.0.1:{proxy.server_port} says AccessDenied: Access Denied."
+    )
 
 
 def test_a_store_that_fails_while_somebody_reads_is_told_in_a_line(log: History) -> None:
