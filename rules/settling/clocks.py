@@ -103,6 +103,14 @@ def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
         columns.astray = np.where(columns.completed <= until, least, 0)
 
 
+def told_later(state: State, boot: int, time: int) -> int:
+    """The log time of what a later boot tells of a time in this one: its wall clock may have been ahead then."""
+    if boot < 0:
+        return time
+    least, until = state.astray[boot]
+    return time + least if time + least <= until else time
+
+
 def _number(state: State, name: str) -> int:
     if not name:
         return -1

@@ -222,6 +222,8 @@ def _note_marks(state: State, columns: Columns) -> None:
             # None of its rows is here: it has been awaited since this mark.
             process = state.processes[number] = Process(first=through)
         process.host = int(told.host[i])
+        if process.boot != int(columns.boot[told.row[i]]):
+            through = clocks.told_later(state, process.boot, through)
         if told.ended[i] >= 0:
             ended = int(told.ended[i])
             if told.lost[i]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import Columns, all_marks, from_table, journals_read
-from rules.kept.state import State
+from rules.kept.state import Hole, State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
+from rules.settling.completeness import horizon, new_rows, note_lives
 from rules.vocabulary.slices import Mark, micros, to_table
 from tests.rules.histories import START, History, Store, found, number
 
@@ -73,6 +74,33 @@ def test_journals_were_read_when_a_mark_was_written_but_in_a_backlog(backlog: in
     told = 8 + later - backlog
     expected = 11 + later if not backlog else min(told, told - 25) if later < 120 else min(told, told + 3)
     assert (read - micros(START)) / SECOND == expected
+
+
+@pytest.mark.parametrize("jumps", [0, 3])
+def test_what_a_later_boot_tells_of_a_life_of_an_earlier_one_is_by_the_earlier_clock(jumps: int) -> None:
+    """The wall clock jumped ahead before the host went down. All that the process did is here through 49 s of log time,
+    and the committer of the next boot gives that time as its predecessor had noted it, by the wall clock."""
+    state = State()
+
+    def step(h: History) -> None:
+        columns = from_table(to_table(h.rows))
+        set_times(state, columns)
+        new_rows(state, columns)
+        note_lives(state, columns)
+        horizon(state)
+
+    h, wall = History(), START + timedelta(seconds=49 + jumps)
+    h.row("committer", "mark", **timed("first", 10, 0))
+    h.row("m", "start", settings={"group.id": "g"}, **timed("first", 11, 1))
+    h.row("m", "commit", committed=1, group="g", **timed("first", 48.9 + jumps, 38.9))
+    h.row("committer", "mark", marks=[Mark(number("m"), 2, wall)], **timed("first", 49.1 + jumps, 39.1))
+    step(h)
+    h.rows = []
+    lost = Mark(number("m"), 2, wall, ended=START + timedelta(seconds=60), lost=True)
+    h.row("committer", "mark", marks=[lost], **timed("second", 60, 5))
+    step(h)
+    (hole,) = (Hole(*one) for one in state.holes)
+    assert [(t - micros(START)) / SECOND for t in (hole.start, hole.end)] == [49, 60]
 
 
 def test_rows_of_a_boot_that_no_mark_has_told_of_keep_their_times() -> None:
