@@ -18,6 +18,7 @@ Nothing heavy is imported before it is needed: a small file is judged in well un
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Sequence
@@ -169,7 +170,9 @@ def _judge_log(path: Path, options: Options) -> tuple[Verdict, int]:
 
 
 def _note(line: str) -> None:
-    print(f"offsetwatch: {line}", file=sys.stderr)
+    from monitor.screen import one_line
+
+    print(f"offsetwatch: {one_line(line)}", file=sys.stderr)
 
 
 def _cycles(history: HistoryFile, options: Options) -> Found:
@@ -192,12 +195,16 @@ def _cycles(history: HistoryFile, options: Options) -> Found:
 def _failed(path: Path, sentence: str, error: dict[str, Any], json_output: bool) -> None:
     if json_output:
         _print_json({"file": str(path), "valid": None, **error})
-    print(f"offsetwatch: {sentence}", file=sys.stderr)
+    _note(sentence)
 
 
 def _print_json(verdict: dict[str, Any]) -> None:
     import orjson
 
     # What EDN can hold and JSON cannot (integers beyond 64 bits, for one) is given as text.
-    line = orjson.dumps(verdict, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-    sys.stdout.write(line.decode() + "\n")
+    try:
+        option = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+        line = orjson.dumps(verdict, default=str, option=option).decode()
+    except orjson.JSONEncodeError:  # half a character, as a value or in a file's name, or a value of many levels
+        line = json.dumps(verdict, default=lambda one: one.item() if hasattr(one, "item") else str(one))
+    sys.stdout.write(line + "\n")

@@ -85,6 +85,8 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
 _CLOSES: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _KEPT_ATOMS: Final = 4096
+_LONG: Final = 4000
+"""Digits. Python refuses to read numbers that are a little longer."""
 
 
 def freeze(form: Any) -> Any:
@@ -116,7 +118,11 @@ def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, An
         for token in tokens:
             first = token[0]
             if "0" <= first <= "9":
-                items.append(int(token) if first != "0" and token.isdecimal() else _atom(token, line, atoms))
+                items.append(
+                    int(token)
+                    if first != "0" and len(token) < _LONG and token.isdecimal()
+                    else _atom(token, line, atoms)
+                )
             elif token in atoms:
                 items.append(atoms[token])
             elif first == "[" or first == "(" or first == "{" or token == "#{":
@@ -240,7 +246,22 @@ def _string(token: str, line: int) -> str | Literal:
     text = token[1:-1]
     if "\\" in text:
         text = _ESCAPE.sub(lambda match: _unescape(match.group(1), line), text)
+        if not text.isascii():
+            text = _whole_characters(text, line)
     return Literal(token) if text[:1] == ":" else text
+
+
+def _whole_characters(text: str, line: int) -> str:
+    """Two escapes may be the halves of one character."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as e:
+        raise Malformed("a string has half a character", line) from e
+
+
+def shortened(token: str) -> str:
+    """A token in a sentence, cut where it is long."""
+    return token if len(token) <= 40 else f"{token[:37]}..."
 
 
 def _unescape(escape: str, line: int) -> str:
@@ -265,7 +286,7 @@ def _atom(token: str, line: int, atoms: dict[str, Any]) -> Any:
         try:
             number = int(plain) if plain else int(hexadecimal, 16) if hexadecimal else int(digits, int(radix))
         except ValueError as e:
-            raise Malformed(f"{token} is not a number", line) from e
+            raise Malformed(f"{shortened(token)} is not a number", line) from e
         return -number if sign == "-" else number
     if _FLOAT.fullmatch(token):
         return float(token.rstrip("M"))

@@ -78,6 +78,8 @@ def _json_array(text: TextIO) -> Iterator[tuple[int, Any]]:
                 window, at = window[at:] + more, 0
                 continue
             raise Malformed(f"this is not JSON: {e.msg}", line + window.count("\n", at, e.pos)) from e
+        except ValueError as e:  # Python reads no integer that has thousands of them
+            raise Malformed("a number has too many digits", line + window.count("\n", at, start)) from e
         line += window.count("\n", at, start)
         if commas != expected_commas:
             raise Malformed("this is not JSON: one comma stands between two items of an array", line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +39,16 @@ def read(path: Path) -> HistoryFile:
             operations = gather(events(path))
     except Malformed as e:
         raise UnreadableHistory(path, e.reason, e.line) from e
+    except RecursionError as e:
+        raise UnreadableHistory(path, "is nested too deeply to be a history") from e
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
         raise UnreadableHistory(path, f"cannot be decompressed: {e}") from e
     except OSError as e:
         raise UnreadableHistory(path, f"cannot be read: {e.strerror or e}") from e
-    operations.names.topic = path.name
+    name = os.fsencode(path.name).decode(errors="replace")  # a file's name need not be text
+    operations.names.topic = name
     count = len(operations.ordinal)
-    return HistoryFile(path, slices(operations, path.name), operations.names, count)
+    return HistoryFile(path, slices(operations, name), operations.names, count)
 
 
 @contextmanager

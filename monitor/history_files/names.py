@@ -11,6 +11,7 @@ A value polled from another key than it was sent to cannot be told from a value 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,7 @@ from monitor.history_files.errors import Malformed
 PLAIN_VALUES: Final = 2**40
 """Integers from 0 up to here stand for themselves."""
 
+_EXACT: Final = 2.0**63
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
@@ -74,7 +76,10 @@ class Interned:
     places: dict[Any, int] = field(default_factory=dict)
 
     def place(self, value: Any) -> int:
-        """Where the value stands in the table; takes it in where it is new."""
+        """Where the value stands in the table; takes it in where it is new. Raises `Malformed` for a float that may be
+        one of several integers: JSON lines give those beyond 64 bits so."""
+        if type(value) is float and not -_EXACT < value < _EXACT and math.isfinite(value):
+            raise Malformed(f"{value} is too large to be told from the numbers beside it: write it as text")
         place = self.places.setdefault(freeze(value), len(self.values))
         if place == len(self.values):
             self.values.append(value)

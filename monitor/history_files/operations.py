@@ -6,6 +6,9 @@ that is never completed is indefinite (`info`), and ends with the history. A com
 both, and nobody knows when it was invoked: no earlier than its process had completed the one before, or than the
 history begins. That is when it *began*, wherever it matters what had completed before.
 
+The file's order is that of the events. Where a time goes back, completions are held to be no earlier than what stands
+before them, so that one operation comes before another only where the file and the times both say so.
+
 A process that crashes (`:f :crash`) is another process afterwards, should its id be used again. Assign and subscribe
 forget what they do not keep, hence they concern every partition that the process had touched.
 """
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 
 from monitor.history_files.errors import Malformed
 from monitor.history_files.names import PLAIN_VALUES, Interned, Names, Numbering, jsonable, shown
+from monitor.screen import harmless
 from rules.arrays.columns import ASSIGN, FAIL, INFO, OK, POLL, SEND, SUBSCRIBE, TXN
 
 Ints = NDArray[np.int64]
@@ -151,6 +155,7 @@ class Recorder:
         self._taken = Table(2)
         self._errors: dict[int, str] = {}
         self._indices = array("q")  # of every event, -1 where it has none
+        self._last_index = -1
         self._open: dict[int, tuple[int, int, int, int, Any]] = {}  # ordinal, line, f, time, value, by process
         self._touched: defaultdict[int, set[int]] = defaultdict(set)  # partitions, by process
         self._subscribed: set[int] = set()
@@ -183,7 +188,7 @@ class Recorder:
             kind, process, f, value = get(":type"), get(":process"), get(":f"), get(":value")
             time, index, error = get(":time"), get(":index"), get(":error")
         ordinal = len(self._indices)
-        self._indices.append(index if type(index) is int and 0 <= index < LARGEST else -1)
+        self._indices.append(self._index(index))
         if kind not in _TYPES:
             raise Malformed(f"the event's type is {shown(kind)}: it must be invoke, ok, fail or info")
         if type(time) is int and -LARGEST < time < LARGEST:
@@ -192,9 +197,9 @@ class Recorder:
             raise Malformed(f"the event's time is {shown(time)}: it must be a number of nanoseconds")
         else:
             time = ordinal if self._clock is None else self._clock
-        self._earliest, self._latest = min(self._earliest, time), max(self._latest, time)
         if self._first is None:
-            self._first = time
+            self._first = self._latest = time
+        self._earliest, self._latest = min(self._earliest, time), max(self._latest, time)
         if process in _NOBODY or f not in _FUNCTIONS:
             return
         if process is None:
@@ -226,9 +231,21 @@ class Recorder:
             invoked = begun = opened[3]
             if value is None:
                 value = opened[4]
-        self._record(Head(ordinal, own, function, outcome, begun, invoked, time), value, event)
+        self._record(Head(ordinal, own, function, outcome, begun, invoked, self._latest), value, event)
         if error is not None and outcome != OK:
-            self._errors[self._count - 1] = shown(jsonable(error))
+            self._errors[self._count - 1] = harmless(shown(jsonable(error)))
+
+    def _index(self, index: Any) -> int:
+        """An event's `:index`, -1 where it has none. Raises `Malformed` where the events are not in their order."""
+        if type(index) is not int or not 0 <= index < LARGEST:
+            return -1
+        if index <= self._last_index:
+            raise Malformed(
+                f"the event's index is {index} after {self._last_index}: events stand in the order in which they"
+                " happened"
+            )
+        self._last_index = index
+        return index
 
     def _next_life(self, own: int, process: Any) -> int:
         following = self._crashed[own]
@@ -362,7 +379,7 @@ class Recorder:
             indices=None if np.array_equal(indices[given], np.flatnonzero(given)) else indices,
         )
         return Operations(
-            ordinal, process, f, kind, begun, invoked, np.maximum(invoked, completed), subscribed, rebalanced,
+            ordinal, process, f, kind, begun, invoked, completed, subscribed, rebalanced,
             Records(*self._records.columns()), Rows(*self._rows.columns()), Taken(*self._taken.columns()),
             self._errors, partitions, processes, names,
         )  # fmt: skip

@@ -35,10 +35,8 @@ MEANINGS: Final = {"unseen": "Values that an ok operation acknowledged, and none
 LISTED: Final = 10
 """Values that the evidence of `unseen` lists of a key."""
 
-_VALUE: Final = re.compile(r"\b([01])/(\d+)\b")
-_PROCESS: Final = re.compile(r"\bprocess (\d+)\b")
-_TRANSACTION: Final = re.compile(r"\btransaction (\d+)\b")
-_OPERATION: Final = re.compile(r"\boperation (\d+)\b")
+_TERM: Final = r"\b(?P<writer>[01])/(?P<value>\d+)\b|\b(?P<kind>process|transaction|operation) (?P<number>\d+)\b"
+"""What a rule's sentence names by numbers that are not the file's."""
 
 
 @dataclass(slots=True)
@@ -142,16 +140,15 @@ def _translated(evidence: Any, names: Names) -> Any:
 
 
 def worded(message: str, names: Names) -> str:
-    """A rule's sentence in the file's own terms."""
+    """A rule's sentence in the file's own terms. All at once: what is put in may itself read like a rule's term."""
 
-    def put(pattern: re.Pattern[str], told: Callable[..., str]) -> None:
-        nonlocal message
-        message = pattern.sub(lambda match: told(*map(int, match.groups())), message)
+    def told(match: re.Match[str]) -> str:
+        if match["value"] is not None:
+            return str(jsonable(names.value(int(match["writer"]), int(match["value"]))))
+        if match["place"] is not None:
+            return f"key {names.keys.get(int(match['place']), match['place'])}"
+        kind, number = match["kind"], int(match["number"])
+        return f"{kind} {names.processes.get(number, number) if kind == 'process' else names.index(number)}"
 
-    put(_TRANSACTION, lambda number: f"transaction {names.index(number)}")
-    put(_VALUE, lambda writer, seq: str(jsonable(names.value(writer, seq))))
-    put(_PROCESS, lambda number: f"process {names.processes.get(number, number)}")
-    put(_OPERATION, lambda number: f"operation {names.index(number)}")
-    partition = re.compile(rf"\bpartition (\d+)\b(?: of {re.escape(names.topic)}(?!\w))?")
-    put(partition, lambda number: f"key {names.keys.get(number, number)}")
-    return message
+    of_topic = rf"(?: of {re.escape(names.topic)}(?!\w))?"
+    return re.sub(rf"{_TERM}|\bpartition (?P<place>\d+)\b{of_topic}", told, message)

@@ -11,10 +11,10 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rich.console import Console
 from rich.text import Text
 
 from monitor.history_files.verdict import MEANINGS, Evidence, Verdict
+from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
 
 SHOWN: Final = 5
@@ -36,14 +36,16 @@ _TOLD_ELSEWHERE: Final = frozenset({"key", "where", "message", "mode"})
 class VerdictText:
     """Prints verdicts, one after the other, on standard output or the console given."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+    def __init__(self, console: Screen | None = None) -> None:
+        self._console = console or Screen()
         self._last: bool | None = None  # was the last verdict of many lines? None before the first
 
     def show(self, called: str, verdict: Verdict, number: int, of: str = "operations") -> None:
         """Print the verdict on one history of so many operations, or of what else is counted."""
         valid = Text("valid", "bold green") if verdict.valid else Text("NOT VALID", "bold red")
-        headline = Text.assemble((called, "bold"), ": ", valid, (f" ({number:,} {of})", "dim"))
+        headline = Text.assemble(
+            (called, "bold"), ": ", valid, (f" ({number:,} {of if number != 1 else of[:-1]})", "dim")
+        )
         groups = [(*group, _sorted(getattr(verdict, group[0]))) for group in _GROUPS]
         long = any(found for *_, found in groups)
         if self._last or (long and self._last is not None):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from monitor.history_files.errors import UnreadableHistory
 from monitor.history_files.history_file import HistoryFile, read
+from rules.cycles.search import search
 from rules.step import step
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import SLICE_SCHEMA
@@ -276,6 +279,7 @@ def test_order_within_an_operation_is_kept(tmp_path: Path) -> None:
         ([5_000_000, 6_000_000, 7_500_001, 8_000_000], [(5_000_000, 6_000_000), (7_500_001, 8_000_000)]),
         ([-2_000_000, 6_000_000, None, 7_000_000], [(0, 8_000_000), (8_000_000, 9_000_000)]),
         ([10_000_000, 9_000_000, 12_000_000, 12_000_000], [(10_000_000, 10_000_000), (12_000_000, 12_000_000)]),
+        ([50_000_000, 60_000_000, 10_000_000, 20_000_000], [(50_000_000, 60_000_000), (10_000_000, 60_000_000)]),
     ],
 )
 def test_times(tmp_path: Path, times: list[int | None], expected: list[tuple[int, int]]) -> None:
@@ -293,6 +297,60 @@ def test_evidence_names_operations_by_their_index(tmp_path: Path) -> None:
     del found[1]["index"]
     names = read(write(tmp_path / "h", found)).names
     assert [names.index(op) for op in (1, 3)] == [1, 103]
+
+
+def test_what_only_a_clock_that_went_back_puts_in_order_has_none(tmp_path: Path) -> None:
+    """The file says that the send came first, its times that the poll did: neither is concluded."""
+    found = events("0 ok send >x 1@0\n1 ok poll <x 1@0")
+    for event, time in zip(found, (50_000_000, 60_000_000, 10_000_000, 20_000_000), strict=True):
+        event["time"] = time
+    assert not search(read(write(tmp_path / "h", found)).slices).findings
+
+
+def test_numbers_that_json_lines_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    """Beyond 64 bits they come as floats, and two values would be one that stands twice."""
+    found = events("0 ok send >x 1@0")
+    found[1]["value"] = [["send", "x", [0, 2**70]], ["send", "x", [1, 2**70 + 1]]]
+    with pytest.raises(UnreadableHistory, match="too large to be told from the numbers beside it") as error:
+        read(write(tmp_path / "h", found))
+    assert error.value.line == 2
+    for form in ("JSON array", "EDN lines"):
+        assert read(write(tmp_path / "h", found, form)).names.interned == [2**70, 2**70 + 1]
+
+
+DEEP = 50_000 * "[" + 50_000 * "]"
+DIGITS = 6_000 * "9"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f'[{{"type": "ok", "process": 0, "f": "send", "value": {DEEP}}}]', "nested too deeply"),
+        (f"{{:type :ok, :process 0, :f :send, :value {DEEP}}}", "nested too deeply"),
+        (f"{{:type :ok, :process 0, :f :send, :value #x {DEEP}}}", "nested too deeply"),
+        (f'[{{"type": "ok", "process": 0, "f": "send", "value": [["send", 0, {DIGITS}]]}}]', "too many digits"),
+        (f"{{:type :ok, :process 0, :f :send, :value [[:send 0 {DIGITS}]]}}", "9... is not a number"),
+        ('{:type :ok, :process 0, :f :send, :value [[:send 0 "\\ud800"]]}', "half a character"),
+    ],
+)
+def test_what_is_beyond_any_reader_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "h"
+    path.write_text(text)
+    with pytest.raises(UnreadableHistory, match=re.escape(reason)) as error:
+        read(path)
+    assert len(str(error.value)) < 300
+
+
+def test_both_halves_of_a_character_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    path.write_text('{:type :ok, :process 0, :f :send, :value [[:send 0 "\\ud83d\\ude00"]]}')
+    assert read(path).names.interned == ["\N{GRINNING FACE}"]
+
+
+def test_a_name_that_is_not_utf_8_is_no_matter(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/n\xff"))
+    write(path, events("0 ok send >x 1@0"))
+    assert read(path).operations == 1
 
 
 GOOD = '{"type": "ok", "process": 0, "f": "send", "value": [["send", 1, [0, 1]]]}\n'
@@ -333,6 +391,10 @@ BROKEN = [
      "unexpected ]: the { of line 3 is open"),
     ("{:type :ok :process 0 :f :send :value [[:send 1 1]]}\n\n{:type :ok, :process 0 :f :poll,\n:value [[:poll 1]]}", 3,
      "is neither"),
+    ('{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 3, '), 2,
+     "the event's index is 3 after 3: events stand in the order in which they happened"),
+    ('{"index": 3, "type": "invoke", "process": 0, "f": "poll"}\n' + GOOD.replace("{", '{"index": 1, '), 2,
+     "the event's index is 1 after 3: events"),
     ("hello\nworld\n", 1, "this is not an event of a Kafka workload: hello"),
 ]  # fmt: skip
 

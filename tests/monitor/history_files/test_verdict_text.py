@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from monitor.commands.check import Options, run
 from monitor.history_files.verdict import Verdict
 from monitor.history_files.verdict_text import VerdictText
+from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.history_files.cases import TORN
 from tests.monitor.history_files.shorthand import events
@@ -82,7 +82,7 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, i
 
 def printed(verdict: tuple[Verdict, int], *, terminal: bool, width: int = 80, times: int = 1) -> str:
     file = io.StringIO()
-    report = VerdictText(Console(file=file, force_terminal=terminal, width=width, highlight=False))
+    report = VerdictText(Screen(file=file, force_terminal=terminal, width=width))
     for _ in range(times):
         report.show("h", *verdict)
     return file.getvalue()
@@ -137,3 +137,41 @@ def test_several_histories_are_counted_in_the_end(tmp_path: Path, capsys: pytest
         (tmp_path / name).write_text("".join(json.dumps(event) + "\n" for event in events(lines)))
     assert run([tmp_path / name for name in ("good", "bad", "broken", "good")]) == 2
     assert capsys.readouterr().out.endswith("\n4 histories: 2 valid, 1 not valid, 1 could not be checked\n")
+
+
+def test_what_a_history_holds_steers_no_terminal_and_forges_no_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = events("0 fail send >x a\n1 ok poll <x a@0")
+    text = "".join(json.dumps(event) + "\n" for event in found)
+    path, other = tmp_path / "h", tmp_path / "\x1b[2J"
+    path.write_text(text.replace('"a"', json.dumps("\x1b[2J\nh: valid")).replace('"x"', json.dumps("\u202ex")))
+    assert run([path, other], Options()) == 2
+    told = capsys.readouterr()
+    for shown in told.out, told.err:
+        assert shown.isprintable() or not {"\x1b", "\u202e"} & set(shown)
+    assert "\nh: valid" not in told.out
+    assert "value \ufffd[2J\ufffdh: valid was polled" in told.out
+
+
+def test_words_in_a_value_are_not_taken_for_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file's own terms are put in once: a value that reads like a partition or a transaction stays itself."""
+    for value in ("partition 0", "process 1 of 1/0", "0/0"):
+        path = tmp_path / "h"
+        text = "".join(json.dumps(event) + "\n" for event in events("0 fail send >k a\n1 ok poll <k a@0"))
+        path.write_text(text.replace('"a"', json.dumps(value)))
+        assert run([path], Options(json_output=True)) == 1
+        [one] = json.loads(capsys.readouterr().out)["anomalies"]["G1a"]
+        assert one["message"] == f"value {value} was polled, and its write failed or its transaction aborted"
+
+
+def test_half_a_character_in_a_value_leaves_json_that_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "h"
+    path.write_text('[{"type": "ok", "process": 0, "f": "send", "value": [["send", 0, [0, "\\ud800"]]]}]')
+    assert run([path], Options(json_output=True)) == 1
+    [unseen] = json.loads(capsys.readouterr().out)["anomalies"]["unseen"]
+    assert unseen["first"] == [{"value": "\ud800"}]
+    assert run([path], Options()) == 1
+    assert "first \ufffd" in capsys.readouterr().out
