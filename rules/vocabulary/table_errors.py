@@ -1,7 +1,8 @@
 """What an error of a Delta table's storage says, as a phrase for people.
 
 An object store answers with XML, its client puts the whole request and a tree of causes in colours around it, and a
-request's address may carry a signature (Azure's SAS). None of that is for a log or a screen.
+request's address may carry a signature (Azure's SAS); Delta's kernel adds where in its own code it was. None of that is
+for a log or a screen.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from typing import Final
 
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
+_BACKTRACE: Final = re.compile(r"\n\s+0: .*", re.DOTALL)
 _QUERY: Final = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _ANSWER: Final = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 _REQUEST: Final = re.compile(r"Error performing [A-Z]+ (\w+://[^\s/]+)")
@@ -18,7 +20,7 @@ _LONGEST: Final = 300
 
 def in_words(error: BaseException) -> str:
     """The error's text on a line: of an object store its answer, or why it gave none."""
-    text = _QUERY.sub(r"\1", _COLOURS.sub("", str(error)))
+    text = _QUERY.sub(r"\1", _BACKTRACE.sub("", _COLOURS.sub("", str(error))))
     request = _REQUEST.search(text)
     if answer := _ANSWER.search(text):
         told = ": ".join(part.strip() for part in answer.groups() if part and part.strip())

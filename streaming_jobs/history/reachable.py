@@ -75,11 +75,12 @@ _TOGETHER_WITHIN: Final = 60.0
 
 @contextmanager
 def reading(location: TableLocation) -> Iterator[None]:
-    """For a command that reads it. Raises `TableError` as `require_reachable`, also where the store fails inside."""
+    """For a command that reads it. Raises `TableError` as `require_reachable`, also where what is stored cannot be read
+    inside, as a file that was cut short."""
     require_reachable(location)
     try:
         yield
-    except (DeltaError, OSError) as error:
-        if not isinstance(location, TableUrl) or getattr(error, "errno", None) is not None:
-            raise  # not the store's: a pipe, a disk
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        if getattr(error, "errno", None) is not None:
+            raise  # not the table's: a pipe, a disk
         raise TableError(f"The probe log at {location} cannot be read: {in_words(error)}.") from error

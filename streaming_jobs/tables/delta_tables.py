@@ -9,7 +9,6 @@ query id, and its batches are not taken for the old ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +19,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
 from streaming_jobs.tables.schemas import SPECS, TableSpec
 
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")
-"""deltalake's messages are made for a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,8 @@ class Table:
     def __init__(self, root: Path, spec: TableSpec) -> None:
         self.spec = spec
         self.path = root / spec.name
-        self._delta = self._translated("created", self._open)
+        there = (self.path / "_delta_log").is_dir()
+        self._delta = self._translated("opened" if there else "created", self._open)
 
     def _open(self) -> DeltaTable:
         # Another process may create it in this moment.
@@ -78,8 +77,8 @@ class Table:
         try:
             return act()
         except (DeltaError, OSError, pa.ArrowException) as error:
-            reason = " ".join(_COLOURS.sub("", str(error)).split())[:300]
-            raise TableError(f"The table {self.spec.name} in {self.path} could not be {verb}: {reason}.") from error
+            said = f"The table {self.spec.name} in {self.path} could not be {verb}: {in_words(error)}."
+            raise TableError(said) from error
 
     def write(
         self,

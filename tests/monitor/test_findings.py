@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     done = offsetwatch("findings", "--data", str(tmp_path), cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "The table findings in" in done.stderr
+
+
+def test_a_log_of_a_table_that_is_cut_short_is_not_one_that_could_not_be_created(tmp_path: Path) -> None:
+    record(tmp_path, DUPLICATE)
+    for entry in (tmp_path / "tables" / "findings" / "_delta_log").glob("*.json"):
+        entry.write_text(entry.read_text()[:20])
+    done = offsetwatch("findings", "--data", str(tmp_path), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert re.search(r"The table findings in \S+ could not be opened: ", done.stderr)
 
 
 def test_the_screen_opens_with_the_verdict(data: Path, tmp_path: Path) -> None:

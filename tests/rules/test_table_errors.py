@@ -28,6 +28,10 @@ AWAY = """Generic MicrosoftAzure error
         (AWAY, "https://a.blob.core.windows.net: tcp connect error: Connection refused (os error 111)"),
         ("a file\n  is not there", "a file is not there"),
         ("see https://a/c?sig=SECRET for more", "see https://a/c for more"),
+        (
+            "Kernel error: cut short\n   0: <unknown>\n   1: clone3\n         at ./misc/x.S:81:0\n",
+            "Kernel error: cut short",
+        ),
         ("", "OSError"),
     ],
 )

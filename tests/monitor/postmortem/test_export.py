@@ -144,6 +144,24 @@ def test_what_is_broken_or_uncommitted(tmp_path: Path, capsys: pytest.CaptureFix
     assert "phantom-read" in judged(tmp_path / "x.jsonl", capsys)["anomalies"]
 
 
+@pytest.mark.parametrize("harm", ["a file cut short", "a folder for a file", "a log that is not JSON"])
+def test_a_probe_log_that_cannot_be_read_is_one_line(tmp_path: Path, harm: str) -> None:
+    history = write(tmp_path, *STARTS, *OPERATIONS)
+    if harm == "a log that is not JSON":
+        for entry in (history / "_delta_log").glob("*.json"):
+            entry.write_text("garbage")
+    for file in history.rglob("*.parquet") if harm != "a log that is not JSON" else ():
+        file.write_bytes(file.read_bytes()[:100])
+        if harm == "a folder for a file":
+            file.unlink()
+            file.mkdir()
+    done = offsetwatch("export", "x.edn", "--data", str(tmp_path), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"The probe log at {history} cannot be read: " in done.stderr
+    assert "\x1b" not in done.stderr and "<unknown>" not in done.stderr
+    assert not (tmp_path / "x.edn").exists()
+
+
 def test_what_the_form_has_no_words_for_is_counted(tmp_path: Path) -> None:
     others = [
         row("commit", READER, 3, group="g", committed=105), row("commit", READER, 4, group="g", committed=106),
