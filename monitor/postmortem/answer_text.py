@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -90,9 +91,9 @@ def _cell(value: Any) -> str:
 
 
 def write_json(rows: Rows) -> None:
-    """One object a line; times as RFC 3339 in UTC, whole numbers beyond 2^53 as text."""
+    """One object a line; times as RFC 3339 in UTC; whole numbers beyond 2^53 and NaN and infinity as text."""
     for row in rows:
-        told = exact(dict(zip(rows.columns, map(_plain, row), strict=True)))
+        told = exact(_finite(dict(zip(rows.columns, map(_plain, row), strict=True))))
         sys.stdout.write(json.dumps(told, ensure_ascii=False, default=str) + "\n")
 
 
@@ -108,6 +109,16 @@ def write_csv(rows: Rows) -> None:
 
 def _text(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -287,6 +287,9 @@ def test_a_table_where_there_is_room_and_blocks_where_there_is_none(database: Da
 def test_programs_are_given_all_rows_and_whole_numbers(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(database.run("select 9007199254740993 as id, [1] as l, now() is not null as t"))
     assert json.loads(capsys.readouterr().out) == {"id": "9007199254740993", "l": [1], "t": True}
+    write_json(database.run("select 1 / 0 as a, ['nan'::double, 1.5::double] as b"))
+    told = capsys.readouterr().out
+    assert json.loads(told, parse_constant=pytest.fail) == {"a": "Infinity", "b": ["NaN", 1.5]}
     write_csv(database.run("select i, {'a': i} as s from range(2001) t(i)"))
     told = capsys.readouterr().out.splitlines()
     assert (told[:2], len(told)) == (["i,s", '0,"{""a"": 0}"'], 2002)
