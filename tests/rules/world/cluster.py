@@ -116,7 +116,7 @@ class Cluster:
         """transactional id -> the life (process) that initialised it last."""
         self.groups: dict[str, Group] = {}
         self.committed: dict[tuple[str, int], int] = {}
-        self.commits: dict[tuple[str, int], set[int]] = defaultdict(set)
+        self.commits: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)  # what was ever committed, since when
         """Every offset whose commit was ever invoked."""
         self.appended: dict[Value, list[int]] = defaultdict(list)
         """Every offset that a value was ever written at."""
@@ -213,7 +213,7 @@ class Cluster:
 
     def commit(self, group: str, number: int, offset: int) -> None:
         before = self.committed.get((group, number))
-        self.commits[group, number].add(offset)
+        self.commits[group, number].setdefault(offset, self.now())
         struck = [fault(group, number, offset, before) for fault in self.on_commit]
         if not any(struck):
             self.committed[group, number] = offset

@@ -27,6 +27,9 @@ class CommittedOffsets:
         reads = self._truth.committed_reads(planted.partition, planted.at)
         if planted.kind != "dropped-commit":
             reads = [e for e in reads if e.row.committed == planted.offsets[0]]
+        if anomaly == "foreign-commit":  # somebody may have committed as much meanwhile
+            since = self._world.cluster.commits[reads[0].row.group, planted.partition] if reads else {}
+            reads = [e for e in reads if since.get(planted.offsets[0], e.completed + 1) > e.completed]
         if anomaly == "lost-commit":
             reads = [e for e in reads if self._had_to_be_told(planted.partition, e)]
         else:
@@ -37,7 +40,8 @@ class CommittedOffsets:
             return must
         members = [life for life in self._world.lives if life.kind == "group" and is_there(life, planted.partition)]
         observing = {life.host.name for life in self._world.lives if life.kind == "observer"}
-        if not all(self._skews.known(planted.partition, m.host.name, b) for m in members for b in observing):
+        made = self._world.made if planted.at >= self._world.made else 0
+        if not all(self._skews.known(planted.partition, m.host.name, b, made) for m in members for b in observing):
             return must
         observed = self._truth.observed(planted.partition, reads[0].completed + GRACE)
         if observed is None:

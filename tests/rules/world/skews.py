@@ -23,25 +23,30 @@ class Skews:
     def __init__(self, world: World) -> None:
         self._hosts = {host.name: host for host in world.hosts}
 
-    def bounded(self, partition: int, *, ahead: str, of: str) -> bool:
-        """Whether it can be known by how much one host's clock is ahead of another's, at most."""
-        steps = [self._seen(partition, of, ahead)]
-        steps += [self._seen(partition, of, third) and self._seen(partition, third, ahead) for third in self._hosts]
+    def bounded(self, partition: int, *, ahead: str, of: str, since: int = 0) -> bool:
+        """Whether it can be known by how much one host's clock is ahead of another's, at most. `since`: of a topic that
+        was made then, of which nobody who began before knows anything."""
+        steps = [self._seen(partition, of, ahead, since)]
+        for third in self._hosts:
+            steps.append(self._seen(partition, of, third, since) and self._seen(partition, third, ahead, since))
         return any(steps)
 
-    def known(self, partition: int, a: str, b: str) -> bool:
+    def known(self, partition: int, a: str, b: str, since: int = 0) -> bool:
         """Whether it can be known from both sides."""
-        return self.bounded(partition, ahead=a, of=b) and self.bounded(partition, ahead=b, of=a)
+        both = ((a, b), (b, a))
+        return all(self.bounded(partition, ahead=one, of=other, since=since) for one, other in both)
 
-    def _seen(self, partition: int, sends: str, sees: str) -> bool:
+    def _seen(self, partition: int, sends: str, sees: str, since: int) -> bool:
         if sends == sees:
             return True
-        return _has(partition, self._hosts[sends], _WRITES) and _has(partition, self._hosts[sees], _SEES)
+        pair = ((sends, _WRITES), (sees, _SEES))
+        return all(_has(partition, self._hosts[name], kinds, since) for name, kinds in pair)
 
 
-def _has(partition: int, host: Host, kinds: frozenset[str]) -> bool:
-    boots = {life.boot.id for life in host.lives if life.kind in kinds and is_there(life, partition)}
-    return len(boots) == len(host.boots)
+def _has(partition: int, host: Host, kinds: frozenset[str], since: int) -> bool:
+    lives = [life for life in host.lives if life.began >= since]
+    boots = {life.boot.id for life in lives if life.kind in kinds and is_there(life, partition)}
+    return len(boots) == (len({life.boot.id for life in lives}) if since else len(host.boots))
 
 
 def is_there(life: Life, partition: int) -> bool:
