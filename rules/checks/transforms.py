@@ -8,7 +8,10 @@ records with what was reflected. Inputs that an indefinite transaction may have 
 output turns out visible, or until all of it turns out absent (`rules.checks.transaction_outcomes`), so that it was
 aborted.
 
-State: one bit per input value (chunk aspect `reflected`), the sources of undecided transactions, at most
+Each group is judged by itself: the transforms of several hosts read the same input, each in a group of its own, and
+each reflects all of it.
+
+State: one bit per input value and group (chunk aspect `reflected`), the sources of undecided transactions, at most
 `DOUBTFUL_KEPT` runs, and the groups that were heard of within `FORGET_GROUP`.
 """
 
@@ -16,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -72,9 +77,9 @@ class Transforms:
 def needs(own: Transforms, asked: Asked) -> Iterable[str]:
     """What new rows reflect, what is doubtful, and the inputs that may be told of."""
     sources = listed_runs(asked.columns, "sources")
-    names = chunk_names(sources.writer, sources.seq, sources.length)
+    names = chunk_names(_kept_as(sources.writer, _told_groups(asked.columns, sources)), sources.seq, sources.length)
     for kept in (own.waiting, own.doubtful):
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
+        names |= chunk_names(_kept_as(kept.writer, _named(own, kept)), kept.seq, kept.length)
     if own.consumed_by or own.readers:
         log = asked.state.log
         names |= chunk_names(log.writer, log.seq, log.length)
@@ -144,19 +149,32 @@ def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -
     report.facts.add("reflected", made.at, group=_named(own, made), runs=_runs(made))
     for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):
         own.reflected_by[own.groups[group]] = at
-    new = values(made.writer, made.seq, made.length)
+    kept_as = _kept_as(made.writer, _named(own, made))
+    new = values(kept_as, made.seq, made.length)
     before = chunks.having("reflected", new)
-    both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(before, _twice(made), strict=True)))
+    both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(before, _twice(made, kept_as), strict=True)))
     chunks.add("reflected", new)
-    for writer, start, end in zip(*(a.tolist() for a in both), strict=True):
+    for label, start, end in zip(*(a.tolist() for a in both), strict=True):
         for seq in report.each("eos-violation", start, end):
-            mine = before[0] == writer
+            mine = before[0] == label
             known = intervals.touched(before[1][mine], before[2][mine], np.array([seq]), np.array([seq + 1]))[0]
-            _report_twice(own, made, writer, seq, bool(known), report)
+            _report_twice(own, take(made, kept_as == label), seq, bool(known), report)
 
 
-def _twice(made: Reflections) -> Values:
-    label, numbers = np.unique(made.writer, return_inverse=True)
+def _kept_as(writers: Ints, groups: list[str]) -> Ints:
+    """Whose chunks keep what a group reflected of a writer."""
+    return np.array([_number_of(*one) for one in zip(writers.tolist(), groups, strict=True)], np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _number_of(writer: int, group: str) -> int:
+    """63 bits of a digest: two that meet are as likely as two writers' numbers are to meet."""
+    digest = blake2b(f"{writer:x} {group}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _twice(made: Reflections, kept_as: Ints) -> Values:
+    label, numbers = np.unique(kept_as, return_inverse=True)
     found = []
     for number in range(len(label)):
         own = numbers == number
@@ -165,23 +183,25 @@ def _twice(made: Reflections) -> Values:
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _report_twice(own: Transforms, made: Reflections, writer: int, seq: int, known: bool, report: Report) -> None:
-    """Report the operation that reflected it again: the first of these, where it was `known` before."""
-    by = indices((made.writer == writer) & (made.seq <= seq) & (seq < made.seq + made.length))
+def _report_twice(own: Transforms, made: Reflections, seq: int, known: bool, report: Report) -> None:
+    """Report the operation that reflected it again: the first of these of one writer and group, where it was `known`
+    before."""
+    by = indices((made.seq <= seq) & (seq < made.seq + made.length))
     i = int(by[0 if known else 1])
-    if not report.once(f"twice:{writer}:{seq}"):
+    writer, group = int(made.writer[i]), own.groups[int(made.group[i])]
+    if not report.once(f"twice:{group}:{writer}:{seq}"):
         return
     report.add(
         "eos-violation",
-        ("twice", writer, seq),
-        f"input {writer}/{seq} is reflected more than once in the committed output, again by operation {made.op[i]} of"
-        f" process {made.process[i]}",
+        ("twice", group, writer, seq),
+        f"input {writer}/{seq} is reflected more than once in the committed output of group {group}, again by operation"
+        f" {made.op[i]} of process {made.process[i]}",
         at=int(made.at[i]),
         evidence={
             "writer": writer,
             "seq": seq,
             "input_offset": int(made.offset[i] + seq - made.seq[i]),
-            "group": own.groups[int(made.group[i])],
+            "group": group,
             "process": int(made.process[i]),
             "op": int(made.op[i]),
         },
@@ -312,11 +332,14 @@ def _forget(own: Transforms, now: int) -> None:
         own.groups = [own.groups[number] for number in used]
 
 
-def _groups(own: Transforms, columns: Columns, sources: Runs) -> Ints:
+def _told_groups(columns: Columns, sources: Runs) -> list[str]:
     column = columns.table["group"]
+    return [column[row].as_py() or "" for row in sources.row.tolist()]
+
+
+def _groups(own: Transforms, columns: Columns, sources: Runs) -> Ints:
     numbers = []
-    for row in sources.row.tolist():
-        name = column[row].as_py() or ""
+    for name in _told_groups(columns, sources):
         if name not in own.groups:
             own.groups.append(name)
         numbers.append(own.groups.index(name))

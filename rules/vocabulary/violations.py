@@ -451,7 +451,7 @@ VIOLATIONS: Final = (
         "the input's value and offset, the group, the operation that repeats it or the later input",
         (
             Form(
-                ('"twice"', "writer", "seq"),
+                ('"twice"', "group", "writer", "seq"),
                 (
                     *VALUE,
                     Field("input_offset", "int", "offset", "where the input stands"),

@@ -136,16 +136,16 @@ def misleading_error(log: Log) -> Iterator[Found]:
 
 
 def eos_violation_twice(log: Log) -> Iterator[Found]:
-    """An input that two committed outputs of this partition name, or one of them twice."""
-    counts: dict[tuple[int, int], int] = defaultdict(int)
+    """An input that two committed outputs of a group in this partition name, or one of them twice."""
+    counts: dict[tuple[str, int, int], int] = defaultdict(int)
     for part in log.parts:
         if part.operation in log.history.visible_operations:
             for run in part.row.sources:
                 for i in range(run.length):
-                    counts[run.writer, run.seq + i] += 1
-    for (writer, seq), count in counts.items():
+                    counts[part.row.group or "", run.writer, run.seq + i] += 1
+    for (group, writer, seq), count in counts.items():
         if count > 1:
-            yield "eos-violation", ("twice", writer, seq)
+            yield "eos-violation", ("twice", group, writer, seq)
 
 
 # What readers saw at different times.

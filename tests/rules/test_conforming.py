@@ -20,7 +20,7 @@ def found(anomaly: str, *subject: int | str, event: Any = "raised", **evidence: 
     )  # fmt: skip
 
 
-GOOD = found("eos-violation", "twice", 7, 3, writer=7, seq=3, input_offset=5, group="g", process=1, op=2)
+GOOD = found("eos-violation", "twice", "g", 7, 3, writer=7, seq=3, input_offset=5, group="g", process=1, op=2)
 
 
 def test_what_the_catalogue_says_conforms() -> None:
@@ -38,9 +38,9 @@ def test_what_the_catalogue_says_conforms() -> None:
         (replace(GOOD, evidence={**GOOD.evidence, "op": "2"}), "op"),
         (replace(GOOD, evidence={**GOOD.evidence, "op": True}), "op"),
         (replace(GOOD, evidence={**GOOD.evidence, "group": None}), "group"),
-        (replace(GOOD, subject=("twice", 7, 4)), "seq"),
-        (replace(GOOD, subject=("thrice", 7, 3)), "thrice"),
-        (replace(GOOD, subject=("twice", 7)), "subject"),
+        (replace(GOOD, subject=("twice", "g", 7, 4)), "seq"),
+        (replace(GOOD, subject=("thrice", "g", 7, 3)), "thrice"),
+        (replace(GOOD, subject=("twice", "g", 7)), "subject"),
         (replace(GOOD, event="opened"), "opened"),
         (replace(GOOD, message=""), "message"),
         (replace(GOOD, anomaly="nonsense"), "nonsense"),

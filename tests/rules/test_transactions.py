@@ -447,10 +447,9 @@ def _alone(one: Told) -> Told:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1))
-def test_any_split_finds_the_same(seed: int) -> None:
+def test_any_split_finds_the_same() -> None:
     names = ("torn-transaction", "zombie-write")
-    told = {way: [_alone(one) for one in whole(fed(random_log(seed)), names)] for way, fed in WAYS.items()}
+    told = {way: [_alone(one) for one in whole(fed(random_log(0)), names)] for way, fed in WAYS.items()}
     late = told.pop("interleaved")
     for way, found in told.items():
         assert found == told["row by row"], way

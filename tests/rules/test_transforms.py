@@ -16,7 +16,7 @@ from tests.rules.histories import START, History, Store, number
 from tests.rules.splits import WAYS
 from tests.rules.whole import Told, whole
 
-W, OUT, X = number("w"), number("o"), number("x")
+W, OUT, X, Y = number("w"), number("o"), number("x"), number("y")
 
 
 class Side(History):
@@ -54,6 +54,7 @@ class Pair:
         self.time = 0.0
         self.inputs, self.outputs = Side(self, "in"), Side(self, "out")
         self.start = self.input_end = self.output_end = self.gone = 0
+        self.second = False
         for h in (self.inputs, self.outputs):
             self._begin(h)
         self.outputs.assign("q")
@@ -73,7 +74,15 @@ class Pair:
     def begun(self, process: str, *sides: Side) -> None:
         """A life of the transform's transactional id."""
         for h in sides or (self.inputs, self.outputs):
-            h.row(process, "init", transactional_id="g-x")
+            h.row(process, "init", transactional_id="h-y" if process == "y" and self.second else "g-x")
+
+    def joined(self) -> None:
+        """Another host's transform, `y`, of group h, reads the same input."""
+        self.second = True
+        for h in (self.inputs, self.outputs):
+            h.row("y", "start", kind="transform", settings={"group.id": "h"})
+            self.begun("y", h)
+        self.inputs.assign("y", f="subscribe")
 
     def output_made_anew(self) -> None:
         """The output's topic is deleted, and made again."""
@@ -93,7 +102,8 @@ class Pair:
     ) -> None:
         """Operation `op` reflects these inputs at output offset `at`, None where none was acknowledged; what is
         committed is read."""
-        common = {"op": op + 10, "txn": op, "type": type, "group": "g", "transactional_id": "g-x"}
+        group, id_ = ("h", "h-y") if process == "y" and self.second else ("g", "g-x")
+        common = {"op": op + 10, "txn": op, "type": type, "group": group, "transactional_id": id_}
         self.time += 0.001
         times = {"invoked": self.inputs.at(self.time), "completed": self.inputs.at(self.time + 0.01)}
         self.inputs.row(
@@ -258,26 +268,53 @@ def visible_and_done_again(p: Pair) -> None:
     p.transform(1, 4, 6, 6)
 
 
-def missing(at: float, *seqs: int, reflected: int = 9) -> list[Told]:
+def once_by_each_of_two_groups(p: Pair) -> None:
+    """As on two hosts, each with a transform."""
+    p.joined()
+    for i in range(4):
+        p.feed(i * 5, 5)
+        p.transform(i, i * 5, 5, i * 12)
+        p.transform(i + 10, i * 5, 5, i * 12 + 6, process="y")
+
+
+def twice_by_one_of_two_groups(p: Pair) -> None:
+    p.joined()
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 5, 5, 6)
+    p.transform(2, 0, 5, 12, process="y")
+    p.transform(3, 4, 6, 18, process="y")
+
+
+def left_out_by_one_of_two_groups(p: Pair) -> None:
+    p.joined()
+    p.feed(0, 10)
+    p.transform(0, 0, 10, 0)
+    p.transform(1, 0, 4, 11, process="y")
+    p.transform(2, 5, 5, 16, process="y")
+
+
+def missing(at: float, *seqs: int, reflected: int = 9, group: str = "g") -> list[Told]:
     return [
         Told(
             "eos-violation",
-            ("missing", "g", W, seq),
-            f"input {W}/{seq} at offset {seq} is not reflected in the committed output of group g, and the input at"
-            f" offset {reflected} is",
-            {"writer": W, "seq": seq, "offset": seq, "group": "g", "reflected": reflected},
+            ("missing", group, W, seq),
+            f"input {W}/{seq} at offset {seq} is not reflected in the committed output of group {group}, and the input"
+            f" at offset {reflected} is",
+            {"writer": W, "seq": seq, "offset": seq, "group": group, "reflected": reflected},
             at,
         )
         for seq in seqs
     ]
 
 
-def reflected_twice(at: float, op: int) -> Told:
+def reflected_twice(at: float, op: int, group: str = "g", process: int = X) -> Told:
     return Told(
         "eos-violation",
-        ("twice", W, 4),
-        f"input {W}/4 is reflected more than once in the committed output, again by operation {op} of process {X}",
-        {"writer": W, "seq": 4, "input_offset": 4, "group": "g", "process": X, "op": op},
+        ("twice", group, W, 4),
+        f"input {W}/4 is reflected more than once in the committed output of group {group}, again by operation {op} of"
+        f" process {process}",
+        {"writer": W, "seq": 4, "input_offset": 4, "group": group, "process": process, "op": op},
         at,
     )
 
@@ -299,6 +336,9 @@ CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
     (without_an_offset_and_fenced, missing(42.0, 4, 5)),
     (without_an_offset_and_fenced_but_not_passed, []),
     (visible_and_done_again, [reflected_twice(0.046, 11)]),
+    (once_by_each_of_two_groups, []),
+    (twice_by_one_of_two_groups, [reflected_twice(0.09, 13, "h", Y)]),
+    (left_out_by_one_of_two_groups, missing(11.0, 4, group="h")),
 ]
 
 

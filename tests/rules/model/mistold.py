@@ -209,7 +209,7 @@ def twice(world: World, dice: Random) -> Expected:
     transform.rest(dice)
     expected = Expected()
     for i in range(4 - again, 4):
-        expected.add("eos-violation", transform.target, "twice", run.writer, run.seq + i)
+        expected.add("eos-violation", transform.target, "twice", transform.group, run.writer, run.seq + i)
     return expected
 
 

@@ -76,10 +76,11 @@ def test_journals_were_read_when_a_mark_was_written_but_in_a_backlog(backlog: in
     assert (read - micros(START)) / SECOND == expected
 
 
-@pytest.mark.parametrize("jumps", [0, 3])
-def test_what_a_later_boot_tells_of_a_life_of_an_earlier_one_is_by_the_earlier_clock(jumps: int) -> None:
-    """The wall clock jumped ahead before the host went down. All that the process did is here through 49 s of log time,
-    and the committer of the next boot gives that time as its predecessor had noted it, by the wall clock."""
+@pytest.mark.parametrize(("jumped", "jumps"), [(0, 0), (0, 3), (3, 0)], ids=["never", "ahead", "ahead long before"])
+def test_what_a_later_boot_tells_of_a_life_of_an_earlier_one_is_by_the_earlier_clock(jumped: int, jumps: int) -> None:
+    """The wall clock jumped ahead before the host went down. All that the process did is here through 99 s of log time,
+    and the committer of the next boot gives that time as its predecessor had noted it, by the wall clock. What the
+    first boot's committer tells of its own boot stays as it was told before."""
     state = State()
 
     def step(h: History) -> None:
@@ -89,18 +90,20 @@ def test_what_a_later_boot_tells_of_a_life_of_an_earlier_one_is_by_the_earlier_c
         note_lives(state, columns)
         horizon(state)
 
-    h, wall = History(), START + timedelta(seconds=49 + jumps)
+    h, wall = History(), START + timedelta(seconds=99 + jumps)
     h.row("committer", "mark", **timed("first", 10, 0))
-    h.row("m", "start", settings={"group.id": "g"}, **timed("first", 11, 1))
-    h.row("m", "commit", committed=1, group="g", **timed("first", 48.9 + jumps, 38.9))
-    h.row("committer", "mark", marks=[Mark(number("m"), 2, wall)], **timed("first", 49.1 + jumps, 39.1))
+    h.row("m", "start", settings={"group.id": "g"}, **timed("first", 11 + jumped, 1))
+    h.row("m", "commit", committed=1, group="g", **timed("first", 96 + jumps, 86))
+    marks = [Mark(number("m"), 2, wall - timedelta(seconds=2))]
+    h.row("committer", "mark", marks=marks, **timed("first", 99.1 + jumps, 89.1))
     step(h)
+    assert (state.processes[number("m")].through - micros(START)) / SECOND == 97
     h.rows = []
-    lost = Mark(number("m"), 2, wall, ended=START + timedelta(seconds=60), lost=True)
-    h.row("committer", "mark", marks=[lost], **timed("second", 60, 5))
+    lost = Mark(number("m"), 2, wall, ended=START + timedelta(seconds=160), lost=True)
+    h.row("committer", "mark", marks=[lost], **timed("second", 160, 5))
     step(h)
     (hole,) = (Hole(*one) for one in state.holes)
-    assert [(t - micros(START)) / SECOND for t in (hole.start, hole.end)] == [49, 60]
+    assert [(t - micros(START)) / SECOND for t in (hole.start, hole.end)] == [99, 160]
 
 
 def test_rows_of_a_boot_that_no_mark_has_told_of_keep_their_times() -> None:
