@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
+SOON := not evening and not drills and not alone
 
 .PHONY: setup demo test quick evening search mutate drills lint format bench docs clean
 
@@ -29,7 +30,7 @@ demo: $(READY)
 test: $(READY)
 	@mkdir -p .offsetwatch; said=.offsetwatch/rules-tests.log; failed=0; \
 	nice -n 10 $(BIN)/python -m pytest tests/rules -n auto --dist worksteal --durations=25 >$$said 2>&1 & rules=$$!; \
-	$(BIN)/python -m pytest --ignore=tests/rules -m "not evening and not drills and not alone" -n 2 --dist loadfile --durations=15 \
+	$(BIN)/python -m pytest --ignore=tests/rules -m "$(SOON)" -n 2 --dist loadfile --durations=15 \
 	  || failed=1; \
 	wait $$rules || failed=1; \
 	$(BIN)/python -m pytest --ignore=tests/rules -m alone || failed=1; \
@@ -37,7 +38,7 @@ test: $(READY)
 
 # What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and not evening and not drills and not alone"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and $(SOON)"
 
 # What takes too long for each change, one after the other: whole evenings on call with real clusters, probes, checks and
 # receivers, dashboards asked at a real Prometheus, rebuilds that are killed. Half an hour on a calm machine; on one that

@@ -38,14 +38,15 @@ FEW = {
     "OFFSETWATCH_PROBES__TOPICS__MIN_IN_SYNC": "1",
     "OFFSETWATCH_PROBES__WRITER__RATE": "20",
     "OFFSETWATCH_PROBES__WRITER__WITH_FIVE_IN_FLIGHT": "0",
-    "OFFSETWATCH_PROBES__READER__GROUP": "0",
+    "OFFSETWATCH_PROBES__READER__GROUP": "1",
     "OFFSETWATCH_PROBES__READER__RESTLESS": "0",
     "OFFSETWATCH_PROBES__READER__PER_BROKER": "false",
     "OFFSETWATCH_PROBES__TRANSACTION__COUNT": "1",
-    "OFFSETWATCH_PROBES__TRANSFORM__COUNT": "0",
-    "OFFSETWATCH_PROBES__ABORTS__COUNT": "0",
-    "OFFSETWATCH_PROBES__REGISTERS__COUNT": "0",
-    "OFFSETWATCH_PROBES__END_TO_END__COUNT": "0",
+    "OFFSETWATCH_PROBES__TRANSFORM__COUNT": "1",
+    "OFFSETWATCH_PROBES__TRANSFORM__INPUT_RATE": "5",
+    "OFFSETWATCH_PROBES__ABORTS__COUNT": "1",
+    "OFFSETWATCH_PROBES__REGISTERS__COUNT": "1",
+    "OFFSETWATCH_PROBES__REGISTERS__RATE": "1",
     "OFFSETWATCH_PROBES__AUDIT__ENABLED": "false",
     "OFFSETWATCH_PROBES__UNREST__ENABLED": "false",
     "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
@@ -57,7 +58,8 @@ FEW = {
     "OFFSETWATCH_JOB__UPKEEP__EVERY": "15",
     "OFFSETWATCH_JOB__UPKEEP__SMALL_FILES": "30",
 }
-"""As few probes, and as few batches, as do; and a log that is compacted all the while."""
+"""Probes of each kind, for hosts meet in some of them only (each has a transform of the same input), as few of each and
+as few batches as do; and a log that is compacted all the while."""
 URL = "s3://bucket/canary/history"
 PLANTED = 3
 AWAY = 20.0
@@ -273,6 +275,24 @@ def test_a_bucket_that_is_not_there_ends_a_command_with_a_line(
         2, "offsetwatch: The probe log at s3://nobody/history cannot be reached: "
         f"{at} says NoSuchBucket: The specified bucket does not exist.\n",
     )  # fmt: skip
+
+
+def test_a_store_without_conditional_puts_ends_the_probes_with_a_line(proxy: Proxy, tmp_path: Path) -> None:
+    proxy.overwrites = True
+    given = environment(proxy.server_port) | {
+        "OFFSETWATCH_JOB__HISTORY": URL,
+        "OFFSETWATCH_CLUSTER__BOOTSTRAP": "127.0.0.1:9",
+        "OFFSETWATCH_CLUSTER__REACHABLE_WITHIN": "0.2",
+    }
+    refused = offsetwatch("probe", "run", cwd=tmp_path, **given)
+    said = (
+        f"The object store of {URL} puts an object although there is one of its name (If-None-Match is not heeded): "
+        "hosts that share it would overwrite each other's commits. It needs conditional puts."
+    )
+    assert (refused.returncode, refused.stderr) == (2, f"offsetwatch: {said}\n")
+    told = offsetwatch("doctor", "--json", cwd=tmp_path, **given)
+    (log,) = (one for one in map(json.loads, told.stdout.splitlines()) if one["about"] == "probe log")
+    assert log["state"] == "bad" and said in log["detail"]
 
 
 def test_the_doctor_says_whether_the_bucket_can_be_used(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
