@@ -24,7 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jobs.history.layout import is_ours, write_json, write_layout
+from streaming_jobs.history.layout import reason_against, write_json, write_layout
 from streaming_jobs.history.replay import Piece
 
 STATE_SCHEMA: Final = pa.schema(
@@ -110,11 +110,13 @@ class Workspace:
     def handed_over(self, plan: Plan) -> bool:
         """Whether the checkpoint is the one that this rebuild made."""
         began = handover(self.checkpoint)
-        return began is not None and began.plan.id == plan.id and is_ours(self.checkpoint)
+        return (
+            began is not None and began.plan.id == plan.id and reason_against(self.checkpoint, self.checkpoint) is None
+        )
 
     def complete(self) -> bool:
         """Whether the new checkpoint is there, and only has to be put into its place."""
-        return is_ours(self.folder / "checkpoint")
+        return reason_against(self.folder / "checkpoint", self.checkpoint) is None
 
     def prepare(self, plan: Plan, state: pa.Table) -> None:
         """Make the new checkpoint."""
@@ -124,7 +126,7 @@ class Workspace:
         inside.mkdir(parents=True)
         pq.write_table(state, inside / "state.parquet", compression="zstd")
         write_json(inside / "plan.json", asdict(plan))
-        write_layout(made)
+        write_layout(made, self.checkpoint)
         shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)  # another version's
         made.rename(self.folder / "checkpoint")
 

@@ -1,8 +1,10 @@
 """How a checkpoint is laid out: what its source's offsets, its grouping key and its state's columns mean to Spark.
 
-Spark compares schemas when a query begins and would end it by an error of its own. So a checkpoint says which layout it
-has, and one that says another, or nothing, is rebuilt (`rebuild.reason_to_rebuild`) before Spark looks at it. What the
-checks themselves keep has a format of its own (`UnknownFormat`).
+Spark compares schemas when a query begins and would end it by an error of its own; and it keeps the absolute path of
+the state's schema, so that it does not find it again where the data folder was moved, or restored elsewhere. So a
+checkpoint says which layout it has and where it was made, and one that says another, or nothing, is rebuilt
+(`rebuild.reason_to_rebuild`) before Spark looks at it. What the checks themselves keep has a format of its own
+(`UnknownFormat`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """Another one with each change of the stream's source, of the operator's key or of its state's schema."""
 
 _NAME: Final = "layout"
@@ -23,17 +25,22 @@ def has_begun(checkpoint: Path) -> bool:
     return any((checkpoint / "offsets").glob("[0-9]*"))
 
 
-def write_layout(checkpoint: Path) -> None:
-    """The checkpoint is laid out as this version does it."""
-    write_json(checkpoint / _NAME, LAYOUT)
+def write_layout(checkpoint: Path, place: Path) -> None:
+    """The checkpoint is laid out as this version does it, for queries that find it at `place`."""
+    write_json(checkpoint / _NAME, {"layout": LAYOUT, "place": str(place.absolute())})
 
 
-def is_ours(checkpoint: Path) -> bool:
-    """Whether the checkpoint is laid out as this version does it."""
+def reason_against(checkpoint: Path, place: Path) -> str | None:
+    """Why a query of this version cannot go on with a checkpoint that it finds at `place`, if so, as a phrase."""
     try:
-        return bool(json.loads((checkpoint / _NAME).read_text(encoding="utf-8")) == LAYOUT)
+        told = json.loads((checkpoint / _NAME).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
-        return False
+        told = None
+    if not isinstance(told, dict) or told.get("layout") != LAYOUT:
+        return "its checkpoint was laid out by another version of the job"
+    if told.get("place") != str(place.absolute()):
+        return f"its data folder was moved: the checkpoint was made at {told.get('place')}"
+    return None
 
 
 def by_delta(checkpoint: Path) -> bool | None:

@@ -37,7 +37,7 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
 from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in
 from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
-from streaming_jobs.history.layout import has_begun, is_ours
+from streaming_jobs.history.layout import has_begun, reason_against
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
 from streaming_jobs.tables.delta_tables import read_table, version_of
@@ -64,7 +64,7 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     if unfinished is not None:
         return unfinished.reason
     if has_begun(config.checkpoint_path) or handover(config.checkpoint_path) is not None:
-        return None if is_ours(config.checkpoint_path) else "its checkpoint was laid out by another version of the job"
+        return reason_against(config.checkpoint_path, config.checkpoint_path)
     if config.starting_version is not None:
         return None
     if read_table(config.tables_path, "partition_state").num_rows:

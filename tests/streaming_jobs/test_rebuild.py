@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -325,7 +326,8 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(
     first = violations(config)
     assert first
     assert reason_to_rebuild(config) is None
-    for layout in (None, str(LAYOUT - 1), "{"):  # from here on, whichever of them it was is all the same
+    others = (None, "2", json.dumps({"layout": LAYOUT - 1, "place": str(config.checkpoint_path)}), "{")
+    for layout in others:  # from here on, whichever of them it was is all the same
         _laid_out_otherwise(config.checkpoint_path, layout)
         reason = reason_to_rebuild(config)
         assert reason is not None and "laid out by another version" in reason
@@ -347,6 +349,32 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(
     assert violations(config) == violations(whole)
     assert len(set(written(config))) == len(written(config))
     assert shown(config) == shown(whole)
+
+
+def test_a_checkpoint_that_was_moved_is_rebuilt(
+    spark: SparkSession, config: JobConfig, undisturbed_eventful: Callable[[int], JobConfig], tmp_path: Path
+) -> None:
+    """Spark keeps absolute paths in it. What had been told is not told again, and what comes then is."""
+    parts = eventful(5)
+    for part in parts[:4]:
+        commit(config.history_path, part)
+    run(spark, config)
+    first = violations(config)
+    moved = config.model_copy(update={"root": tmp_path / "moved"})
+    config.root.rename(moved.root)
+    reason = reason_to_rebuild(moved)
+    assert reason == f"its data folder was moved: the checkpoint was made at {config.checkpoint_path}"
+    commit(moved.history_path, parts[4])
+    told, lines = run(spark, moved)
+    assert any(f"because {reason}" in line for line in lines)
+    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
+    assert first and not set(first) & set(heard)
+    assert reason_to_rebuild(moved) is None
+    assert run(spark, moved)[1] == []
+    whole = undisturbed_eventful(5)
+    assert violations(moved) == violations(whole)
+    assert len(set(written(moved))) == len(written(moved))
+    assert shown(moved) == shown(whole)
 
 
 def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(

@@ -1,0 +1,1 @@
+"""Data folders that released versions have left, taken over by this one."""
