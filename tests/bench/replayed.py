@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,25 @@ from tests.bench.footprint import taken
 from tests.bench.report import machine, mib, show
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What `seconds` of a log took: seconds of processor time and bytes of memory by kind of process, and the batches
+    of that time."""
+
+    seconds: float
+    load: float
+    spent: Mapping[str, float]
+    memory: Mapping[str, int]
+    threads: int
+    written: int
+    batches: Sequence[Progress]
+
+    @property
+    def batch(self) -> float:
+        """How long a batch took, in seconds; the median."""
+        return float(np.median([one.duration for one in self.batches])) if self.batches else np.nan
+
+
 def run(root: Path) -> None:
     """Measure once and print it."""
     recorded = Path(os.environ.get("BENCH_HISTORY", root / "canary" / "data" / "tables" / "history"))
@@ -31,18 +51,41 @@ def run(root: Path) -> None:
         float(os.environ.get(f"BENCH_REPLAY_{name}", default))
         for name, default in (("SECONDS", "60"), ("WARM", "20"), ("FIRST", "30"))
     )
-    data = root / "replayed"
+    told = machine()
+    trigger = os.environ.get("BENCH_REPLAY_TRIGGER", "0")
+    took = measure(recorded, root / "replayed", first=int(first), warm=warm, seconds=seconds, trigger=trigger)
+    cores = {kind: spent / took.seconds for kind, spent in took.spent.items()}
+    phases = {name: np.median([one.phases.get(name, 0.0) for one in took.batches]) for name in PHASES}
+    show(
+        "a recorded log, a commit a second",
+        {
+            "machine": told,
+            "measured": f"{took.seconds:.0f} s, load {took.load:.1f} at the end",
+            "processor time": f"{sum(cores.values()):.2f} cores ({_listed(cores, _hundredths)})",
+            "memory": f"{mib(sum(took.memory.values()))} ({_listed(took.memory, mib)})",
+            "threads": took.threads,
+            "written to disk": f"{mib(took.written / took.seconds * 3600)}/h",
+            "batches a second": f"{len(took.batches) / took.seconds:.2f}",
+            "processor time of a batch": f"{sum(took.spent.values()) / max(1, len(took.batches)):.2f} s",
+            "batch, median": f"{took.batch:.2f} s",
+            "of it": ", ".join(f"{name} {spent:.2f}" for name, spent in phases.items()),
+        },
+    )
+
+
+def measure(recorded: Path, data: Path, *, first: int, warm: float, seconds: float, trigger: str) -> Measured:
+    """Check a recorded table in a new data folder: `first` commits are there at the start, then there is one a second,
+    and what comes after `warm` seconds is measured."""
     shutil.rmtree(data, ignore_errors=True)
     log = Recorded(recorded, data / "tables" / "history")
-    log.commit(int(first))
+    log.commit(first)
     done: list[Progress] = []
     settings = {
         "OFFSETWATCH_DATA": str(data),
         "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
-        "OFFSETWATCH_ALERTS__LOG": str(root / "replayed.jsonl"),
-        "OFFSETWATCH_JOB__TRIGGER": os.environ.get("BENCH_REPLAY_TRIGGER", "0"),
+        "OFFSETWATCH_ALERTS__LOG": str(data.with_suffix(".jsonl")),
+        "OFFSETWATCH_JOB__TRIGGER": trigger,
     }
-    told = machine()
     watch = Watch(from_environment(settings), say=print, on_progress=[done.append])
     try:
         watch.start()
@@ -55,23 +98,14 @@ def run(root: Path) -> None:
         after, batches, passed = taken(psutil.Process()), done[since:], time.monotonic() - began
     finally:
         watch.stop()
-    spent = {kind: after.seconds[kind] - before.seconds.get(kind, 0.0) for kind in after.seconds}
-    cores = {kind: took / passed for kind, took in spent.items()}
-    phases = {name: np.median([one.phases.get(name, 0.0) for one in batches]) for name in PHASES}
-    show(
-        "a recorded log, a commit a second",
-        {
-            "machine": told,
-            "measured": f"{passed:.0f} s, load {os.getloadavg()[0]:.1f} at the end",
-            "processor time": f"{sum(cores.values()):.2f} cores ({_listed(cores, _hundredths)})",
-            "memory": f"{mib(sum(after.memory.values()))} ({_listed(after.memory, mib)})",
-            "threads": after.threads,
-            "written to disk": f"{mib((after.written - before.written) / passed * 3600)}/h",
-            "batches a second": f"{len(batches) / passed:.2f}",
-            "processor time of a batch": f"{sum(spent.values()) / max(1, len(batches)):.2f} s",
-            "batch, median": f"{np.median([one.duration for one in batches]):.2f} s",
-            "of it": ", ".join(f"{name} {took:.2f}" for name, took in phases.items()),
-        },
+    return Measured(
+        seconds=passed,
+        load=os.getloadavg()[0],
+        spent={kind: after.seconds[kind] - before.seconds.get(kind, 0.0) for kind in after.seconds},
+        memory=after.memory,
+        threads=after.threads,
+        written=after.written - before.written,
+        batches=batches,
     )
 
 
