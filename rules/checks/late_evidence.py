@@ -10,18 +10,23 @@ than the others'. Of the last three all processes of a host are told as one.
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
 
-State: for each that is late, since when, and when it was told last; of several hosts, when each went on last.
+A host is named by the run of its probes, as people know it, and by its committer.
+
+State: for each that is late, since when, and when it was told last; of several hosts, when each went on last; of each
+host, its run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import orjson
 
-from rules.kept.check import Check, Passage
+from rules.arrays.columns import START
+from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import Process, State
 from rules.settling.completeness import LATE, lateness
@@ -43,10 +48,13 @@ class Going:
 @dataclass(slots=True)
 class Late:
     """`told`: [subject, number, since, told last]: a process, or a host or its journals, by its committer. `hosts`: by
-    committer, where there are several."""
+    committer, where there are several. `runs`: [committer, run of the newest process there]; `begun`: [process, run] of
+    those of which it is not known yet where they are."""
 
     told: list[list[Any]] = field(default_factory=list)
     hosts: dict[int, Going] = field(default_factory=dict, metadata={"of": Going})
+    runs: list[list[Any]] = field(default_factory=list)
+    begun: list[list[Any]] = field(default_factory=list)
 
 
 _Hold = Literal["operation", "rows", "journals", "host", "clock"]
@@ -61,10 +69,33 @@ class _Held(NamedTuple):
     evidence: dict[str, Any]
 
 
+def arrive(own: Late, new: News) -> None:
+    """Which run new processes belong to."""
+    own.begun += [[int(new.columns.process[row]), _run(new, row)] for row in new.where(START).tolist()]
+
+
+def _run(new: News, row: int) -> str:
+    return str(new.columns.table["run"][row].as_py())
+
+
+def _note_runs(own: Late, state: State) -> None:
+    waiting, runs = [], dict(own.runs)
+    for process, run in own.begun:
+        known = state.processes.get(process)
+        if known is not None and known.host >= 0:
+            runs[known.host] = run
+        elif known is not None:
+            waiting.append([process, run])
+    own.begun = waiting
+    own.runs = [[host, run] for host, run in runs.items() if host in state.hosts]
+
+
 def fold(own: Late, passage: Passage) -> None:
     """Tell who is late now, and who no longer is."""
     state, report = passage.state, passage.report
-    now, held = state.now, _held(state, _silent(own, state))
+    if own.begun:
+        _note_runs(own, state)
+    now, held = state.now, _held(state, _silent(own, state), dict(own.runs))
     if not held and not own.told:
         return
     known = {(kind, number): [since, told] for kind, number, since, told in own.told}
@@ -92,7 +123,7 @@ def _silent(own: Late, state: State) -> set[int]:
     return {committer for committer, going in own.hosts.items() if state.now - going.heard > LATE}
 
 
-def _held(state: State, silent: set[int]) -> dict[tuple[str, int], _Held]:
+def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple[str, int], _Held]:
     found: dict[tuple[str, int], _Held] = {}
     together: dict[tuple[_Hold, int], list[int]] = {}
     for number, process, through in lateness(state):
@@ -103,17 +134,23 @@ def _held(state: State, silent: set[int]) -> dict[tuple[str, int], _Held]:
         elif host.now - since <= LATE:
             together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
-            found["process", number] = _of_process(number, process, since, host.now)
+            found["process", number] = _of_process(number, process, since, host.now, runs)
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
-        one = _of_host(hold, committer, min(times), len(times), state.now)
+        one = _of_host(hold, _name(committer, runs), committer, min(times), len(times), state.now)
         found["journals" if hold == "journals" else "host", committer] = one
     return found
 
 
-def _of_host(hold: _Hold, committer: int, since: int, processes: int, now: int) -> _Held:
-    of, seconds = f"the host of committer {committer}", _seconds(now - since)
+def _name(committer: int, runs: Mapping[int, str]) -> str:
+    if committer in runs:
+        return f"the host of run {runs[committer]} (committer {committer})"
+    return f"the host of committer {committer}"
+
+
+def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, now: int) -> _Held:
+    seconds = _seconds(now - since)
     message = {
         "host": f"nothing has come of {of} for {seconds} s, nor what {processes} processes did there",
         "clock": f"{of} is {seconds} s behind the newest, by its clock or by its log",
@@ -122,13 +159,14 @@ def _of_host(hold: _Hold, committer: int, since: int, processes: int, now: int) 
     return _Held(since, hold, message[hold], {"host": committer, "processes": processes})
 
 
-def _of_process(number: int, process: Process, since: int, now: int) -> _Held:
+def _of_process(number: int, process: Process, since: int, now: int, runs: Mapping[int, str]) -> _Held:
     told = {"process": number, "host": process.host}
+    of = f"process {number} of run {runs[process.host]}" if process.host in runs else f"process {number}"
     if process.marks:
         rows = process.marks[-1][0] - process.next
-        message = f"{rows} rows of process {number} are missing: it is known as of {_seconds(now - since)} s ago"
+        message = f"{rows} rows of {of} are missing: it is known as of {_seconds(now - since)} s ago"
         return _Held(since, "rows", message, told | {"rows": rows})
-    message = f"process {number} is known as of {_seconds(now - since)} s ago, since when an operation of it is open"
+    message = f"{of} is known as of {_seconds(now - since)} s ago, since when an operation of it is open"
     return _Held(since, "operation", message, told)
 
 
@@ -149,4 +187,4 @@ def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held,
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 
-CHECK: Final = Check(NAME, Late, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, Late, arrive=arrive, fold=fold, live_only=True)

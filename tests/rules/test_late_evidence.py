@@ -93,7 +93,7 @@ def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
     one = the(store, "evidence-late")
     assert (one.topic_id, one.partition, one.implied_by) == ("", -1, None)
     since = micros(h.at(h.open["q"]))
-    assert one.message == f"process {Q} is known as of 30 s ago, since when an operation of it is open"
+    assert one.message == f"process {Q} of run run is known as of 30 s ago, since when an operation of it is open"
     assert dict(one.evidence) == {
         "process": Q, "host": number("committer one"), "hold": "operation", "since": since,
         "behind_s": (one.at - since) / 1e6,
@@ -117,10 +117,17 @@ def a_row_is_missing(h: Hosts) -> list[Slice]:
 
 
 def a_host_is_silent(h: Hosts) -> list[Slice]:
+    """Its probes had been started once again before that."""
+    for process, run in (("w", "east"), ("s", "before"), ("q", "west")):
+        h.row(process, "start").run = run
+    return a_host_of_which_no_beginning_is_known_is_silent(h)
+
+
+def a_host_of_which_no_beginning_is_known_is_silent(h: Hosts) -> list[Slice]:
     h.hosts = {"one": ("w", "observer", "r"), "two": ("s", "q")}
     h.assign("r")
     h.assign("s")
-    h.start("q")
+    h.row("q", "position", position_after=0)
     i = traffic(h, 10)
     h.silent.add("two")
     traffic(h, 60, first=i, reads="r")
@@ -139,16 +146,21 @@ def a_journal_is_not_told_of(h: Hosts) -> list[Slice]:
 HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
     (
         a_row_is_missing, ("process", Q), "rows",
-        f"1 rows of process {Q} are missing: it is known as of 30 s ago",
+        f"1 rows of process {Q} of run run are missing: it is known as of 30 s ago",
     ),
     (
         a_host_is_silent, ("host", number("committer two")), "host",
+        f"nothing has come of the host of run west (committer {number('committer two')}) for 30 s, nor what 2 processes"
+        " did there",
+    ),
+    (
+        a_host_of_which_no_beginning_is_known_is_silent, ("host", number("committer two")), "host",
         f"nothing has come of the host of committer {number('committer two')} for 30 s, nor what 2 processes did there",
     ),
     (
         a_journal_is_not_told_of, ("journals", number("committer one")), "journals",
-        f"1 processes of the host of committer {number('committer one')} have not closed, and nothing is told of them"
-        " for 30 s",
+        f"1 processes of the host of run run (committer {number('committer one')}) have not closed, and nothing is told"
+        " of them for 30 s",
     ),
 ]  # fmt: skip
 
