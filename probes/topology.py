@@ -17,6 +17,8 @@ class Topic:
     name: str
     id: str
     partitions: int
+    former_id: str = field(default="", compare=False)
+    """Of the topic that had this name before, if it was deleted and made again since the probes began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class Layout:
             if topic.name == name:
                 return topic.id
         raise KeyError(name)
+
+    def former_id(self, name: str) -> str:
+        """The id that a probe topic had before it was made anew, empty where it was not."""
+        return next((topic.former_id for topic in self.topics if topic.name == name), "")
 
     def same_places(self, other: Layout) -> bool:
         """Whether both name the same partitions of the same topics' lives; brokers may differ."""

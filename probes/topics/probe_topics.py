@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka import TopicCollection
@@ -170,6 +170,8 @@ class ProbeTopics:
         self._say = say or log.warning
         self._said: set[str] = set()
         self._led: dict[str, set[int]] = {}
+        self._ids: dict[str, str] = {}
+        self._former_ids: dict[str, str] = {}
 
     def ensure(self) -> Layout:
         """Plan, act, wait until every partition has a leader, and return what is there.
@@ -189,7 +191,15 @@ class ProbeTopics:
                 view = self._ready()
         if not view.topics or any(leader is None for topic in view.topics.values() for leader in topic.leaders):
             view = self._ready()
-        return layout_of(view, self.names)
+        return self._with_former_ids(layout_of(view, self.names))
+
+    def _with_former_ids(self, layout: Layout) -> Layout:
+        for topic in layout.topics:
+            known = self._ids.setdefault(topic.name, topic.id)
+            if known != topic.id:
+                self._former_ids[topic.name], self._ids[topic.name] = known, topic.id
+        topics = (replace(topic, former_id=self._former_ids.get(topic.name, "")) for topic in layout.topics)
+        return replace(layout, topics=tuple(topics))
 
     def view(self, *, with_config: bool = False) -> ClusterView:
         """What is there now. Raises Unreachable where no broker answers."""

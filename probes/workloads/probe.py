@@ -33,7 +33,7 @@ from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
-from rules.vocabulary.slices import Isolation, Mode
+from rules.vocabulary.slices import FORMER_TOPIC_ID, Isolation, Mode
 
 
 @dataclass(slots=True)
@@ -162,14 +162,16 @@ class Probe(ABC):
         )
 
     def log_start(self) -> None:
-        """The life's first rows."""
-        moment = self.log.now()
-        self.log.append(
-            self.log.everywhere(
-                "start", "ok", moment, kind=self.kind, settings=dict(self.log.life.settings), isolation=self.isolation,
-                mode=self.mode,
-            )
+        """The life's first rows. Where a topic was made anew under the probes, they say so: groups commit by a topic's
+        name, so that what the lives before this one did may still reach it."""
+        rows = self.log.everywhere(
+            "start", "ok", self.log.now(), kind=self.kind, settings=dict(self.log.life.settings),
+            isolation=self.isolation, mode=self.mode,
         )  # fmt: skip
+        for row in rows:
+            if former := self.layout.former_id(row.topic):
+                row.settings = {**(row.settings or {}), FORMER_TOPIC_ID: former}
+        self.log.append(rows)
 
     def pause(self, seconds: float) -> None:
         """Wait, saying every quarter of a second that we live; ends early when the fleet is stopping."""

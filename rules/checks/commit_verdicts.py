@@ -22,6 +22,8 @@ from rules.settling.gate import EVERYBODY, Evidence, Who
 from rules.vocabulary.objectives import SECOND
 
 MINUTE: Final = 60 * SECOND
+FORMER: Final = 120 * SECOND
+"""For so long after a topic was made anew, the lives of the one before may go on, and what they commit may land."""
 LANDED: Final = 30 * SECOND
 """What a process had asked for reaches the coordinator in this time after the process is over, or never."""
 
@@ -233,8 +235,8 @@ class Case:
     def judge_loss(self) -> None:
         """Does it tell less than was acknowledged before, or nothing?"""
         own, read, commits = self.own, self.read, self.own.commits
-        if read.offset == 0 and self.never_committed():
-            return  # `spurious-zero-offset`
+        if self._may_be_of_the_topic_before() or (read.offset == 0 and self.never_committed()):
+            return  # a zero is `spurious-zero-offset`
         rows = self._acknowledged()
         if read.offset >= 0:
             rows = rows[(commits.offset[rows] > read.offset) & (commits.spoiled[rows] > read.completed)]
@@ -292,6 +294,9 @@ class Case:
         own, read = self.own, self.read
         if read.offset <= 0 or not self.never_committed() or self._from_before():
             return
+        if self._may_be_of_the_topic_before():
+            self._note_first()
+            return
         known = []
         for table, rows in ((own.commits, self._acknowledged()), (own.told, self._earlier(own.told))):
             if len(rows):
@@ -299,8 +304,7 @@ class Case:
                 known.append((int(table.completed[last]), int(table.since[last]), int(table.offset[last])))
         if not known:
             if not self._told_elsewhere():
-                group, offset = np.array([[read.group], [read.offset]], np.int64)
-                own.first = concat(own.first, Invoked(group, offset))
+                self._note_first()
             return
         _, since, before = max(known)
         if before == read.offset or self._shared(since) or not self._complete(since):
@@ -311,6 +315,15 @@ class Case:
         was = "none" if before < 0 else str(before)
         message = f"group {self.name} was told {read.offset}, which nobody ever committed, where {was} had been before"
         self._found("foreign-commit", (self.name, read.offset), message, evidence, -1)
+
+    def _note_first(self) -> None:
+        """Nobody knows who committed what was told, and when it is told again it proves nothing either."""
+        group, offset = np.array([[self.read.group], [self.read.offset]], np.int64)
+        self.own.first = concat(self.own.first, Invoked(group, offset))
+
+    def _may_be_of_the_topic_before(self) -> bool:
+        """May it have been committed in the topic that had this name before?"""
+        return self.own.made_anew >= 0 and self.read.at <= self.own.made_anew + FORMER
 
     def _told_elsewhere(self) -> bool:
         """Is anything known of the group before the read, by another clock?"""

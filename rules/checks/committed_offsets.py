@@ -25,6 +25,10 @@ reached the coordinator: a reader at read_committed gets an error until then, an
 that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the
 while. A group that is only used in mode `assign` has no members; its name is this log's own.
 
+**A topic that was made anew** has the name of the one before, and groups commit by names: until the lives of the topic
+before are over, what they ask for lands in the new one, and what was known of the old one may be dropped late. For
+`FORMER` after a process has told of it, nothing is lost or foreign there.
+
 **What fell into a hole.** Of what a member may have been asked to commit where its log is missing for good, nobody
 knows that it never was (`rules.checks.unknown_commits`).
 
@@ -46,7 +50,7 @@ from typing import Final
 
 import numpy as np
 
-from rules.arrays.columns import OFFSETS, OK, Columns
+from rules.arrays.columns import OFFSETS, OK, START, Columns
 from rules.arrays.intervals import Bools, among, distinct, indices
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
@@ -59,6 +63,7 @@ from rules.kept.state import State
 from rules.settling.clocks import ahead
 from rules.settling.gate import Evidence
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import FORMER_TOPIC_ID
 
 UNKNOWN_FOR: Final = 600 * SECOND
 """So long a read, or what was concluded from it, waits for the clocks of its group's members to be compared with its
@@ -111,6 +116,7 @@ def arrive(own: Committed, new: News) -> None:
     if seen.any():
         own.observed = max(own.observed, int(columns.invoked[seen].max()))
         _note_retention(own, columns, seen)
+    _note_made_anew(own, columns, fresh)
     rows = GroupRows(columns, partial(number_of_group, own.groups))
     kept_commits.note_members(own, rows.members(fresh))
     holds = rows.holds(fresh)
@@ -125,6 +131,13 @@ def arrive(own: Committed, new: News) -> None:
         invoked_commits.add(own.invoked, asked)
     if len(unsure):
         kept_commits.note_unsure(own, unsure)
+
+
+def _note_made_anew(own: Committed, columns: Columns, among: Bools) -> None:
+    for row in indices(among & (columns.f == START)).tolist():
+        if FORMER_TOPIC_ID in dict(columns.table["settings"][row].as_py() or ()):
+            at = int(columns.completed[row])
+            own.made_anew = at if own.made_anew < 0 else min(own.made_anew, at)
 
 
 def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:

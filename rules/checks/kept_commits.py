@@ -55,7 +55,8 @@ class Committed:
     `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
     what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
     place, or when; of offsets up to `unsure_to` any may be one. `unknown`: where members' logs are missing.
-    `retention`: [as of when, minutes] of what groups have committed; `observed`: the newest time at which the partition
+    `retention`: [as of when, minutes] of what groups have committed; `made_anew`: since when processes say that the
+    topic was made anew under them, -1 where none does; `observed`: the newest time at which the partition
     was; `kept`: how many entries were left when the last were forgotten. `pending`: [when, anomaly, subject, message,
     evidence, at, group, domain, since] of verdicts that wait for the partition to be observed after `when`, and before
     that, where `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
@@ -74,6 +75,7 @@ class Committed:
     holds: Holds = field(default_factory=Holds)
     subscribed: list[int] = field(default_factory=list)
     retention: list[int] = field(default_factory=lambda: [-1, WEEK])
+    made_anew: int = -1
     observed: int = -1
     kept: int = 0
     pending: list[list[Any]] = field(default_factory=list)

@@ -281,6 +281,11 @@ id: see `probes/topics/settings.py`, `probes/workloads/observer.py` and `probes/
 `zombie` row say what was asked, for whom, and when its life was over: see `probes/workloads/zombies.py`."""
 
 
+FORMER_TOPIC_ID: Final = "former_topic_id"
+"""The setting of a start row by which a process tells that its topic was deleted and made again since its run began:
+the id of the one before."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Slice:
     """One row of the probe log, as the probes make it. The fields are those of `SLICE_SCHEMA`."""

@@ -22,7 +22,7 @@ from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
 from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
-from rules.vocabulary.slices import micros
+from rules.vocabulary.slices import FORMER_TOPIC_ID, micros
 from tests.probes.log.lives import wait_for
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
@@ -108,17 +108,28 @@ class Running:
         assert self.supervisor is not None
         self.supervisor.stop()
 
-    def endings(self) -> list[tuple[str, str | None]]:
-        """How each life's log ends: (type, error) of its close rows; every life must have one for each partition."""
-        found = []
+    def _lives(self) -> Iterator[tuple[list[Any], list[list[Any]]]]:
+        """Of each life, the messages and the rows in its journal."""
         for folder in sorted(life_folders(self.folder), key=lambda path: path.stat().st_ctime):
             data = b"".join(path.read_bytes() for _, path in segments(folder))
             messages = [decode(one) for one in payloads(frames(data)[0])]
-            rows = [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
+            yield messages, [row + [None] * 40 for message in messages if message[0] == "rows" for row in message[1]]
+            assert not is_held(folder)
+
+    def beginnings(self) -> list[tuple[str, int, str | None]]:
+        """(topic id, partition, id of the topic before) of all start rows."""
+        started = [row for _, rows in self._lives() for row in rows if row[AT["f"]] == "start"]
+        places = [(row[AT["topic_id"]], row[AT["partition"]]) for row in started]
+        former = [dict(row[AT["settings"]] or {}).get(FORMER_TOPIC_ID) for row in started]
+        return sorted((*place, one) for place, one in zip(places, former, strict=True))
+
+    def endings(self) -> list[tuple[str, str | None]]:
+        """How each life's log ends: (type, error) of its close rows; every life must have one for each partition."""
+        found = []
+        for messages, rows in self._lives():
             closes = {(row[AT["type"]], row[AT["error"]]) for row in rows if row[AT["f"]] == "close"}
             assert len([row for row in rows if row[AT["f"]] == "close"]) == 2
             assert messages[-1][0] == "closed"
-            assert not is_held(folder)
             found.extend(closes)
         return found
 
@@ -266,10 +277,11 @@ def test_writers_stop_first_then_readers_and_the_observer_last(running):
 def test_other_places_mean_a_new_life(running):
     running.start()
     running.until(1, "turn")
-    running.layout = Layout("cluster", (Topic("t", "id-2", 2),))
+    running.layout = Layout("cluster", (Topic("t", "id-2", 2, former_id="id-1"),))
     running.until(2, "turn")
     running.stop()
     assert running.endings() == [("ok", None), ("ok", None)]
+    assert running.beginnings() == [("id-1", 0, None), ("id-1", 1, None), ("id-2", 0, "id-1"), ("id-2", 1, "id-1")]
 
 
 def test_an_unusable_journal_folder_is_said_and_tried_again(running):

@@ -181,5 +181,9 @@ def test_the_ids_that_topics_have_now(kafka: LocalKafka):
             break
         time.sleep(0.1)
     assert created(admin, NewTopic(name, 1, 1)) == topics.ids([name], within=60)[name] != layout.topic_id(name)  # type: ignore[index]
+    anew = topics.ensure()
+    assert (layout.former_id(name), anew.former_id(name)) == ("", layout.topic_id(name))
+    assert topics.ensure().former_id(name) == layout.topic_id(name), "it is remembered"
+    assert anew.former_id(topics.names[1]) == ""
     silent = ProbeTopics(open_admin(admin_settings(Connection("127.0.0.1:1"), client="t")), TopicsConfig(prefix="t"))
     assert silent.ids([name], within=0.5) is None

@@ -226,6 +226,44 @@ def told_none(h: History) -> None:
     read(h, None)
 
 
+def made_anew(h: History) -> None:
+    """The topic was, and both say so."""
+    for process, group in (("r", "g"), ("o", "")):
+        h.start(process, former_topic_id="t-before", **({"group.id": group} if group else {}))
+
+
+def told_what_was_committed_in_the_topic_before(h: History) -> None:
+    """By a life of its that was not over yet. It is told again for as long as nobody commits."""
+    made_anew(h)
+    read(h, None)
+    read(h, 86)
+    read(h, 86, by="o")
+    h.time += 300
+    read(h, 86)
+    commit(h, 5)
+    read(h, 5)
+
+
+def told_too_high_when_that_is_long_ago(h: History) -> None:
+    made_anew(h)
+    read(h, None)
+    h.time += 121
+    read(h, 86)
+
+
+def told_none_as_what_was_known_of_the_topic_before_is_dropped(h: History) -> None:
+    made_anew(h)
+    commit(h, 12)
+    read(h, None)
+
+
+def told_none_when_that_is_long_ago(h: History) -> None:
+    made_anew(h)
+    h.time += 121
+    commit(h, 12)
+    read(h, None)
+
+
 def told_none_after_a_rewind(h: History) -> None:
     """The newest commit is the lower one."""
     commit(h, 100)
@@ -486,6 +524,8 @@ GUILTY = [
     (too_high_after_none, [foreign(15, None, 0.006, to=OBSERVER)]),
     (too_high_in_a_group_that_is_subscribed_to, [foreign(115, 100, 0.006)]),
     (too_low, [lost(100, 70, 0.004), foreign(70, 100, 0.004)]),
+    (told_too_high_when_that_is_long_ago, [foreign(86, None, 121.008)]),
+    (told_none_when_that_is_long_ago, [lost(12, None, 121.008)]),
 ]  # fmt: skip
 INNOCENT = [
     went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
@@ -498,6 +538,7 @@ INNOCENT = [
     expired_as_the_cluster_is_set, not_told, of_a_transaction_to_a_reader_at_read_uncommitted, first_told,
     first_told_on_another_host, of_a_transaction, by_a_member_of_another_log, by_a_member_of_another_log_in_between,
     by_a_member_of_another_log_after_the_last_of_ours, asked_for_while_it_was_read,
+    told_what_was_committed_in_the_topic_before, told_none_as_what_was_known_of_the_topic_before_is_dropped,
 ]  # fmt: skip
 VERDICTS = ("offset-regression", "lost-commit", "foreign-commit")
 
