@@ -21,8 +21,9 @@ wait for their transactions, and what they wait for shows in `stuck-producer`.
 All of it is judged tick by tick in log time, so that a condition that opens and closes inside one catch-up batch is
 reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
 further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
-for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows. What observers on
-another host saw counts from when it had certainly been by the reader's clock, where the difference has been measured
+for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows. Where its host
+stood still (`rules.settling.standstills`), it counts as having moved when that went on, to where it was. What observers
+on another host saw counts from when it had certainly been by the reader's clock, where the difference has been measured
 (`rules.settling.clocks`).
 
 State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
@@ -46,14 +47,15 @@ from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
-from rules.settling import clocks
+from rules.settling import clocks, standstills
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
 from rules.settling.gate import Who, only
 
 NAME: Final = "stuck-consumer"
 WAITING_KEPT: Final = 4096
-_BEGUN: Final = -1
-"""The function of a step that stands for the end of what is missing of a reader's log."""
+_BEGUN, _WENT_ON = -1, -2
+"""The functions of steps that stand for the end of what is missing of a reader's log, and for the end of a standstill
+of its host."""
 
 
 @dataclass(slots=True)
@@ -222,7 +224,7 @@ def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
 
 @dataclass(slots=True)
 class _Walk:
-    """One reader's way through what is known of it; `spells`: when it was stuck."""
+    """One reader's way through what is known of it; `spells`: when it was stuck; `stood`: when its host stood still."""
 
     process: int
     reader: Reader | None
@@ -232,6 +234,7 @@ class _Walk:
     low: int  # the log start before this step's moves
     spells: list[_Spell] = field(default_factory=list)
     holes: list[tuple[int, int]] = field(default_factory=list)
+    stood: list[tuple[int, int]] = field(default_factory=list)
 
     def known_through(self, passage: Passage, observed: int) -> int:
         """The last tick up to which all that it did is here, or will never be (`holes`), and what was `observed`."""
@@ -243,6 +246,8 @@ class _Walk:
                 end = max(since, hole.start)
             else:
                 self.holes.append((hole.start, hole.end))
+        stood = standstills.of_process(self.state, self.process)
+        self.stood = [(start, stop) for start, stop in stood if since < stop <= end]
         return end // TICK * TICK
 
     def ticks(self, passage: Passage, moved: Ints, until: int) -> Ints:
@@ -258,10 +263,11 @@ class _Walk:
 
     def go(self, steps: Steps) -> None:
         """Take these steps, and note when it was stuck meanwhile and since."""
-        for _, end in self.holes:
-            begun = (self.process, 0, _BEGUN, OK, end, -1, -1, -1, -1)
+        ends = [(_BEGUN, end) for _, end in self.holes] + [(_WENT_ON, end) for _, end in self.stood]
+        for function, end in ends:
+            begun = (self.process, 0, function, OK, end, -1, -1, -1, -1)
             steps = concat(steps, Steps(*(np.array([value], np.int64) for value in begun)))
-        if self.holes:
+        if ends:
             steps = take(steps, steps.at.argsort(kind="stable"))
         polled = (steps.f == POLL) | (steps.f == TXN)
         dropped = np.zeros(len(steps), bool) if polled.all() else forgets(steps)
@@ -280,7 +286,7 @@ class _Walk:
                 self.step(steps, i, bool(dropped[i]), bool(polled[i]))
                 i += 1
         self.weigh(FOREVER)
-        for start, end in self.holes:
+        for start, end in self.holes + self.stood:
             self.spells = [part for spell in self.spells for part in _without(spell, start, end)]
 
     def _unbroken(self, steps: Steps, polled: Bools, i: int) -> int:
@@ -299,6 +305,10 @@ class _Walk:
             if was is not None:
                 self.weigh(time)
                 self._stand(-1, 0, was.uncommitted, time)
+        elif steps.f[i] == _WENT_ON:
+            if was is not None:
+                self.weigh(time)
+                self._stand(was.position, was.own, was.uncommitted, time)
         elif dropped:
             self.weigh(time)
             self.reader = None

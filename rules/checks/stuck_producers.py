@@ -15,6 +15,8 @@ Where the partition is not there, nobody is stuck in it: somebody has deleted it
 back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
 again; where that took longer than `BUSY`, everybody begins anew.
 
+While its host stood still (`rules.settling.standstills`) nobody tried anything: who is there begins anew.
+
 It is judged in log time, by what is known of that writer and of the partition alone.
 
 State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
@@ -35,6 +37,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import State
+from rules.settling import standstills
 from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "stuck-producer"
@@ -231,8 +234,9 @@ def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) 
     one = own.lives[number]
     if time < one.answered or own.absent >= 0:
         return
+    went_on = standstills.went_on(report.state, number, time)
     since = max(invoked, one.answered, own.again)
-    one.failing = since if one.failing < 0 else min(one.failing, since)
+    one.failing = max(since if one.failing < 0 else min(one.failing, since), went_on)
     if time - one.failing >= report.objectives.liveness:
         _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
 
@@ -244,7 +248,8 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
         return
     one.seen = time
     stillborn = not one.sends and through - one.born <= SECOND
-    since = max(through if one.failing < 0 else min(one.failing, through), own.again)
+    went_on = standstills.went_on(report.state, number, time)
+    since = max(through if one.failing < 0 else min(one.failing, through), own.again, went_on)
     if (one.sends or stillborn) and time - since >= report.objectives.liveness:
         _tell(number, one, True, since + report.objectives.liveness, time, report)
 

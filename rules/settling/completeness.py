@@ -29,7 +29,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
 from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
-from rules.settling import clocks, retrying_writers
+from rules.settling import clocks, retrying_writers, standstills
 from rules.vocabulary.objectives import SECOND
 
 LATE: Final = 30 * SECOND
@@ -113,6 +113,7 @@ def note_lives(state: State, columns: Columns) -> None:
     committers = set()
     marking = indices(columns.f == MARK)
     read = dict(zip(marking.tolist(), journals_read(columns, marking).tolist(), strict=True)) if len(marking) else {}
+    standstills.note(state, columns, read)
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
         process = state.processes.get(number)

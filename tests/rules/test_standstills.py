@@ -1,0 +1,130 @@
+"""A host that stands still: whoever is there tried nothing meanwhile, and is not stuck. Where it ran, and only its
+marks are missing, somebody may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, events
+from tests.rules.test_late_evidence import Hosts
+
+
+def by_appends(h: History) -> Store:
+    """What a committer appends comes with the marks of it."""
+    store, step = Store(), []
+    for row, after in zip(h.rows, [*h.rows[1:], None], strict=True):
+        step.append(row)
+        if row.f == "mark" and (after is None or after.f != "mark"):
+            store.feed(step)
+            step = []
+    return store
+
+
+FEEDS = pytest.mark.parametrize("fed", [by_appends, at_once], ids=["by_appends", "at_once"])
+S = number("s")
+STUCK = ("stuck-consumer", "stuck-producer")
+
+
+class Two(Hosts):
+    """Host `one` has a writer and the observer, `two` the reader `s`, the writer `q` and the reader `r`. All of them do
+    something every second, but those that are at rest."""
+
+    def __init__(self) -> None:
+        super().__init__(one=("w", "observer"), two=("s", "q", "r"))
+        self.end = 0
+        self.assign("s")
+        self.assign("r")
+        self.start("w", writer=str(number("w")))
+        self.start("q", writer=str(number("q")))
+        self._sent = {"w": 0, "q": 0}
+        self._read = {"s": 0, "r": 0}
+        self._log: list[tuple[str, int]] = []
+
+    def go(self, seconds: int, *rest: str) -> None:
+        for _ in range(seconds):
+            for writer in ("w", "q"):
+                if writer not in rest:
+                    self.send(writer, self._sent[writer], 1, at=len(self._log))
+                    self._log.append((writer, self._sent[writer]))
+                    self._sent[writer] += 1
+            for reader in ("s", "r"):
+                if reader not in rest:
+                    first = self._read[reader]
+                    runs = [(writer, seq, 1, first + i) for i, (writer, seq) in enumerate(self._log[first:])]
+                    self.poll(reader, runs)
+                    self._read[reader] = len(self._log)
+            self.row("observer", "offsets", log_start=0, log_end=len(self._log), last_stable=len(self._log))
+            self.second()
+
+    def stands_still(self, seconds: int) -> None:
+        """Host `two`, in the middle of what `q` does."""
+        self.silent.add("two")
+        self.go(seconds, "s", "q", "r")
+        self.silent.clear()
+
+    def runs_unheard(self, seconds: int, *rest: str) -> None:
+        """Host `two` runs, and its committer cannot append: all comes with the next mark."""
+        self.silent.add("two")
+        before = len(self.rows)
+        self.go(seconds, *rest)
+        late = [row for row in self.rows[before:] if row.process in (number("s"), number("q"), number("r"))]
+        self.rows = [row for row in self.rows if row not in late] + late
+        self.silent.clear()
+
+
+def still(h: Two) -> None:
+    h.go(10)
+    h.stands_still(120)
+    h.go(20)
+
+
+def still_twice(h: Two) -> None:
+    """Each time for less than the objective, and together for more."""
+    h.go(10)
+    h.stands_still(29)
+    h.go(1, "s")
+    h.stands_still(29)
+    h.go(5)
+
+
+def still_within_an_operation(h: Two) -> None:
+    """A call of `q` was open when it began, and ends without an answer when the host goes on."""
+    h.go(10)
+    begun = h.at(h.time)
+    h.stands_still(120)
+    h.row("q", "send", type="info", error="_TIMED_OUT", invoked=begun)
+    h.go(20)
+
+
+@FEEDS
+@pytest.mark.parametrize("build", [still, still_twice, still_within_an_operation])
+def test_nobody_is_stuck_while_the_host_stands_still(
+    build: Callable[[Two], None], fed: Callable[[History], Store]
+) -> None:
+    h = Two()
+    build(h)
+    found = fed(h)
+    assert [events(found, name) for name in STUCK] == [[], []]
+
+
+@FEEDS
+def test_who_does_not_move_when_the_host_goes_on_is_stuck_from_then_on(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    h.go(10)
+    h.stands_still(120)
+    h.go(40, "s")
+    assert events(fed(h), "stuck-consumer") == [("opened", (S,), 161)]
+
+
+@FEEDS
+def test_who_is_stuck_while_the_host_is_not_heard_of_is_told(fed: Callable[[History], Store]) -> None:
+    """Its other processes went on, as is known since."""
+    h = Two()
+    h.go(10)
+    h.runs_unheard(60, "s")
+    h.go(3)
+    assert [event[0] for event in events(fed(h), "stuck-consumer")] == ["opened", "closed"]
+    assert events(fed(h), "stuck-producer") == []
