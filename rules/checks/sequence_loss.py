@@ -7,8 +7,9 @@ records that the broker should remember are not deleted: loss. If it lies above,
 Retention between the error and the observation can only make a loss look benign.
 
 A transaction over several partitions reports one error for all of them; which of them it came from is not known, and
-nothing is concluded. A writer that had nothing acknowledged proves nothing either. Nor does one that had given up on an
-operation since then: its client may go on with the sequence number after those that the broker never saw.
+nothing is concluded. A writer that had nothing acknowledged proves nothing either. Nor does one that had given up since
+then on something that it had sent, because its operation ended without an answer, or was aborted with a record that had
+none: its client may go on with the sequence number after those that the broker never saw.
 
 State: the errors that wait for their log start, at most `KEPT`, what each living process had acknowledged, and the
 newest `KEPT` operations without an answer.
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import INFO, SEND, TXN, Columns
+from rules.arrays.columns import FAIL, INFO, SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -54,7 +55,7 @@ class Acknowledged(Table):
 
 @dataclass(slots=True)
 class Unanswered(Table):
-    """Operations that sent and ended without an answer."""
+    """Operations that sent, and of which something had no answer."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
@@ -87,7 +88,7 @@ class Sequences:
 def arrive(own: Sequences, new: News) -> None:
     """Remember the new rows' broken sequences, and what else had no answer."""
     columns = new.columns
-    unanswered = new.fresh & columns.where(SEND, TXN) & (columns.type == INFO)
+    unanswered = new.fresh & columns.where(SEND, TXN) & ((columns.type == INFO) | _without_an_offset(columns))
     broken = rows_with(columns, ERRORS, new.fresh & columns.where(SEND, TXN))
     unanswered[broken] = False
     if unanswered.any():
@@ -105,6 +106,13 @@ def arrive(own: Sequences, new: News) -> None:
     if len(own.waiting) > KEPT:
         newest = sorted(own.waiting, key=lambda key: own.waiting[key].at)[-KEPT:]
         own.waiting = {key: own.waiting[key] for key in newest}
+
+
+def _without_an_offset(columns: Columns) -> Bools:
+    """Which rows tell of an operation that failed, and of a record of it that was sent and not acknowledged."""
+    found = np.zeros(len(columns.type), bool)
+    found[columns.sent.row[columns.sent.offset < 0]] = True
+    return found & (columns.type == FAIL)
 
 
 def fold(own: Sequences, passage: Passage) -> None:

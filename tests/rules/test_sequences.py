@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
 
@@ -84,6 +85,8 @@ def test_what_comes_after_the_error_is_no_evidence(fed: Callable[[History], Stor
         ("before it was acknowledged anything again", {("sequence-loss", (W, 3))}),
         ("since then", set()),
         ("while it was told", set()),
+        ("in a transaction that was aborted", set()),
+        ("on nothing: what was aborted had been acknowledged", {("sequence-loss", (W, 3))}),
     ],
 )
 def test_a_client_that_gave_up_on_something_may_skip_its_numbers(
@@ -98,7 +101,11 @@ def test_a_client_that_gave_up_on_something_may_skip_its_numbers(
         h.send("w", 12, 5, at=10)
     else:
         h.send("w", 10, 5, at=10)
-        h.send("w", 15, 2, **lost, **({"completed": h.at(1.5)} if given_up.startswith("while") else {}))
+        if given_up.startswith(("in", "on")):
+            run = Run(W, 15, None if given_up.startswith("in") else 15, 2)
+            h.row("w", "txn", type="fail", sent=[run], txn=7, transactional_id="t", error="_TIMED_OUT")
+        else:
+            h.send("w", 15, 2, **lost, **({"completed": h.at(1.5)} if given_up.startswith("while") else {}))
     h.poll("r", [("w", 0, 10, 0)])
     h.observe(start=0, end=15)
     h.mark(1.0)
