@@ -143,17 +143,24 @@ def _silences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """Where the log went back, or lost its beginning."""
+    """Where the log went back, or lost its beginning, as one observer after itself saw it: two ask side by side, and
+    perhaps by clocks that differ."""
     told = 0
-    before: dict[str, int] = {}
+    saw_first: dict[tuple[str, int], int] = {}
+    known: dict[int, dict[str, int]] = {}
     for row in rows:
+        process, at = row["process"], row["completed"]
+        before = known.setdefault(process, {})
         for name, words in (("log_end", "the log's end"), ("last_stable", "the last stable offset")):
             now, last = row[name], before.get(name)
-            if now is not None and last is not None and now < last and (told := told + 1) <= _SHOWN:
-                yield Change(row["completed"], f"{words} went back from {last} to {now}")
+            if now is None or last is None or now >= last or saw_first.setdefault((name, now), process) != process:
+                continue
+            if (told := told + 1) <= _SHOWN:
+                yield Change(at, f"{words} went back from {last} to {now}")
         start, first = row["log_start"], before.get("log_start")
-        if start is not None and first is not None and start > first and (told := told + 1) <= _SHOWN:
-            yield Change(row["completed"], f"the log starts at {start}, before at {first}")
+        gone = start is not None and first is not None and start > first
+        if gone and saw_first.setdefault(("log_start", start), process) == process and (told := told + 1) <= _SHOWN:
+            yield Change(at, f"the log starts at {start}, before at {first}")
         before |= {name: row[name] for name in ("log_end", "last_stable", "log_start") if row[name] is not None}
 
 

@@ -6,7 +6,7 @@ called by their probes' names, which their start rows tell.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -27,7 +27,7 @@ Value = tuple[int, int]
 
 _COLUMNS: Final = (
     "process", "op", "f", "type", "error", "transactional_id", "txn", "txn_intent", "end_invoked", "invoked",
-    "completed", "sent", "polled", "position_before", "position_after", "isolation", "mode",
+    "completed", "sent", "polled", "irregular", "position_before", "position_after", "isolation", "mode",
 )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def _candidates(table: pa.Table, about: Asked, offsets: Collection[int]) -> list
     return rows
 
 
-def _told(row: Mapping[str, Any], about: Asked, offsets: Collection[int]) -> Iterator[Witness]:
+def _told(row: Mapping[str, Any], about: Asked, offsets: Set[int]) -> Iterator[Witness]:
     """What one operation did with the records, in words."""
     at, process = row["invoked"], row["process"]
     outcome = row["type"] + (f", {row['error']}" if row["error"] else "")
@@ -242,9 +242,14 @@ def _told(row: Mapping[str, Any], about: Asked, offsets: Collection[int]) -> Ite
     for value, offset in given:
         # A poll knows what it is given when it returns: called before a record is sent, it may well bring it.
         yield Witness(row["completed"] or at, process, f"was given {value} at offset {offset} ({how})")
+    broken = {one["offset"]: one["status"] for one in row["irregular"] or ()}
+    for offset in sorted(offsets & broken.keys()):
+        yield Witness(
+            row["completed"] or at, process, f"was given a {broken[offset]} record at offset {offset} ({how})"
+        )
     before, after = row["position_before"], row["position_after"]
     if not given and before is not None and after is not None:
-        for offset in sorted(offsets):
+        for offset in sorted(offsets - broken.keys()):
             if before <= offset < after:
                 yield Witness(
                     at, process, f"went past offset {offset}, from {before} to {after}, and was given nothing ({how})"

@@ -112,7 +112,8 @@ def _without_an_offset(columns: Columns) -> Bools:
     """Which rows tell of an operation that failed, and of a record of it that was sent and not acknowledged."""
     found = np.zeros(len(columns.type), bool)
     found[columns.sent.row[columns.sent.offset < 0]] = True
-    return found & (columns.type == FAIL)
+    found &= columns.type == FAIL
+    return found
 
 
 def fold(own: Sequences, passage: Passage) -> None:

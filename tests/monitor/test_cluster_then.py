@@ -104,6 +104,23 @@ def test_a_log_that_goes_back_and_one_that_only_grows() -> None:
     assert told(observed(0, log_end=10), observed(1, log_end=11)) == []
 
 
+def test_two_observers_ask_side_by_side() -> None:
+    """What one was told is older than what the other was told before. What both see is told once."""
+    assert told(observed(0, log_end=12), observed(0.1, log_end=10, process=CLIENT)) == []
+    assert told(
+        observed(0, log_start=0, log_end=12),
+        observed(0.1, log_start=0, log_end=11, process=CLIENT),
+        observed(1, log_start=3, log_end=9),
+        observed(1.1, log_start=3, log_end=9, process=CLIENT),
+        observed(2, log_start=3, log_end=12),
+        observed(3, log_start=3, log_end=9),
+    ) == [
+        (1, "the log starts at 3, before at 0"),
+        (1, "the log's end went back from 12 to 9"),
+        (3, "the log's end went back from 12 to 9"),
+    ]
+
+
 def test_errors_are_counted() -> None:
     sent = {"f": "send", "process": CLIENT, "type": "info"}
     rows = [observed(at, error="_TIMED_OUT", **sent) for at in (1, 2, 61)] + [observed(3, error="_FENCED", **sent)]

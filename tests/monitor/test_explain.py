@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from monitor.commands.explain import lines
 from monitor.incidents.explained import find
 from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
-from rules.vocabulary.slices import Run, Slice, to_table
+from rules.vocabulary.slices import Irregular, Run, Slice, to_table
 from tests.monitor.rows import NOON, finding, record
 
 WRITER, READER, OTHER, BLIND = 7151953739595553680, 5077135658695701636, 6522992166584487490, 1234567890123
@@ -77,6 +77,16 @@ def test_what_stands_at_an_offset(history: Path) -> None:
     assert told(history, offsets=[104]) == [
         (READER, "went past offset 104, from 96 to 105, and was given nothing (read_committed, assign, ok)"),
         (OTHER, f"was given {WRITER}/9 at offset 104 (ok)"),
+    ]
+
+
+def test_a_record_that_cannot_be_read_was_given(tmp_path: Path) -> None:
+    broken = Irregular(index=0, offset=104, status="corrupted", hash=7)
+    row = slice_("poll", READER, 1, irregular=[broken], position_before=104, position_after=106)
+    write_deltalake(str(tmp_path / "history"), to_table([row]), partition_by=["date"])
+    assert told(tmp_path / "history", offsets=[104, 105]) == [
+        (READER, "went past offset 105, from 104 to 106, and was given nothing (ok)"),
+        (READER, "was given a corrupted record at offset 104 (ok)"),
     ]
 
 
