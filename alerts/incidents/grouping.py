@@ -7,7 +7,7 @@
 What is grouped:
 
 - A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
-  that concerns the same transaction, value or offset; else it begins one.
+  that concerns the same transaction, value or offset; else it begins one. A loss joins no other's.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
@@ -43,6 +43,8 @@ HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(hours=24)
+LOSSES: Final = frozenset({"lost-write", "vanished-record"})
+"""Records that were there, or should be, are gone."""
 LINKS: Final = 2_000
 PLACES: Final = 10_000
 WAITING: Final = 10_000
@@ -222,9 +224,14 @@ class Incidents:
             if key[0] == "finding" and event.event == "opened":
                 continue  # what was explained and is opened again stands for itself
             number = self._by_key.get(key)
-            if number is not None and self._goes_on(number, event):
+            if number is not None and self._goes_on(number, event) and self._says(number, event):
                 return number
         return None
+
+    def _says(self, number: int, event: FindingEvent) -> bool:
+        """Does the incident's name say what this finding does? People are told of an incident once, and of a loss they
+        must be told: it is an incident of its own, also where something was seen of it before."""
+        return event.anomaly not in LOSSES or self._groups[number].first.anomaly in LOSSES
 
     def _goes_on(self, number: int, event: FindingEvent) -> bool:
         """Does the incident still go on at this event, or again, and is it as severe?"""

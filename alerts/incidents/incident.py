@@ -18,9 +18,6 @@ from rules.vocabulary.policy import Severity
 LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""
 
-SAYS_MORE: Final[Mapping[str, str]] = {"poll-skip": "lost-write"}
-"""What the first finding of an incident saw of it, and what that turns out to be once the evidence is complete."""
-
 RUNBOOK: Final = "docs/runbook.md"
 
 Names = Callable[[str], str]
@@ -72,13 +69,6 @@ class Incident:
         return self.ended is None
 
     @property
-    def title(self) -> str:
-        """The anomaly that says most of what happened: that of the first finding, unless it has turned out since what
-        that was a sign of. It grows with the incident; receivers tell incidents apart by `anomaly`."""
-        more = SAYS_MORE.get(self.anomaly, self.anomaly)
-        return more if more in self.folded else self.anomaly
-
-    @property
     def place(self) -> str:
         """Where it is, in a few words: the first place, and how many more there are."""
         first = self.subjects[0] if self.subjects else self.topic
@@ -92,7 +82,7 @@ class Incident:
 
 def summary(incident: Incident) -> str:
     """One short line: what, where, how bad."""
-    return f"{incident.title} in {where(incident)} ({incident.severity})"
+    return f"{incident.anomaly} in {where(incident)} ({incident.severity})"
 
 
 def where(incident: Incident) -> str:

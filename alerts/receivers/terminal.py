@@ -50,7 +50,7 @@ def _lines(incident: Incident, state: State, now: datetime) -> Iterator[Text | P
     if state == "over":
         ended = incident.until or incident.last
         after = span((ended - incident.since).total_seconds())
-        yield Text(f"{_at(ended, now)} over after {after}: {incident.title} in {where(incident)}", style="green")
+        yield Text(f"{_at(ended, now)} over after {after}: {incident.anomaly} in {where(incident)}", style="green")
         return
     said = Text(f"{_at(incident.since, now)} ")
     said.append(incident.severity.upper(), style=_STYLE.get(incident.severity, ""))

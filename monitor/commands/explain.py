@@ -28,7 +28,7 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
     """The screen."""
     incident = explained.incident
     first = explained.findings[0]
-    anomaly = incident.title if incident is not None else first["anomaly"]
+    anomaly = incident.anomaly if incident is not None else first["anomaly"]
     severity = incident.severity if incident is not None else first["severity"]
     head = Text(severity, style=STYLE[severity])
     yield head.append(f" {anomaly}", style="bold").append(f" in {where(incident) if incident else place(first)}")

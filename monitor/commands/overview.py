@@ -69,7 +69,7 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     times = f" ×{own}" if own > max(incident.places, 1) else ""
     if incident.silence is not None:
         times += " silenced"
-    room = width - len(head) - len(SHORT[incident.severity]) - 1 - len(incident.title) - len(times)
+    room = width - len(head) - len(SHORT[incident.severity]) - 1 - len(incident.anomaly) - len(times)
     message = _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", " ".join(incident.message.split()))
     cluster = (incident.cluster_name or incident.cluster[:ID]) if clusters or incident.cluster_name else ""
     most = max(room - 2 - min(_LEAST_MESSAGE, len(message)), room // 2)
@@ -78,7 +78,7 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     line = Text(head)
     line.append(SHORT[incident.severity], style=STYLE[incident.severity] if incident.open else "")
     line.append(" ")
-    line.append(incident.title, style="bold" if incident.open else "")
+    line.append(incident.anomaly, style="bold" if incident.open else "")
     line.append(f"{times}{place}")
     line.append(f" {_cut(message, room - len(place) - 1)}", style="dim")
     return line

@@ -190,7 +190,7 @@ def _of_incidents(incidents: Sequence[Incident], known: Mapping[int, str]) -> It
     for one in incidents:
         kind: Any = one.severity if one.severity in ("critical", "warning") else "change"
         yield Happening(
-            one.since, one.until or (None if not one.open else one.last), kind, one.title, named(one.message, known)
+            one.since, one.until or (None if not one.open else one.last), kind, one.anomaly, named(one.message, known)
         )
 
 

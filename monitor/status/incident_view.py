@@ -93,7 +93,7 @@ def page(evidence: Evidence, now: datetime, to_do: Mapping[str, Sequence[Paragra
     """The whole page."""
     explained, names = evidence.explained, evidence.explained.names
     first, incident = explained.findings[0], explained.incident
-    anomaly = incident.title if incident is not None else first["anomaly"]
+    anomaly = incident.anomaly if incident is not None else first["anomaly"]
     entry = CATALOGUE.get(anomaly)
     return IncidentPage(
         now=now,

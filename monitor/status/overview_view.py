@@ -236,7 +236,7 @@ def _cell(row: Mapping[str, Any], seen: Seen) -> Cell:
     lag = max(readers_lag(row).values(), default=None)
     said = [f"{row['topic']} partition {row['partition']}: {SIGNS[state][1]}"]
     if incident is not None:
-        said.append(f"{incident.title} since {clock(incident.since, seen.now, seconds=True)} UTC")
+        said.append(f"{incident.anomaly} since {clock(incident.since, seen.now, seconds=True)} UTC")
     if row["check_failed"] is not None:
         said.append(row["check_failed"])
     if through is not None:
@@ -285,7 +285,7 @@ def _row(incident: Incident, now: datetime) -> Row:
     ends = now if incident.open else incident.until or incident.last
     return Row(
         id=incident.id,
-        anomaly=incident.title,
+        anomaly=incident.anomaly,
         severity=incident.severity,
         open=incident.open,
         where=where_first(incident),

@@ -67,7 +67,7 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
     )  # fmt: skip
     assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
     assert explanation(one) == "G1a of (7, 0). 201 findings so far in 2 places. With it came 1 × torn-transaction."
-    assert one.title == "G1a"
+    assert one.anomaly == "G1a"
     assert (one.place, one.open, one.runbook) == ("orders/3 +1", True, "docs/runbook.md#g1a")
 
 
@@ -232,14 +232,27 @@ def test_a_cause_that_never_comes_is_not_waited_for() -> None:
     assert standing(lonely, ended, now=100) == [], "it has ended before"
 
 
-def test_a_skip_that_turns_out_to_be_a_loss_is_called_a_loss() -> None:
-    """Receivers tell it apart by what it began with; people read what it is."""
-    skip = told("poll-skip", 1, evidence={"skipped": [{"writer": 7, "seq": 1, "offset": 44}]})
-    lost = told("lost-write", 1, at=5, evidence={"writer": 7, "seq": 1, "offset": 44})
-    (before,), (after,) = standing(skip, now=4), standing(skip, lost, now=6)
-    assert (before.title, summary(before)) == ("poll-skip", "poll-skip in orders/3 (critical)")
-    assert (after.id, after.anomaly) == (before.id, "poll-skip")
-    assert (after.title, summary(after)) == ("lost-write", "lost-write in orders/3 (critical)")
+@pytest.mark.parametrize(("sign", "loss"), [
+    ("poll-skip", "lost-write"), ("inconsistent-offsets", "lost-write"), ("int-poll-skip", "vanished-record"),
+])  # fmt: skip
+def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss: str) -> None:
+    """People are told of an incident when it begins, and not of what joins it."""
+    evidence = {"writer": 7, "seq": 1, "offset": 44}
+    seen = told(sign, 1, evidence={"skipped": [evidence]} if "skip" in sign else evidence)
+    lost, elsewhere = told(loss, 1, at=5, evidence=evidence), told(loss, 2, at=5, partition=4, evidence={})
+    (before,), after = standing(seen, now=4), standing(seen, lost, elsewhere, now=6)
+    assert summary(before) == f"{sign} in orders/3 (critical)"
+    assert [summary(one) for one in after] == [
+        summary(before), f"{loss} in orders, 2 places (orders/3, orders/4) (critical)"
+    ]  # fmt: skip
+    assert not any(one.folded for one in after)
+
+
+def test_a_sign_of_a_loss_that_was_told_is_folded_under_it() -> None:
+    evidence = {"writer": 7, "seq": 1, "offset": 44}
+    lost, skip = told("lost-write", 1, evidence=evidence), told("poll-skip", 1, at=5, evidence={"skipped": [evidence]})
+    (one,) = standing(lost, skip, now=6)
+    assert (one.anomaly, dict(one.folded)) == ("lost-write", {"poll-skip": 1})
 
 
 def test_what_is_classified_or_allowed_is_counted() -> None:
