@@ -228,7 +228,7 @@ class IntegrityJob:
         config = self._config
         config.checkpoint_path.mkdir(parents=True, exist_ok=True)
         if not has_begun(config.checkpoint_path):
-            write_layout(config.checkpoint_path, config.checkpoint_path)
+            write_layout(config.checkpoint_path)
         # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
         self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
         handed = handover(config.checkpoint_path)

@@ -7,7 +7,8 @@
 What is grouped:
 
 - A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
-  that concerns the same transaction, value or offset; else it begins one. A loss joins no other's.
+  that concerns the same transaction, value or offset; else it begins one. A loss joins that of a
+  loss alone.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.

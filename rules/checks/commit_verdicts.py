@@ -292,10 +292,7 @@ class Case:
     def judge_foreign(self) -> None:
         """Does it tell what nobody of the group ever committed?"""
         own, read = self.own, self.read
-        if read.offset <= 0 or not self.never_committed() or self._from_before():
-            return
-        if self._may_be_of_the_topic_before():
-            self._note_first()
+        if read.offset <= 0 or not self.never_committed() or self._from_before() or self._may_be_of_the_topic_before():
             return
         known = []
         for table, rows in ((own.commits, self._acknowledged()), (own.told, self._earlier(own.told))):
@@ -304,7 +301,8 @@ class Case:
                 known.append((int(table.completed[last]), int(table.since[last]), int(table.offset[last])))
         if not known:
             if not self._told_elsewhere():
-                self._note_first()
+                group, offset = np.array([[read.group], [read.offset]], np.int64)
+                own.first = concat(own.first, Invoked(group, offset))
             return
         _, since, before = max(known)
         if before == read.offset or self._shared(since) or not self._complete(since):
@@ -315,11 +313,6 @@ class Case:
         was = "none" if before < 0 else str(before)
         message = f"group {self.name} was told {read.offset}, which nobody ever committed, where {was} had been before"
         self._found("foreign-commit", (self.name, read.offset), message, evidence, -1)
-
-    def _note_first(self) -> None:
-        """Nobody knows who committed what was told, and when it is told again it proves nothing either."""
-        group, offset = np.array([[self.read.group], [self.read.offset]], np.int64)
-        self.own.first = concat(self.own.first, Invoked(group, offset))
 
     def _may_be_of_the_topic_before(self) -> bool:
         """May it have been committed in the topic that had this name before?"""

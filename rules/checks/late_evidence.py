@@ -71,11 +71,8 @@ class _Held(NamedTuple):
 
 def arrive(own: Late, new: News) -> None:
     """Which run new processes belong to."""
-    own.begun += [[int(new.columns.process[row]), _run(new, row)] for row in new.where(START).tolist()]
-
-
-def _run(new: News, row: int) -> str:
-    return str(new.columns.table["run"][row].as_py())
+    runs = new.columns.table["run"]
+    own.begun += [[int(new.columns.process[row]), runs[row].as_py()] for row in new.where(START).tolist()]
 
 
 def _note_runs(own: Late, state: State) -> None:

@@ -4,7 +4,7 @@ A container that was frozen, a virtual machine that was paused, a host that was 
 time, so that none has failed, and nobody was too slow. It shows in the host's marks, which come every second else, and
 in its processes, none of which invoked or completed anything in between. (Where only the probe log was away, marks are
 missing, and rows of that time come with the next of them.) Who must do something within a time (`stuck-producer`,
-`stuck-consumer`, `cluster-unreachable`) begins anew when the host goes on.
+`stuck-consumer`) begins anew when the host goes on.
 
 State: the newest `KEPT` of each host.
 """
@@ -21,17 +21,17 @@ from rules.kept.state import Host, State
 from rules.vocabulary.objectives import SECOND
 
 STANDSTILL: Final = 25 * SECOND
-"""A host under load gives a thread its turn far sooner; and marks may come in another order than they were written, by
-as much as log time waits for a host."""
+"""A host under load gives a thread its turn far sooner; and a batch may lack marks that come with a later one."""
 KEPT: Final = 8
 
 
 def note(state: State, columns: Columns, read: dict[int, int]) -> None:
     """Note when hosts stood still before these rows. `read`: through when each mark row says that journals were read;
-    `Host.now` is still that of the marks before them. A committer's marks come with the rows that they count."""
+    `Host.now` is still that of the marks before them. A committer's marks come with the rows that they count; one that
+    is older than those before it, because it comes late, tells of nothing that came after it."""
     for committer in np.unique(columns.process[list(read)]).tolist() if read else ():
         host = state.hosts.setdefault(committer, Host())
-        marked = [at for row, at in read.items() if columns.process[row] == committer]
+        marked = [at for row, at in read.items() if columns.process[row] == committer and at > host.now]
         times = np.array([host.now, *marked] if host.now >= 0 else marked, np.int64)
         if _longest(times) > STANDSTILL:
             ran = _ran(state, columns, committer)

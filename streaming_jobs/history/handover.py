@@ -110,9 +110,7 @@ class Workspace:
     def handed_over(self, plan: Plan) -> bool:
         """Whether the checkpoint is the one that this rebuild made."""
         began = handover(self.checkpoint)
-        return (
-            began is not None and began.plan.id == plan.id and reason_against(self.checkpoint, self.checkpoint) is None
-        )
+        return began is not None and began.plan.id == plan.id and reason_against(self.checkpoint) is None
 
     def complete(self) -> bool:
         """Whether the new checkpoint is there, and only has to be put into its place."""

@@ -25,20 +25,21 @@ def has_begun(checkpoint: Path) -> bool:
     return any((checkpoint / "offsets").glob("[0-9]*"))
 
 
-def write_layout(checkpoint: Path, place: Path) -> None:
-    """The checkpoint is laid out as this version does it, for queries that find it at `place`."""
-    write_json(checkpoint / _NAME, {"layout": LAYOUT, "place": str(place.absolute())})
+def write_layout(checkpoint: Path, place: Path | None = None) -> None:
+    """The checkpoint is laid out as this version does it, for queries that will find it at `place`: where it is."""
+    write_json(checkpoint / _NAME, {"layout": LAYOUT, "place": str((place or checkpoint).absolute())})
 
 
-def reason_against(checkpoint: Path, place: Path) -> str | None:
-    """Why a query of this version cannot go on with a checkpoint that it finds at `place`, if so, as a phrase."""
+def reason_against(checkpoint: Path, place: Path | None = None) -> str | None:
+    """Why a query of this version, which will find the checkpoint at `place` (where it is), cannot go on with it, if
+    so, as a phrase."""
     try:
         told = json.loads((checkpoint / _NAME).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         told = None
     if not isinstance(told, dict) or told.get("layout") != LAYOUT:
         return "its checkpoint was laid out by another version of the job"
-    if told.get("place") != str(place.absolute()):
+    if told.get("place") != str((place or checkpoint).absolute()):
         return f"its data folder was moved: the checkpoint was made at {told.get('place')}"
     return None
 

@@ -64,7 +64,7 @@ def reason_to_rebuild(config: JobConfig) -> str | None:
     if unfinished is not None:
         return unfinished.reason
     if has_begun(config.checkpoint_path) or handover(config.checkpoint_path) is not None:
-        return reason_against(config.checkpoint_path, config.checkpoint_path)
+        return reason_against(config.checkpoint_path)
     if config.starting_version is not None:
         return None
     if read_table(config.tables_path, "partition_state").num_rows:

@@ -4,62 +4,38 @@ and whole, what was planted is found, and nothing else. And what each command sa
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from deploy.local_kafka import LocalKafka
 from monitor.commands.doctor import history
 from monitor.config.config import from_environment
-from monitor.demo.provocation import SentTwice, send_twice
-from monitor.process.reach import connection
-from probes.clock import SystemClock
-from probes.kafka.client import admin_settings, open_admin
-from probes.topics.probe_topics import ProbeTopics, layout_of
-from tests.monitor.commands import offsetwatch, started
+from monitor.demo.provocation import SentTwice
+from tests.monitor.commands import offsetwatch
+from tests.monitor.hosts import FEW, Host, until
 from tests.object_store import SECRET, Proxy, environment, proxy_to, store
 
 RUNS = {"host-a": "aaaa", "host-b": "bbbb"}
 PREFIX = "bucket-only"
-FEW = {
+OFTEN = FEW | {
     "OFFSETWATCH_PROBES__TOPICS__PREFIX": PREFIX,
-    "OFFSETWATCH_PROBES__TOPICS__PARTITIONS": "2",
-    "OFFSETWATCH_PROBES__TOPICS__REPLICATION": "1",
-    "OFFSETWATCH_PROBES__TOPICS__MIN_IN_SYNC": "1",
     "OFFSETWATCH_PROBES__WRITER__RATE": "20",
-    "OFFSETWATCH_PROBES__WRITER__WITH_FIVE_IN_FLIGHT": "0",
-    "OFFSETWATCH_PROBES__READER__GROUP": "1",
-    "OFFSETWATCH_PROBES__READER__RESTLESS": "0",
     "OFFSETWATCH_PROBES__READER__PER_BROKER": "false",
-    "OFFSETWATCH_PROBES__TRANSACTION__COUNT": "1",
-    "OFFSETWATCH_PROBES__TRANSFORM__COUNT": "1",
-    "OFFSETWATCH_PROBES__TRANSFORM__INPUT_RATE": "5",
-    "OFFSETWATCH_PROBES__ABORTS__COUNT": "1",
-    "OFFSETWATCH_PROBES__REGISTERS__COUNT": "1",
-    "OFFSETWATCH_PROBES__REGISTERS__RATE": "1",
     "OFFSETWATCH_PROBES__AUDIT__ENABLED": "false",
     "OFFSETWATCH_PROBES__UNREST__ENABLED": "false",
-    "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
-    "OFFSETWATCH_ALERTS__PROBES_PORT": "0",
-    "OFFSETWATCH_JOB__SHUFFLE_PARTITIONS": "2",
     "OFFSETWATCH_JOB__TRIGGER": "2",
     "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "120",
     "OFFSETWATCH_JOB__CYCLES__WINDOW": "20",
     "OFFSETWATCH_JOB__UPKEEP__EVERY": "15",
     "OFFSETWATCH_JOB__UPKEEP__SMALL_FILES": "30",
 }
-"""Probes of each kind, for hosts meet in some of them only (each has a transform of the same input), as few of each and
-as few batches as do; and a log that is compacted all the while."""
+"""As few batches as do, and a log that is compacted all the while."""
 URL = "s3://bucket/canary/history"
 PLANTED = 3
 AWAY = 20.0
@@ -78,72 +54,16 @@ def proxy(server: int) -> Iterator[Proxy]:
         yield made
 
 
-class Host:
-    """A machine of its own: its folder, and the command that runs there."""
-
-    def __init__(self, name: str, folder: Path, kafka: LocalKafka, port: int) -> None:
-        self.folder = folder / name
-        self.folder.mkdir()
-        others = [run for host, run in RUNS.items() if host != name]
-        self.given = FEW | environment(port) | {
-            "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
-            "OFFSETWATCH_DATA": str(self.folder / "data"),
-            "OFFSETWATCH_JOB__HISTORY": URL,
-            "OFFSETWATCH_PROBES__KNOWN_RUNS": json.dumps(others),
-        }  # fmt: skip
-        if name in RUNS:
-            self.given["OFFSETWATCH_PROBES__RUN"] = RUNS[name]
-        self.child: subprocess.Popen[str] | None = None
-
-    def start(self, *arguments: str) -> None:
-        self.child = started(*arguments, cwd=self.folder, **self.given)
-
-    @property
-    def said(self) -> str:
-        return (self.folder / "err.txt").read_text()
-
-    def stop(self) -> None:
-        assert self.child is not None
-        os.killpg(self.child.pid, signal.SIGTERM)
-        assert self.child.wait(timeout=300) == 0, self.said
-        assert "Traceback" not in self.said
-
-    def kill(self) -> None:
-        if self.child is not None and self.child.poll() is None:
-            os.killpg(self.child.pid, signal.SIGKILL)
-            self.child.wait()
-
-    def asked(self, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
-        return offsetwatch(*arguments, cwd=self.folder, **(self.given | changed))
-
-
-def until(holds: Callable[[], object], hosts: list[Host], seconds: float = 300.0) -> None:
-    limit = time.monotonic() + seconds
-    while not holds():
-        for host in hosts:
-            assert host.child is None or host.child.poll() is None, host.said
-        assert time.monotonic() < limit, "\n".join(host.said for host in hosts)
-        time.sleep(0.5)
-
-
-def table(host: Host, name: str) -> list[dict[str, Any]]:
-    try:
-        return list(DeltaTable(str(host.folder / "data" / "tables" / name)).to_pyarrow_table().to_pylist())
-    except TableNotFoundError:
-        return []
-
-
-def plant(host: Host) -> SentTwice:
-    """A producer without idempotence on this host sends records, and the same again."""
-    config = from_environment({k: v for k, v in host.given.items() if k.startswith("OFFSETWATCH_")})
-    to = connection(config)
-    admin = open_admin(admin_settings(to, client="plant"))
-    topics = ProbeTopics(admin, config.probes.topics, lambda line: None, config.probes.topic_names)
-    layout = layout_of(topics.view(), topics.names)
-    where = max(layout.partitions(config.probes.topics.records))
-    return send_twice(
-        to, config.journals, run=RUNS["host-a"], layout=layout, where=where, records=PLANTED, clock=SystemClock()
-    )
+def host(name: str, folder: Path, kafka: LocalKafka, port: int) -> Host:
+    """One that shares nothing but the bucket; a probe host where it has a run."""
+    given = OFTEN | environment(port) | {
+        "OFFSETWATCH_CLUSTER__BOOTSTRAP": kafka.bootstrap,
+        "OFFSETWATCH_JOB__HISTORY": URL,
+        "OFFSETWATCH_PROBES__KNOWN_RUNS": json.dumps([run for other, run in RUNS.items() if other != name]),
+    }  # fmt: skip
+    if name in RUNS:
+        given["OFFSETWATCH_PROBES__RUN"] = RUNS[name]
+    return Host(folder / name, given)
 
 
 @pytest.mark.evening
@@ -155,38 +75,34 @@ def test_hosts_that_share_only_a_bucket(
 ) -> None:
     for name, value in environment(server).items():
         monkeypatch.setenv(name, value)  # this process asks the store itself
-    hosts = [Host(name, tmp_path, kafka, proxy.server_port) for name in RUNS]
-    watching = Host("watching", tmp_path, kafka, proxy.server_port)
+    hosts = [host(name, tmp_path, kafka, proxy.server_port) for name in RUNS]
+    watching = host("watching", tmp_path, kafka, proxy.server_port)
     everyone = [*hosts, watching]
     try:
-        for host in hosts:
-            host.start("probe", "run")
+        for one in hosts:
+            one.start("probe", "run")
         watching.start("monitor")
-        until(lambda: {row["topic"] for row in table(watching, "partition_state")} >= {f"{PREFIX}-records"}, everyone)
+        until(lambda: {row["topic"] for row in watching.table("partition_state")} >= {f"{PREFIX}-records"}, everyone)
         proxy.unavailable = 20
         until(lambda: not proxy.unavailable, everyone)
         proxy.lost = 2
         until(lambda: not proxy.lost, everyone)
-        sent = plant(hosts[0])
+        sent = hosts[0].send_twice(PLANTED)
         proxy.away = True
         time.sleep(AWAY)
         proxy.away = False
-        until(lambda: len(duplicates(watching)) == PLANTED, everyone)
-        for host in hosts:
-            host.stop()
+        until(lambda: len(watching.duplicates()) == PLANTED, everyone)
+        for one in hosts:
+            one.stop()
         until(lambda: read_through(watching) > DeltaTable(URL).version(), [watching])
         watching.stop()
     finally:
-        for host in everyone:
-            host.kill()
+        for one in everyone:
+            one.kill()
     check_what_was_found(watching, sent)
     check_what_commands_say(watching)
     check_that_each_row_is_there_once(hosts)
     check_that_no_secret_is_anywhere(tmp_path)
-
-
-def duplicates(host: Host) -> list[dict[str, Any]]:
-    return [row for row in table(host, "findings") if row["anomaly"] == "duplicate"]
 
 
 def read_through(host: Host) -> int:
@@ -198,8 +114,8 @@ def read_through(host: Host) -> int:
 
 
 def check_what_was_found(watching: Host, sent: SentTwice) -> None:
-    found = table(watching, "findings")
-    evidence = [json.loads(row["evidence"]) for row in duplicates(watching)]
+    found = watching.table("findings")
+    evidence = [json.loads(row["evidence"]) for row in watching.duplicates()]
     assert sorted(one["seq"] for one in evidence) == list(range(PLANTED))
     assert {one["writer"] for one in evidence} == {sent.writer}
     others = Counter((row["anomaly"], row["severity"]) for row in found if row["anomaly"] != "duplicate")
@@ -224,7 +140,7 @@ def check_that_each_row_is_there_once(hosts: list[Host]) -> None:
 
 def check_what_commands_say(watching: Host) -> None:
     """Everything that reads the log reads it at its URL, or says that it wants a local one."""
-    (id_, *_) = [row["id"] for row in duplicates(watching)]
+    (id_, *_) = [row["id"] for row in watching.duplicates()]
     explained = watching.asked("explain", id_)
     assert "Who did what with the first of its records" in explained.stdout and "provocateur sent" in explained.stdout
     assert watching.asked("explain", id_, "--picture", "who.svg").returncode == 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.vocabulary.slices import Run
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, events
 from tests.rules.test_late_evidence import Hosts
@@ -95,12 +96,22 @@ def still_within_an_operation(h: Two) -> None:
     h.go(10)
     begun = h.at(h.time)
     h.stands_still(120)
-    h.row("q", "send", type="info", error="_TIMED_OUT", invoked=begun)
-    h.go(20)
+    h.row("q", "send", type="info", error="_TIMED_OUT", invoked=begun, sent=[Run(number("q"), 10, None, 1)])
+    h.go(20, "q")
+
+
+def still_while_an_operation_is_open(h: Two) -> None:
+    """It goes on for as long as an operation may."""
+    h.go(10)
+    h.open["q"] = h.time
+    h.stands_still(120)
+    h.go(20, "q")
+    del h.open["q"]
+    h.go(5)
 
 
 @FEEDS
-@pytest.mark.parametrize("build", [still, still_twice, still_within_an_operation])
+@pytest.mark.parametrize("build", [still, still_twice, still_within_an_operation, still_while_an_operation_is_open])
 def test_nobody_is_stuck_while_the_host_stands_still(
     build: Callable[[Two], None], fed: Callable[[History], Store]
 ) -> None:
@@ -117,6 +128,30 @@ def test_who_does_not_move_when_the_host_goes_on_is_stuck_from_then_on(fed: Call
     h.stands_still(120)
     h.go(40, "s")
     assert events(fed(h), "stuck-consumer") == [("opened", (S,), 161)]
+
+
+@FEEDS
+def test_an_operation_that_goes_on_for_long_after_it_is_stuck(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    h.go(10)
+    h.open["q"] = h.time
+    h.stands_still(120)
+    h.go(40, "q")
+    assert events(fed(h), "stuck-producer") == [("opened", (str(number("q")),), 161)]
+
+
+@FEEDS
+def test_a_mark_that_comes_late_is_no_standstill(fed: Callable[[History], Store]) -> None:
+    """It is older than those that came before it."""
+    h = Two()
+    h.go(10)
+    h.go(1, "s")
+    (late,) = (row for row in h.rows[-2:] if row.process == number("committer two"))
+    h.rows.remove(late)
+    h.go(27, "s")
+    h.rows.append(late)
+    h.go(10, "s")
+    assert events(fed(h), "stuck-consumer") == [("opened", (S,), 41)]
 
 
 @FEEDS

@@ -286,6 +286,15 @@ def twice_by_one_of_two_groups(p: Pair) -> None:
     p.transform(3, 4, 6, 18, process="y")
 
 
+def twice_by_each_of_two_groups(p: Pair) -> None:
+    p.joined()
+    p.feed(0, 10)
+    p.transform(0, 0, 5, 0)
+    p.transform(1, 4, 6, 6)
+    p.transform(2, 0, 5, 13, process="y")
+    p.transform(3, 4, 6, 19, process="y")
+
+
 def left_out_by_one_of_two_groups(p: Pair) -> None:
     p.joined()
     p.feed(0, 10)
@@ -338,6 +347,7 @@ CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
     (visible_and_done_again, [reflected_twice(0.046, 11)]),
     (once_by_each_of_two_groups, []),
     (twice_by_one_of_two_groups, [reflected_twice(0.09, 13, "h", Y)]),
+    (twice_by_each_of_two_groups, [reflected_twice(0.056, 11), reflected_twice(0.09, 13, "h", Y)]),
     (left_out_by_one_of_two_groups, missing(11.0, 4, group="h")),
 ]
 

@@ -337,15 +337,24 @@ def test_a_checkpoint_of_another_layout_is_rebuilt(
             file.write_text("nothing that Spark could read")
 
     commit(config.history_path, parts[3])
-    told, lines = run(spark, config)
-    assert any("because its checkpoint was laid out by another version" in line for line in lines)
-    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
-    assert not set(first) & set(heard)
+    goes_on(spark, config, "its checkpoint was laid out by another version", first)
     commit(config.history_path, parts[4])
     told, lines = run(spark, config)
     assert lines == []
     assert sum(b.stats.slices for b in told.batches) == len(parts[4])
-    whole = undisturbed_eventful(5)
+    nothing_is_missing(config, undisturbed_eventful(5))
+
+
+def goes_on(spark: SparkSession, config: JobConfig, because: str, first: Sequence[str]) -> None:
+    """A rebuild, and nothing of what was told at first is told again."""
+    told, lines = run(spark, config)
+    assert any(f"because {because}" in line for line in lines)
+    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
+    assert first and not set(first) & set(heard)
+
+
+def nothing_is_missing(config: JobConfig, whole: JobConfig) -> None:
+    """The findings are those of an undisturbed run, each once."""
     assert violations(config) == violations(whole)
     assert len(set(written(config))) == len(written(config))
     assert shown(config) == shown(whole)
@@ -365,16 +374,10 @@ def test_a_checkpoint_that_was_moved_is_rebuilt(
     reason = reason_to_rebuild(moved)
     assert reason == f"its data folder was moved: the checkpoint was made at {config.checkpoint_path}"
     commit(moved.history_path, parts[4])
-    told, lines = run(spark, moved)
-    assert any(f"because {reason}" in line for line in lines)
-    heard = [i for b in told.batches for i in b.findings["id"].to_pylist()]
-    assert first and not set(first) & set(heard)
+    goes_on(spark, moved, reason, first)
     assert reason_to_rebuild(moved) is None
     assert run(spark, moved)[1] == []
-    whole = undisturbed_eventful(5)
-    assert violations(moved) == violations(whole)
-    assert len(set(written(moved))) == len(written(moved))
-    assert shown(moved) == shown(whole)
+    nothing_is_missing(moved, undisturbed_eventful(5))
 
 
 def test_a_rebuilt_checkpoint_that_served_no_batch_says_how_it_is_laid_out(

@@ -13,7 +13,8 @@ import pytest
 from deploy.local_kafka import LocalKafka
 from tests.alerts.servers import alertmanager, get, sink
 from tests.alerts.test_silenced_pages import hasty, told
-from tests.monitor.test_object_store import PLANTED, PREFIX, RUNS, Host, duplicates, plant, table, until
+from tests.monitor.hosts import until
+from tests.monitor.test_object_store import PLANTED, PREFIX, RUNS, host
 from tests.object_store import environment, store
 
 RECORDS = f"{PREFIX}-records"
@@ -31,7 +32,7 @@ def test_two_monitors_tell_of_an_incident_once(
     with store() as server, sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
         for name, value in environment(server).items():
             monkeypatch.setenv(name, value)
-        probes, *monitors = (Host(name, tmp_path, kafka, server) for name in (next(iter(RUNS)), "first", "second"))
+        probes, *monitors = (host(name, tmp_path, kafka, server) for name in (next(iter(RUNS)), "first", "second"))
         for one in monitors:
             one.given |= {
                 "OFFSETWATCH_ALERTS__ALERTMANAGER__URLS": json.dumps([url]),
@@ -53,18 +54,18 @@ def test_two_monitors_tell_of_an_incident_once(
                 one.start("monitor")
             for one in monitors:
                 until(
-                    lambda one=one: any(row["topic"] == RECORDS for row in table(one, "partition_state")), [probes, one]
+                    lambda one=one: any(row["topic"] == RECORDS for row in one.table("partition_state")), [probes, one]
                 )
-            plant(probes)
+            probes.send_twice(PLANTED)
             for one in monitors:
-                until(lambda one=one: len(duplicates(one)) == PLANTED, [probes, one])
-            found = [sorted(row["id"] for row in duplicates(one)) for one in monitors]
+                until(lambda one=one: len(one.duplicates()) == PLANTED, [probes, one])
+            found = [sorted(row["id"] for row in one.duplicates()) for one in monitors]
             assert found[0] == found[1]
             assert watched()["duplicate"] == 1
             (incident,) = incidents()
             monitors[0].kill()
-            plant(probes)
-            until(lambda: len(duplicates(monitors[1])) == 2 * PLANTED, [probes, monitors[1]])
+            probes.send_twice(PLANTED)
+            until(lambda: len(monitors[1].duplicates()) == 2 * PLANTED, [probes, monitors[1]])
             assert watched()["duplicate"] == 1, "it is the same incident, that goes on"
             assert incidents() == [incident]
             probes.stop()
