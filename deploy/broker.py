@@ -31,6 +31,8 @@ from deploy.watchdog import Watchdog
 
 _POLL_S = 0.05
 _PORT_RETRY_S = 0.5
+_STANDS_S = 10.0
+_SOON_S = 0.005
 _STARTED = "Kafka Server started"
 _FOLDERS = DataFolders()
 _SILENT = logging.Logger("confluent_kafka.ready_check", logging.CRITICAL + 1)
@@ -213,8 +215,17 @@ class Broker:
             self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Freeze the process: its connections stay open, and nobody answers on them."""
+        """Freeze the process, and return when it stands: its connections stay open, and nobody answers on them."""
         self._signal(signal.SIGSTOP)
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            return
+        # On a busy machine its threads go on for a moment: until the one that was told of the signal gets a turn.
+        deadline = time.monotonic() + _STANDS_S
+        while (pid := self.pid) is not None and time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None:
+                    return
+            time.sleep(_SOON_S)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

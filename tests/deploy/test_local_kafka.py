@@ -140,6 +140,22 @@ def test_a_terminated_broker_closes_its_logs(own: LocalKafka) -> None:
     assert "num.partitions=5\n" in (broker.folder / "server.properties").read_text()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are seen in /proc")
+def test_a_broker_that_was_paused_stands_with_all_its_threads(own: LocalKafka) -> None:
+    tasks = Path(f"/proc/{pid_of(own.broker(1))}/task")
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+    try:
+        for _ in range(30):
+            own.broker(1).pause()
+            states = {one.read_text().rpartition(")")[2].split()[0] for one in tasks.glob("*/stat")}
+            assert states == {"T"}
+            own.broker(1).resume()
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def test_a_paused_broker_is_silent_until_it_is_resumed(own: LocalKafka) -> None:
     admin = AdminClient({**QUIET, "bootstrap.servers": own.bootstrap})
     own.broker(1).pause()
