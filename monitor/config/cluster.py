@@ -106,6 +106,30 @@ class NamedClusterConfig(ClusterConfig):
         self._table = f"clusters.{name}"
 
 
+class EvidenceConfig(ClusterConfig):
+    """A Kafka cluster that carries the probe log, for hosts that share neither a folder nor a bucket: probes append to
+    a topic there, and the monitor takes it into its own table.
+
+    It must not be a cluster that is watched: that cannot bear witness in its own cause."""
+
+    bootstrap: str = Field(
+        "", description="Addresses of some of its brokers, host:port, comma-separated. Without them it is not used."
+    )
+    topic: str = Field(
+        "offsetwatch.evidence", pattern=r"^[A-Za-z0-9._-]{1,249}$", description="It is made where it is not there."
+    )
+    replication: int = Field(3, ge=1, description="Of a topic that is made: replicas, at most one on each broker.")
+    retention_hours: float = Field(
+        72.0, gt=0, description="Of a topic that is made: for so long the monitor may be away and nothing is lost."
+    )
+
+    _table: str = PrivateAttr("evidence")
+
+    @property
+    def used(self) -> bool:
+        return bool(self.bootstrap)
+
+
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """What a cluster may be called: it is shown on narrow screens, and names a folder."""
 

@@ -28,6 +28,7 @@ from alerts.config import AlertsConfig, Secret
 from monitor.config.cluster import (
     NAME,
     ClusterConfig,
+    EvidenceConfig,
     FromEnvironment,
     FromFile,
     NamedClusterConfig,
@@ -105,6 +106,7 @@ class Config(Section):
             "rate = 20.0",
         ],
     )
+    evidence: EvidenceConfig = EvidenceConfig()
     probes: ProbesConfig = ProbesConfig()
     job: JobConfig = JobConfig()
     alerts: AlertsConfig = AlertsConfig()
@@ -137,6 +139,16 @@ class Config(Section):
             if cluster.id is not None and (other := before.setdefault(f"id {cluster.id}", name)) != name:
                 raise ValueError(f"{other} and {name} are the same cluster, {cluster.id}")
         return clusters
+
+    @model_validator(mode="after")
+    def _another_cluster(self) -> Config:
+        """The probe log is not entrusted to a cluster that it is about."""
+        kept = set(_addresses(self.evidence.bootstrap))
+        for name, cluster in self.clusters.items() or {"": self.cluster}.items():
+            if both := kept & set(_addresses(cluster.bootstrap)):
+                watched = f"the cluster {name}" if name else "the cluster under test"
+                raise ValueError(f"evidence.bootstrap: {min(both)} is a broker of {watched}: it needs another cluster")
+        return self
 
     @property
     def name(self) -> str:
@@ -281,7 +293,7 @@ def _put(values: dict[str, Any], override: Override) -> None:
 def _of_security(complaint: ErrorDetails) -> int:
     """How many parts of its place lead to a table of settings that may hold secrets, that included; 0 for others."""
     place = complaint["loc"]
-    if place[:2] == ("cluster", "security"):
+    if place[:2] in (("cluster", "security"), ("evidence", "security")):
         return 2
     return 3 if place[:1] == ("clusters",) and place[2:3] == ("security",) else 0
 
@@ -313,6 +325,10 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
     secret = secret or first["type"] == NOT_SHOWN
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not secret else ""
     return f"{named}: {message}{shown}"
+
+
+def _addresses(bootstrap: str) -> list[str]:
+    return [one.strip() for one in bootstrap.split(",") if one.strip()]
 
 
 def _some(names: list[str]) -> str:

@@ -24,6 +24,7 @@ from probes.kafka.errors import ProbeError
 from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, CommitterStatus, committer
 from probes.log.commits.confirmations import Confirmations
+from probes.log.commits.destination import Destination
 from probes.log.commits.recovery import recover
 from probes.log.errors import ProbeLogError
 from probes.running.probe_process import Errand, ProcessSupervisor
@@ -127,10 +128,11 @@ class Fleet:
         journal_folder: Path,
         clock: Clock,
         *,
-        history: str | Path | None = None,
+        history: str | Path | Destination | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        """`history`: the Delta table that the committer appends to; without it nobody does, and the journals stay.
+        """`history`: the Delta table that the committer appends to, or another destination of its appends; without it
+        nobody does, and the journals stay.
         `say` gets sentences for the user, each once."""
         self._config, self._clock, self._folder = config, clock, journal_folder
         self._connection = connection
@@ -158,7 +160,7 @@ class Fleet:
         self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._topics.ensure()
         if self._history is not None:
-            self._start_committer(str(self._history))
+            self._start_committer(self._history)
         else:
             recover(self._folder, self._clock)
         self._brokers = {broker.id for broker in self._layout.brokers}
@@ -223,16 +225,17 @@ class Fleet:
         assert self._layout is not None
         return self._layout
 
-    def _start_committer(self, history: str) -> None:
+    def _start_committer(self, history: str | Path | Destination) -> None:
         assert self._topics is not None and self._layout is not None
         confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
         self._committer = committer(self._folder, history, self._clock, confirmations=confirmations)
         self._committer.__enter__()
         self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
         self._committer_thread.start()
-        threading.Thread(
-            target=compaction.keep_compact, args=(history, self._stopping), name="compaction", daemon=True
-        ).start()
+        if isinstance(history, str | Path):
+            threading.Thread(
+                target=compaction.keep_compact, args=(str(history), self._stopping), name="compaction", daemon=True
+            ).start()
 
     def _commit(self) -> None:
         assert self._committer is not None

@@ -33,6 +33,7 @@ import pyarrow as pa
 from probes.clock import Clock
 from probes.log.commits.append_plan import Part, Plan, load, save
 from probes.log.commits.confirmations import Confirmations, Moment, counted
+from probes.log.commits.destination import Destination
 from probes.log.commits.history import History, TableProperties
 from probes.log.commits.lives import Lives
 from probes.log.commits.marks import COMMITTER, PlaceName, Vouched, current_places, mark_rows
@@ -102,7 +103,7 @@ class _Pending:
 
 def committer(
     folder: Path,
-    table_uri: str | Path,
+    history: str | Path | Destination,
     clock: Clock,
     pace: Pace | None = None,
     *,
@@ -110,9 +111,11 @@ def committer(
     storage_options: Mapping[str, str] | None = None,
     confirmations: Confirmations | None = None,
 ) -> Committer:
-    """A committer from a journal folder to the Delta table at `table_uri`, a path or an object store's URL. Without
-    `confirmations` topics are believed to be what rows say."""
-    history = History(str(table_uri), properties or TableProperties(), storage_options)
+    """A committer from a journal folder to `history`: a path or an object store's URL of a Delta table (`properties`
+    of a new one and `storage_options` are for these), or another destination. Without `confirmations` topics are
+    believed to be what rows say."""
+    if isinstance(history, str | Path):
+        history = History(str(history), properties or TableProperties(), storage_options)
     return Committer(folder, history, clock, pace, confirmations)
 
 
@@ -123,7 +126,7 @@ class Committer:
     for `status`."""
 
     def __init__(
-        self, folder: Path, history: History, clock: Clock, pace: Pace | None = None,
+        self, folder: Path, history: Destination, clock: Clock, pace: Pace | None = None,
         confirmations: Confirmations | None = None,
     ) -> None:  # fmt: skip
         """`history` is this committer's own. Nothing is touched yet."""
@@ -162,6 +165,7 @@ class Committer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._forget()
+        self._history.close()
         self._release()
 
     def status(self) -> CommitterStatus:
@@ -256,8 +260,8 @@ class Committer:
         if planned is not None:
             if self._history.id() != planned.table:
                 raise HistoryMismatch(
-                    f"{self.folder} belongs to another Delta table than {self._history.uri}: "
-                    "use the old table again, or an empty journal folder"
+                    f"{self.folder} belongs to another probe log than {self._history.uri}: "
+                    "use the old one again, or an empty journal folder"
                 )
             if self._is_done(planned):
                 self._plan = planned
@@ -266,14 +270,8 @@ class Committer:
         self._loaded = True
 
     def _is_done(self, plan: Plan) -> bool:
-        """Whether the table has the plan's append. Raises `HistoryMismatch` where it has neither that nor its last."""
-        last = self._history.last_version(plan.app) or 0
-        if plan.version - 1 <= last <= plan.version:
-            return last == plan.version
-        raise HistoryMismatch(
-            f"the Delta table {self._history.uri} has append {last} of {self.folder}, whose next is {plan.version}: "
-            "one of them was put back to an older state, or another committer writes in its name"
-        )
+        """Whether the plan's append is there. Raises `HistoryMismatch` where neither that nor the last one is."""
+        return self._history.has(plan.app, plan.version, self.folder)
 
     def _redo(self, planned: Plan) -> None:
         """The plan was not carried out: read the same bytes again, and go back to where it began."""

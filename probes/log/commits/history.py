@@ -78,13 +78,36 @@ class History:
         """The last version that `app` appended, as the table stands now."""
         return self._do("read", lambda: self._refreshed().transaction_version(app))  # type: ignore[no-any-return]
 
+    def has(self, app: str, version: int, of: Path) -> bool:
+        """Whether `version` of `app` was appended, now. Raises `HistoryMismatch` where neither that nor the one before
+        was: `of` is the folder that `app` appends."""
+        last = self.last_version(app) or 0
+        if version - 1 <= last <= version:
+            return last == version
+        raise HistoryMismatch(
+            f"the Delta table {self.uri} has append {last} of {of}, whose next is {version}: "
+            "one of them was put back to an older state, or another committer writes in its name"
+        )
+
     def append(self, rows: pa.Table, app: str, version: int) -> None:
         """Append rows of `SLICE_SCHEMA` as `app`'s `version`. After an error, `last_version` tells whether it was done.
 
         `last_version` must have been asked since the last append of anybody, else the append may fail for that."""
-        properties = CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app, version)])
         # deltalake would look for expired log files after each commit, among all that there are.
-        tidy = version % self.properties.checkpoint_interval == 0
+        self._append(rows, {app: version}, tidy=version % self.properties.checkpoint_interval == 0)
+
+    def append_of(self, rows: pa.Table, versions: Mapping[str, int]) -> None:
+        """As `append`, of several: each with its version."""
+        tidy = (self._do("read", lambda: self._open().version()) + 1) % self.properties.checkpoint_interval == 0
+        self._append(rows, versions, tidy=tidy)
+
+    def close(self) -> None:
+        """Forget what was read of it."""
+        self._table = None
+
+    def _append(self, rows: pa.Table, versions: Mapping[str, int], *, tidy: bool) -> None:
+        transactions = [Transaction(app, version) for app, version in versions.items()]
+        properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
         after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=tidy)
         self._do("append to", lambda: _append(self._open(), self.uri, rows, properties, after))
 

@@ -80,7 +80,7 @@ def test_another_table_than_the_folders_own_is_refused(folder, history, tmp_path
         one.commit()
     with (
         committer(folder, tmp_path / "other", clock) as one,
-        pytest.raises(HistoryMismatch, match="another Delta table"),
+        pytest.raises(HistoryMismatch, match="another probe log"),
     ):
         one.commit()
     table = DeltaTable(str(history))

@@ -1,0 +1,261 @@
+"""From the topic of the probe log into the table `history`, exactly once.
+
+Each commit to the table holds, beside the rows, how far the topic was read (as the version of an application that is
+named after the topic) and the newest append of each committer that is in them. So a commit of which nobody heard
+whether it was made is found in the table, an append that is in the topic twice is taken once, and two intakes at work
+on one table do not harm each other: the one that comes second goes on where the first one is.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from probes.kafka.client import consumer_settings, open_consumer
+from probes.kafka.errors import ClientError, translate
+from probes.log.commits.history import History
+from probes.log.errors import HistoryConflict, HistoryMismatch, ProbeLogError
+from probes.log.evidence.messages import Append, Assembly, NotOurs
+from probes.log.evidence.topic import ANSWERED_WITHIN, PARTITION, TopicOf
+
+log = logging.getLogger("offsetwatch.intake")
+
+EVERY: Final = 0.5
+"""Seconds from one commit to the table to the next, at least."""
+MOST_BYTES: Final = 8 << 20
+"""So much of the topic's messages goes into one commit, about: what is behind is read in pieces."""
+MOST_MESSAGES: Final = 200
+CONFIRMED_EVERY: Final = 10.0
+"""Seconds between two questions for the topic's id."""
+_POLLED_FOR: Final = 0.2
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_CONFLICTS: Final = 20
+_SAID_AGAIN: Final = 600.0
+"""Seconds after which the same is told again."""
+
+
+class EvidenceUnavailable(ProbeLogError):
+    """The topic cannot be read now; it is tried again, and nothing is lost."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read since the last commit to the table. `next`: the offset that is read next."""
+
+    next: int
+    appends: list[Append] = field(default_factory=list)
+    bytes: int = 0
+    assembly: Assembly = field(default_factory=Assembly)
+
+    @property
+    def resume(self) -> int:
+        """From where a successor has to read, once the appends are in the table."""
+        first = self.assembly.first
+        return self.next if first is None else min(first, self.next)
+
+
+class Intake:
+    """Reads one topic into one table. `turn` makes one step, `run` goes on until it is told to stop. One thread, but
+    for `behind`."""
+
+    def __init__(self, topic: TopicOf, history: History, say: Callable[[str], None] | None = None) -> None:
+        """`say` gets sentences for the user."""
+        self._topic, self._history = topic, history
+        self._say = say or log.warning
+        self._said: dict[str, float] = {}
+        self._consumer: Consumer | None = None
+        self._app = ""
+        self._read = _Read(0)
+        self._resumed = -1
+        self._versions: dict[str, int] = {}
+        self._due = self._confirmed = 0.0
+        self.behind: int | None = None
+        """Messages, the ends of transactions included, that were in the topic and not in the table when it was read
+        last; None while it cannot be read."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Read until `stop`. What fails is tried again, and told; `HistoryMismatch` is raised."""
+        pause, failed = _FIRST_PAUSE, ""
+        while not stop.is_set():
+            try:
+                self.turn()
+            except HistoryMismatch:
+                raise
+            except Exception as error:
+                if not isinstance(error, ProbeLogError):
+                    log.exception("the intake of %s failed", self._topic)
+                failed = str(error) or type(error).__name__
+                self._say_seldom(f"the probe log is not carried on, and tried again: {failed}")
+                self.close()
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                if failed:
+                    self._say("the probe log is carried on")
+                pause, failed = _FIRST_PAUSE, ""
+        self.close()
+
+    def turn(self) -> int:
+        """Read what is there and, once it is time, commit it. Returns the rows that came into the table.
+
+        Raises `EvidenceUnavailable`, `HistoryUnavailable` and `HistoryMismatch`."""
+        consumer = self._consumer or self._open()
+        if time.monotonic() - self._confirmed >= CONFIRMED_EVERY:
+            self._confirm()
+        self._consume(consumer)
+        due = time.monotonic() >= self._due or self._read.bytes >= MOST_BYTES
+        if not self._read.appends or not due:
+            return 0
+        self._due = time.monotonic() + EVERY
+        return self._commit()
+
+    def _confirm(self) -> None:
+        """Whether the topic is still the one that is read: a client goes by its name."""
+        if self._of() != self._app:
+            self._say(f"{self._topic} was made anew: what stood in the old one and was not read is missing")
+            raise EvidenceUnavailable(f"{self._topic} was made anew")
+        self._confirmed = time.monotonic()
+
+    def _of(self) -> str:
+        """What the table knows the topic by."""
+        try:
+            return f"offsetwatch-evidence-{self._topic.id()}"
+        except ClientError as error:
+            raise EvidenceUnavailable(f"{self._topic}: {error}") from error
+
+    def close(self) -> None:
+        """Leave the cluster; what was read and is not in the table is read again."""
+        consumer, self._consumer, self.behind = self._consumer, None, None
+        if consumer is not None:
+            with suppress(KafkaException, RuntimeError):
+                consumer.close()
+
+    def _open(self) -> Consumer:
+        self._app, self._confirmed = self._of(), time.monotonic()
+        try:
+            settings: dict[str, Any] = consumer_settings(
+                self._topic.connection, client="offsetwatch-intake", group="offsetwatch-intake", prompt=True
+            )
+            # Where retention was faster it is told, and not passed over.
+            consumer = open_consumer(settings | {"auto.offset.reset": "error"}, lambda error: None)
+        except ClientError as error:
+            raise EvidenceUnavailable(f"{self._topic}: {error}") from error
+        self._consumer, self._versions = consumer, {}
+        self._resume(self._history.last_version(self._app))
+        return consumer
+
+    def _resume(self, at: int | None) -> None:
+        """Read on from this offset, None: from the beginning."""
+        assert self._consumer is not None
+        start = self._bounds()[0] if at is None else at
+        self._read, self._resumed = _Read(start), start
+        self._consumer.assign([TopicPartition(self._topic.name, PARTITION, start)])
+
+    def _bounds(self) -> tuple[int, int]:
+        assert self._consumer is not None
+        try:
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic.name, PARTITION), timeout=ANSWERED_WITHIN
+            )
+        except KafkaException as error:
+            raise EvidenceUnavailable(f"{self._topic}: {translate(error)}") from error
+        if found is None:
+            raise EvidenceUnavailable(f"{self._topic}: no answer within {ANSWERED_WITHIN:g} s")
+        return int(found[0]), int(found[1])
+
+    def _consume(self, consumer: Consumer) -> None:
+        read = self._read
+        for message in consumer.consume(MOST_MESSAGES, _POLLED_FOR):
+            if (error := message.error()) is not None:
+                self._heard(translate(error))
+                return
+            offset, value = int(message.offset()), message.value()
+            read.next = offset + 1
+            read.bytes += len(value or b"")
+            try:
+                append = read.assembly.take(offset, message.headers(), value)
+            except NotOurs as what:
+                self._say_seldom(f"a message of {self._topic} is left out: {what}")
+                continue
+            if append is not None:
+                read.appends.append(append)
+        # The end of a transaction is no message, and is passed all the same.
+        position = consumer.position([TopicPartition(self._topic.name, PARTITION)])[0].offset
+        read.next = max(read.next, int(position))
+        _, end = consumer.get_watermark_offsets(TopicPartition(self._topic.name, PARTITION), cached=True)
+        self.behind = max(0, int(end) - read.next) + len(read.appends)
+
+    def _heard(self, error: ClientError) -> None:
+        """Of an error while reading; only what is missing for good is not a reason to try again."""
+        if error.code != "_AUTO_OFFSET_RESET":
+            raise EvidenceUnavailable(f"{self._topic}: {error}")
+        self._confirm()
+        start, end = self._bounds()
+        before = self._read.next
+        if before > end:
+            raise HistoryMismatch(
+                f"{self._topic} ends at offset {end}, and the Delta table {self._history.uri} has it up to {before}: "
+                "one of them was put back to an older state"
+            )
+        self._say(
+            f"{self._topic} was read up to offset {before}, and begins at {start}: what stood between is missing in "
+            "the probe log"
+        )
+        if self._read.appends:
+            self._commit()
+        self._resume(start)
+
+    def _commit(self) -> int:
+        read = self._read
+        for trial in range(_CONFLICTS):
+            there = self._history.last_version(self._app)
+            if there is not None and there > self._resumed:
+                self._resume(there)  # another intake was first, or the last commit was made after all
+                return 0
+            new = self._new(read.appends)
+            versions = {append.app: append.version for append in new}
+            rows = pa.concat_tables([append.rows for append in new]) if new else None
+            try:
+                if rows is None:
+                    break  # nothing but what was there before: the next commit says how far it is read
+                self._history.append_of(rows, versions | {self._app: read.resume})
+            except HistoryConflict:
+                if trial == _CONFLICTS - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.05))
+                continue
+            self._versions |= versions
+            self._resumed = read.resume
+            read.appends, read.bytes = [], 0
+            return int(rows.num_rows)
+        read.appends, read.bytes = [], 0
+        return 0
+
+    def _new(self, appends: list[Append]) -> list[Append]:
+        """Those that are not in the table yet, each once."""
+        newest: dict[str, int] = {}
+        found = []
+        for append in appends:
+            if append.app not in newest:
+                known = self._versions.get(append.app)
+                newest[append.app] = self._history.last_version(append.app) or 0 if known is None else known
+            if append.version > newest[append.app]:
+                newest[append.app] = append.version
+                found.append(append)
+        return found
+
+    def _say_seldom(self, sentence: str) -> None:
+        now = time.monotonic()
+        if now - self._said.get(sentence, -_SAID_AGAIN) >= _SAID_AGAIN:
+            self._said[sentence] = now
+            self._say(sentence)

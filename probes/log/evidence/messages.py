@@ -1,0 +1,107 @@
+"""An append to the probe log as messages of a topic: Arrow's IPC stream, compressed, cut into parts.
+
+The headers of each message say whose append it is part of:
+
+    app      the committer's name, made with its folder
+    version  which of its appends, 1, 2, ...
+    part     "0/3": the first of three
+    format   that of the probe log's rows
+
+An append is one transaction, so whoever reads committed messages sees each part of it or none. It may be there twice,
+where a committer could not know how its transaction ended: version for version the rows are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from rules.vocabulary.slices import FORMAT_VERSION, SLICE_SCHEMA
+
+PART_BYTES: Final = 768 * 1024
+"""Brokers take messages of one MiB unless they are told otherwise."""
+_CODEC: Final = "zstd"
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class NotOurs(ValueError):
+    """A message that no committer of this version wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One append, whole. `first`: the offset of its first message."""
+
+    app: str
+    version: int
+    rows: pa.Table
+    first: int
+
+
+def packed(rows: pa.Table, app: str, version: int) -> Iterator[tuple[list[tuple[str, bytes]], memoryview]]:
+    """The headers and the value of each message of an append."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=_CODEC)
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        stream.write_table(rows)
+    whole = memoryview(sink.getvalue())
+    starts = range(0, len(whole), PART_BYTES)
+    for part, start in enumerate(starts):
+        headers = {"app": app, "version": version, "part": f"{part}/{len(starts)}", "format": FORMAT_VERSION}
+        yield [(key, str(value).encode()) for key, value in headers.items()], whole[start : start + PART_BYTES]
+
+
+class Assembly:
+    """Puts parts together again, of many committers' appends, which may stand between each other."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+
+    @property
+    def first(self) -> int | None:
+        """The offset from which an append that is not whole yet begins; None where there is none."""
+        return min((offset for offset, _ in self._open.values()), default=None)
+
+    def take(self, offset: int, headers: Headers | None, value: bytes | None) -> Append | None:
+        """The append that this message completes, None where there is more to come. Raises NotOurs."""
+        app, version, part, parts = _told(headers)
+        key = app, version
+        if part == 0:  # also where the same append is there again
+            self._open[key] = offset, []
+        first, before = self._open.get(key, (offset, []))
+        if part != len(before):
+            return None  # its beginning was removed from the topic before it was read
+        before.append(value or b"")
+        if len(before) < parts:
+            return None
+        del self._open[key]
+        return Append(app, version, _rows(before), first)
+
+
+def _told(headers: Headers | None) -> tuple[str, int, int, int]:
+    told = dict(headers or ())
+    try:
+        form = int(told["format"])
+        part, _, parts = told["part"].decode().partition("/")
+        found = told["app"].decode(), int(told["version"]), int(part), int(parts)
+    except (KeyError, ValueError, AttributeError) as error:
+        raise NotOurs("it is no part of a probe log") from error
+    if form != FORMAT_VERSION:
+        raise NotOurs(f"its rows have format {form}, and this version of Offsetwatch reads format {FORMAT_VERSION}")
+    return found
+
+
+def _rows(parts: Sequence[bytes]) -> pa.Table:
+    """The rows, as `SLICE_SCHEMA` has them: an earlier version's lack columns."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(b"".join(parts))) as stream:
+            told = stream.read_all()
+        names = set(told.column_names)
+        columns = [told[f.name] if f.name in names else pa.nulls(told.num_rows, f.type) for f in SLICE_SCHEMA]
+        return pa.table(columns, schema=SLICE_SCHEMA)
+    except (pa.ArrowException, ValueError) as error:
+        raise NotOurs(f"it cannot be read: {error}") from error

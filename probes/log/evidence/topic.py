@@ -1,0 +1,163 @@
+"""The topic of the probe log, as a committer sees it: each append is one transaction in a cluster of evidence.
+
+The topic has one partition that is written to, so that whoever reads it meets the appends of each committer in their
+order. A committer's transactional id is its name: what its last life left open is ended by its first words, and of two
+that go by one name only the newer can write.
+
+Whether a transaction whose end nobody heard of was committed is not asked for. The same append is made again, row for
+row, and the intake takes each version once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import NewTopic
+
+from probes.kafka.client import Connection, admin_settings, open_admin, open_producer, producer_settings
+from probes.kafka.errors import ClientError, translate
+from probes.log.errors import HistoryUnavailable
+from probes.log.evidence.messages import packed
+
+T = TypeVar("T")
+
+PARTITION: Final = 0
+ANSWERED_WITHIN: Final = 10.0
+"""Seconds for a question to the cluster."""
+COMMITTED_WITHIN: Final = 30.0
+"""Seconds for a transaction; after that it is aborted by the cluster, and made again."""
+_ABSENT: Final = "UNKNOWN_TOPIC_OR_PART"
+_THERE: Final = "TOPIC_ALREADY_EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOf:
+    """Which topic, in which cluster. `replication` and `retention_hours` are those of a topic that is made anew."""
+
+    connection: Connection
+    name: str
+    replication: int = 3
+    retention_hours: float = 72.0
+
+    def __str__(self) -> str:
+        return f"the topic {self.name} at {self.connection.bootstrap}"
+
+    def id(self) -> str:
+        """The topic's id; it is made where it is not there. Raises ClientError."""
+        admin = open_admin(admin_settings(self.connection, client="offsetwatch-evidence"))
+        found = described(admin, self.name)
+        if found is None:
+            self._make(admin)
+            found = described(admin, self.name)
+        if found is None:
+            raise ClientError(_ABSENT, f"{self} was made, and is not there")
+        return str(found.topic_id)
+
+    def _make(self, admin: Any) -> None:
+        try:
+            brokers = len(admin.describe_cluster(request_timeout=ANSWERED_WITHIN).result().nodes)
+            replication = max(1, min(self.replication, brokers))
+            settings = {
+                "cleanup.policy": "delete",
+                "retention.ms": str(int(self.retention_hours * 3_600_000)),
+                "min.insync.replicas": str(min(2, replication)),
+            }
+            new = NewTopic(self.name, 1, replication, config=settings)
+            admin.create_topics([new], operation_timeout=ANSWERED_WITHIN)[self.name].result(2 * ANSWERED_WITHIN)
+        except Exception as error:
+            problem = translate(error)
+            if problem.code != _THERE:  # another host was first
+                raise problem from error
+
+
+def described(admin: Any, name: str) -> Any:
+    """What the cluster tells of a topic, None where it is not there. Raises ClientError."""
+    try:
+        told = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWERED_WITHIN)[name]
+        return told.result(ANSWERED_WITHIN + 1.0)
+    except Exception as error:
+        problem = translate(error)
+        if problem.code == _ABSENT:
+            return None
+        raise problem from error
+
+
+@dataclass(slots=True)
+class EvidenceTopic:
+    """A committer's `Destination`. One thread."""
+
+    topic: TopicOf
+    _id: str | None = None
+    _producer: Producer | None = None
+    _done: dict[str, int] = field(default_factory=dict)
+    _refused: list[str] = field(default_factory=list)
+
+    @property
+    def uri(self) -> str:
+        return str(self.topic)
+
+    def id(self) -> str:
+        """The topic's id. Raises `HistoryUnavailable`."""
+        if self._id is None:
+            self._id = self._do("use", self.topic.id)
+        return self._id
+
+    def has(self, app: str, version: int, of: Path) -> bool:
+        """Whether this object has appended the version; what another one did is not known here."""
+        return self._done.get(app, 0) >= version
+
+    def append(self, rows: pa.Table, app: str, version: int) -> None:
+        """Append as one transaction. Raises `HistoryUnavailable`: it may be there all the same, and is made again."""
+        self._do("append to", lambda: self._append(rows, app, version))
+        self._done[app] = version
+
+    def close(self) -> None:
+        """Leave the cluster; a transaction that is open is aborted by the next one, or by the cluster."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.purge()
+            producer.poll(0)
+
+    def _append(self, rows: pa.Table, app: str, version: int) -> None:
+        producer = self._opened(app)
+        self._refused.clear()
+        producer.begin_transaction()
+        for headers, value in packed(rows, app, version):
+            producer.produce(
+                self.topic.name, partition=PARTITION, key=app.encode(), value=bytes(value), headers=headers,
+                on_delivery=self._delivered,
+            )  # fmt: skip
+        producer.commit_transaction(COMMITTED_WITHIN)
+        if self._refused:
+            raise ClientError("_FAIL", self._refused[0])
+
+    def _opened(self, app: str) -> Producer:
+        if self._producer is None:
+            settings = producer_settings(
+                self.topic.connection, client="offsetwatch-evidence", delivery_timeout=COMMITTED_WITHIN,
+                transactional_id=app, transaction_timeout=COMMITTED_WITHIN,
+            )  # fmt: skip
+            self._producer = open_producer(settings, lambda error: None)
+            self._producer.init_transactions(ANSWERED_WITHIN)
+        return self._producer
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._refused.append(str(error))
+
+    def _do(self, what: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except Exception as error:
+            # Begin anew: the next producer's first words end what this one has left open.
+            self._id = None
+            self.close()
+            problem = error if isinstance(error, ClientError) else translate(error)
+            raise HistoryUnavailable(f"cannot {what} {self.uri}: {problem}") from error

@@ -1,0 +1,296 @@
+"""From committers through a topic of a real cluster into the table: each row once, whatever is lost or killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
+
+from probes.log.commits.committer import committer
+from probes.log.commits.history import History
+from probes.log.errors import HistoryUnavailable
+from probes.log.evidence import intake as intakes
+from probes.log.evidence import messages
+from probes.log.evidence.intake import Intake
+from probes.log.evidence.messages import packed
+from probes.log.evidence.topic import EvidenceTopic
+from rules.vocabulary.slices import SLICE_SCHEMA
+from tests.probes.log.evidence.carried import a_topic, carried, carry
+from tests.probes.log.faults import MODES, Killed, Mode, fault
+from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
+
+LIMIT = 60.0
+
+
+class Unheard(EvidenceTopic):
+    """A topic of whose appends nobody hears that they were made, every other time."""
+
+    heard = True
+
+    def append(self, rows: pa.Table, app: str, version: int) -> None:
+        super().append(rows, app, version)
+        self.heard = not self.heard
+        if not self.heard:
+            self._done.clear()
+            raise HistoryUnavailable("the answer was lost")
+
+
+def a_host(tmp_path: Path, name: str, process: int, clock: StillClock) -> tuple[Path, Prober]:
+    folder = tmp_path / name
+    return folder, Prober.start(folder, process, clock)
+
+
+def test_what_two_hosts_append_comes_into_the_table_as_it_was(kafka, tmp_path, history, clock):
+    topic, probers = a_topic(kafka), []
+    for host in (1, 2):
+        folder, prober = a_host(tmp_path, f"host-{host}", host, clock)
+        probers.append(prober)
+        with committer(folder, EvidenceTopic(topic), clock) as one:
+            for _ in range(3):
+                prober.send(0, 1)
+                prober.alive()
+                assert one.commit() > 0
+    assert carried(topic, history) > 0
+    rows = table_rows(history)
+    check_slices(rows)
+    for prober in probers:
+        assert logged(rows, prober.journal.life.process) == prober.must_be_logged()
+    assert check_marks(history) > 0
+    assert carried(topic, history) == 0, "it is there already"
+    # An own probe log, without a topic between, of the same journals:
+    direct = tmp_path / "direct"
+    with committer(folder_again(tmp_path / "host-1"), direct, clock) as one:
+        one.drain()
+    wanted = [row for row in table_rows(direct) if row["f"] != "mark"]
+    assert wanted == [row for row in rows if row["process"] == 1]
+
+
+def folder_again(folder: Path) -> Path:
+    """The journals as if nobody had appended them."""
+    (folder / "plan.json").unlink()
+    return folder
+
+
+def test_an_append_whose_answer_is_lost_is_in_the_table_once(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, Unheard(topic), clock) as one:
+        for _ in range(4):
+            prober.send(0, 1)
+            prober.alive()
+            with pytest.raises(HistoryUnavailable):
+                one.commit()
+            assert one.commit() > 0
+    consumed = everything(topic)
+    assert consumed == [1, 1, 2, 2, 3, 3, 4, 4]
+    carried(topic, history)
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+
+
+def test_a_committer_that_died_before_it_heard_appends_the_same_again(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    for _ in range(3):
+        prober.send(0)
+        prober.alive()
+        with committer(folder, Unheard(topic), clock) as one, pytest.raises(HistoryUnavailable):
+            one.commit()
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.drain()
+    carried(topic, history)
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+
+
+def test_what_was_sent_and_not_committed_is_not_taken(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        prober.send(0)
+        one.commit()
+    dead = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": app_of(folder)})
+    dead.init_transactions(LIMIT)
+    dead.begin_transaction()
+    for headers, value in packed(SLICE_SCHEMA.empty_table(), app_of(folder), 3):
+        dead.produce(topic.name, partition=0, value=bytes(value), headers=headers)
+    dead.flush(LIMIT)
+    prober.send(1)
+    with committer(folder, EvidenceTopic(topic), clock) as one:  # its first words end what the dead one left open
+        one.drain()
+    carried(topic, history)
+    assert everything(topic) == [1, 2, 2, 3], "of its last one it does not know"
+    assert logged(table_rows(history), 1) == prober.must_be_logged()
+
+
+def app_of(folder: Path) -> str:
+    from probes.log.commits.append_plan import load
+
+    plan = load(folder)
+    assert plan is not None
+    return plan.app
+
+
+def everything(topic) -> list[int]:
+    """The versions of all messages that are committed, in order."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": topic.connection.bootstrap, "group.id": "all"})
+    consumer.assign([TopicPartition(topic.name, 0, 0)])
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), timeout=LIMIT)
+    found: list[int] = []
+    while consumer.position([TopicPartition(topic.name, 0)])[0].offset < end:
+        found += [int(dict(one.headers())["version"]) for one in consumer.consume(100, 1.0) if one.error() is None]
+    consumer.close()
+    return found
+
+
+def test_appends_in_many_parts_and_tables_in_several_commits(kafka, tmp_path, history, clock, monkeypatch):
+    monkeypatch.setattr(messages, "PART_BYTES", 700)
+    monkeypatch.setattr(intakes, "MOST_BYTES", 2_000)
+    topic, probers = a_topic(kafka), []
+    for host in (1, 2):
+        folder, prober = a_host(tmp_path, f"host-{host}", host, clock)
+        probers.append(prober)
+        with committer(folder, EvidenceTopic(topic), clock) as one:
+            for _ in range(20):
+                prober.send(0, 1)
+            one.commit()
+    carried(topic, history)
+    rows = table_rows(history)
+    check_slices(rows)
+    for prober in probers:
+        assert logged(rows, prober.journal.life.process) == prober.must_be_logged()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_intake_that_dies_at_any_step_takes_nothing_twice(kafka, tmp_path, clock, mode: Mode, monkeypatch):
+    monkeypatch.setattr(intakes, "EVERY", 0.0)
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    step = 0
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        while True:
+            prober.send(0, 1)
+            one.commit()
+            intake = Intake(topic, History(str(tmp_path / "history")))
+            try:
+                with fault(step, mode) as countdown:
+                    carry(intake)
+            except (Killed, HistoryUnavailable):
+                pass
+            finally:
+                intake.close()
+            if not countdown.hit:
+                break
+            step += 1
+    assert step > 1
+    carried(topic, tmp_path / "history")
+    rows = table_rows(tmp_path / "history")
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(tmp_path / "history") > 0
+
+
+def test_two_intakes_at_work_on_one_table_take_each_append_once(kafka, tmp_path, history, clock, monkeypatch):
+    monkeypatch.setattr(intakes, "EVERY", 0.0)
+    topic, stop = a_topic(kafka), threading.Event()
+    topic.id()
+    History(str(history)).id()
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            Intake(topic, History(str(history)), lambda line: None).run(stop)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        for _ in range(40):
+            prober.send(0, 1)
+            one.commit()
+            time.sleep(0.05)
+    carried(topic, history)
+    stop.set()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert failed == []
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+    assert DeltaTable(str(history)).version() > 3
+
+
+def test_messages_of_others_are_left_out_and_told_once(kafka, tmp_path, history, clock):
+    topic, said = a_topic(kafka), []
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        other = Producer({"bootstrap.servers": kafka.bootstrap})
+        for _ in range(30):
+            other.produce(topic.name, partition=0, value=b"hello")
+        other.flush(LIMIT)
+        prober.send(0)
+        one.commit()
+    carried(topic, history, said)
+    assert logged(table_rows(history), 1) == prober.must_be_logged()
+    assert said == [f"a message of {topic} is left out: it is no part of a probe log"]
+
+
+def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history, clock):
+    topic, said = a_topic(kafka), []
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        carried(topic, history)
+        before = table_rows(history)
+        prober.send(0)
+        one.commit()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        removed = admin.delete_records([TopicPartition(topic.name, 0, OFFSET_END)])
+        start = next(iter(removed.values())).result(LIMIT).low_watermark
+        prober.send(0)
+        one.commit()
+    carried(topic, history, said)
+    rows = table_rows(history)
+    assert {row["op"] for row in rows if row["f"] == "send"} == {prober.op - 1}
+    assert len(rows) > len(before)
+    assert said == [
+        f"{topic} was read up to offset 2, and begins at {start}: what stood between is missing in the probe log"
+    ]
+
+
+def test_a_topic_that_is_made_anew_is_read_from_its_beginning(kafka, tmp_path, history, clock, monkeypatch):
+    monkeypatch.setattr(intakes, "CONFIRMED_EVERY", 0.0)
+    topic, said = a_topic(kafka), []
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    intake = Intake(topic, History(str(history)), said.append)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        carry(intake)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.delete_topics([topic.name])[topic.name].result(LIMIT)
+        prober.send(0)
+    with pytest.raises(intakes.EvidenceUnavailable, match="was made anew"):
+        intake.turn()
+    intake.close()
+    other, prober = a_host(tmp_path, "other", 2, clock)
+    with committer(other, EvidenceTopic(topic), clock) as one:
+        one.commit()
+    carry(intake)
+    intake.close()
+    assert logged(table_rows(history), 2) == prober.must_be_logged()
+    assert said == [f"{topic} was made anew: what stood in the old one and was not read is missing"]
