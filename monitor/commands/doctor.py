@@ -25,11 +25,12 @@ from alerts.paging import unreadable
 from monitor.config.config import Config
 from monitor.errors import ConfigError
 from monitor.process.machine import available_memory
-from monitor.process.reach import Reached, connection, reach
+from monitor.process.reach import Reached, connection, evidence_topic, reach
 from monitor.process.versions import versions
 from probes.config import TopicsConfig
 from probes.kafka.client import Connection, consumer_settings, producer_settings
-from probes.kafka.errors import ProbeError
+from probes.kafka.errors import ClientError, ProbeError
+from probes.log.evidence.topic import described
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
 from streaming_jobs.errors import TableError
 from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
@@ -84,6 +85,8 @@ def examine(config: Config) -> Iterator[Answer]:
     yield memory()
     yield from receivers(config)
     names: dict[str, str] = {}
+    if config.evidence.used:
+        yield from evidence(config, names)
     for one in config.each():
         for answer in _examine_cluster(one, names):
             yield replace(answer, cluster=one.name)
@@ -101,6 +104,28 @@ def history(config: Config) -> Iterator[Answer]:
         yield Answer("probe log", "bad", f"{config.named('job.history')}: {error}")
         return
     yield Answer("probe log", "ok", str(location))
+
+
+def evidence(config: Config, names: dict[str, str]) -> Iterator[Answer]:
+    """The cluster by way of which the probe log goes, and its topic. `names`: of the clusters that were asked before,
+    by id; its own is added."""
+    about, topic = "evidence", evidence_topic
+    try:
+        reached = reach(config, "evidence")
+        names[reached.cluster] = _EVIDENCE
+        found = described(reached.admin, config.evidence.topic)
+    except (ConfigError, ClientError) as error:
+        yield Answer(about, "bad", str(error))
+        return
+    if found is None:
+        yield Answer(about, "ok", f"{topic(config)} is not there yet; it is made at the first start")
+        return
+    replicas = min(len(partition.replicas) for partition in found.partitions)
+    state: State = "ok" if replicas > 1 else "warning"
+    yield Answer(about, state, f"{topic(config)}, {replicas} replica{'s' * (replicas != 1)}")
+
+
+_EVIDENCE: Final = "the cluster of evidence"
 
 
 def receivers(config: Config) -> Iterator[Answer]:
@@ -128,7 +153,9 @@ def _examine_cluster(config: Config, names: dict[str, str]) -> Iterator[Answer]:
     wanted, same = config.cluster.expected_id, names.setdefault(reached.cluster, config.name)
     if wanted not in (None, reached.cluster):
         yield Answer("cluster", "bad", f"{config.named('cluster.id')}: its id is {reached.cluster}, not {wanted}")
-    if same != config.name:
+    if same == _EVIDENCE:
+        yield Answer("cluster", "bad", f"{config.named('evidence.bootstrap')}: it is the cluster that is watched")
+    elif same != config.name:
         yield Answer("cluster", "bad", f"it is the same cluster as {same}: only one of them can be watched")
     yield from clients(connection(config))
     topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)

@@ -144,7 +144,8 @@ class Config(Section):
     def _another_cluster(self) -> Config:
         """The probe log is not entrusted to a cluster that it is about."""
         kept = set(_addresses(self.evidence.bootstrap))
-        for name, cluster in self.clusters.items() or {"": self.cluster}.items():
+        given = {"": self.cluster} if "bootstrap" in self.cluster.model_fields_set else {}
+        for name, cluster in (self.clusters or given).items():
             if both := kept & set(_addresses(cluster.bootstrap)):
                 watched = f"the cluster {name}" if name else "the cluster under test"
                 raise ValueError(f"evidence.bootstrap: {min(both)} is a broker of {watched}: it needs another cluster")

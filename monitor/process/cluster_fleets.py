@@ -17,7 +17,7 @@ from typing import Final
 from monitor.config.config import Config
 from monitor.errors import UserError
 from monitor.process.fleet_process import FIRST_PAUSE, LONGEST_PAUSE, NOT_BEGUN, REPORTED, Errand, FleetProcess, Say
-from monitor.process.reach import connection
+from monitor.process.reach import connection, destination
 from probes.clock import SystemClock
 from probes.log.commits.history import History
 from probes.log.commits.left_behind import append_left_behind
@@ -140,8 +140,9 @@ class ClusterFleets:
 
     def start(self) -> None:
         """Raises the probe log's errors: nobody could log anything."""
-        # Checks that find no probe log end after a while; here somebody is going to write to it.
-        History(str(self._config.job.history_path)).id()
+        if not self._config.evidence.used:
+            # Checks that find no probe log end after a while; here somebody is going to write to it.
+            History(str(self._config.job.history_path)).id()
         names = ", ".join(fleet.name for fleet in self.fleets)
         self._say(f"the probes of {len(self.fleets)} clusters have a process each: {names}")
         for fleet in self.fleets:
@@ -165,7 +166,7 @@ def left_behind(config: Config, say: Say) -> None:
         if folder in own:
             continue
         try:
-            rows = append_left_behind(folder, str(config.job.history_path), SystemClock())
+            rows = append_left_behind(folder, destination(config), SystemClock())
         except ProbeLogError as error:
             log.warning("what is left in %s is appended at another start: %s", folder, error)
             continue

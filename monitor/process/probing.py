@@ -20,11 +20,11 @@ from alerts.process_metrics import ProcessMetrics
 from alerts.serving.server import PortTaken
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames, only, record
-from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, known_errors
+from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, UserError, known_errors
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
 from monitor.process.fleet_process import Errand
 from monitor.process.program_log import say as to_stderr
-from monitor.process.reach import connection, open_fleet, reach
+from monitor.process.reach import connection, evidence_topic, open_fleet, reach
 from monitor.process.versions import versions
 from monitor.process.watchdog import watched
 from probes.clock import SystemClock
@@ -60,9 +60,12 @@ def open_probes(
 ) -> Probes:
     """The probes, not started: of `cluster`, else of all clusters; those of a single one are in this process unless
     they are to be `apart`. Raises ConfigError: a single one has to answer; and TableError where the probe log is in an
-    object store that does not let us in, or has no conditional puts."""
-    require_reachable(config.job.history_path)
-    require_conditional_puts(config.job.history_path)
+    object store that does not let us in, or has no conditional puts. A cluster of evidence has to answer, too."""
+    if config.evidence.used:
+        reach(config, "evidence")
+    else:
+        require_reachable(config.job.history_path)
+        require_conditional_puts(config.job.history_path)
     threading.Thread(target=left_behind, args=(config, say), name="left-behind", daemon=True).start()
     if cluster is not None:
         return open_fleet(only(config, cluster), say)
@@ -90,7 +93,8 @@ def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[st
         probes.start()
         if isinstance(probes, Fleet):
             status = probes.status()
-            say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {config.job.history_path}")
+            kept = evidence_topic(config) if config.evidence.used else config.job.history_path
+            say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {kept}")
         with watched():
             stop.wait()
         say("stopping: writers, readers, observer, then the last append to the probe log")
@@ -202,6 +206,11 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
     the probes' and the probe log's own errors, as where probes are at work on the same journals."""
     from probes.running.drain import drain as drain_all
 
+    if config.evidence.used:
+        raise UserError(
+            "draining compares what can be read with the probe log's table, which probes that log by way of "
+            f"{evidence_topic(config)} do not have: wait for the monitor, and ask its findings"
+        )
     require_reachable(config.job.history_path)
     record(config, reach(config).cluster)
     done = drain_all(

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from monitor.config.cluster import ClusterConfig
 from monitor.config.config import Config
 from monitor.config.names import record
 from monitor.errors import ConfigError
 from probes.clock import SystemClock
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
 from probes.topics.probe_topics import NO_CONTROLLER, answers
 
@@ -31,41 +33,61 @@ class Reached:
     admin: AdminClient
 
 
-def connection(config: Config) -> Connection:
+Of = Literal["cluster", "evidence"]
+"""A section of the configuration that says where a cluster is."""
+
+
+def connection(config: Config, of: Of = "cluster") -> Connection:
     """How to reach the cluster. Raises ConfigError for settings that are none, and for secrets that are not there."""
+    given = _section(config, of)
     try:
-        return Connection(config.cluster.bootstrap, config.cluster.secrets, config.cluster.token)
+        return Connection(given.bootstrap, given.secrets, given.token)
     except ProbeError as error:
-        raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
+        raise ConfigError(f"{config.named(f'{of}.security')}: {error}") from error
 
 
-def reach(config: Config) -> Reached:
+def reach(config: Config, of: Of = "cluster") -> Reached:
     """Raises ConfigError, one sentence that names the addresses, where they came from, and why nobody answers; at once
     where a broker refuses the login."""
     complaints: list[ClientError] = []
     try:
-        admin: Any = open_admin(admin_settings(connection(config), client="offsetwatch-doctor"), complaints.append)
+        admin: Any = open_admin(admin_settings(connection(config, of), client="offsetwatch-doctor"), complaints.append)
     except ClientError as error:
-        raise ConfigError(f"{config.named('cluster.security')}: {error}") from error
-    limit = config.cluster.reachable_within
+        raise ConfigError(f"{config.named(f'{of}.security')}: {error}") from error
+    bootstrap, limit = _section(config, of).bootstrap, _section(config, of).reachable_within
     try:
         found = _answered(admin, admin.describe_cluster(request_timeout=limit), complaints, limit + 1.0)
     except Refused as refused:
         raise ConfigError(
-            f"{config.named('cluster.security')}: a broker of {config.cluster.bootstrap} refuses the login: {refused}"
+            f"{config.named(f'{of}.security')}: a broker of {bootstrap} refuses the login: {refused}"
         ) from refused
     except Exception as error:
         admin.poll(0.0)  # errors of the connection are told to whoever polls
         if brokers := answers(admin, limit):
             raise ConfigError(
-                f"{config.named('cluster.bootstrap')}: {len(brokers)} broker(s) answer at {config.cluster.bootstrap}, "
+                f"{config.named(f'{of}.bootstrap')}: {len(brokers)} broker(s) answer at {bootstrap}, "
                 f"and {NO_CONTROLLER}"
             ) from error
         raise ConfigError(
-            f"{config.named('cluster.bootstrap')}: no broker answers at {config.cluster.bootstrap} "
+            f"{config.named(f'{of}.bootstrap')}: no broker answers at {bootstrap} "
             f"within {limit:g} s: {_reason(complaints, translate(error))}"
         ) from error
     return Reached(found.cluster_id, {node.id: f"{node.host}:{node.port}" for node in found.nodes}, admin)
+
+
+def _section(config: Config, of: Of) -> ClusterConfig:
+    return config.cluster if of == "cluster" else config.evidence
+
+
+def evidence_topic(config: Config) -> TopicOf:
+    """The topic by way of which the probe log goes. Raises ConfigError as `connection`."""
+    given = config.evidence
+    return TopicOf(connection(config, "evidence"), given.topic, given.replication, given.retention_hours)
+
+
+def destination(config: Config) -> str | EvidenceTopic:
+    """Where committers append to: the table, or the topic of evidence. Raises ConfigError as `connection`."""
+    return EvidenceTopic(evidence_topic(config)) if config.evidence.used else str(config.job.history_path)
 
 
 def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
@@ -80,7 +102,7 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
         connection(config),
         config.journals,
         SystemClock(),
-        history=str(config.job.history_path),
+        history=destination(config),
         say=say,
     )
 

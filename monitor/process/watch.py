@@ -36,6 +36,7 @@ from monitor.config.config import Config
 from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
+from monitor.process.intake import begin_intake
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
 from monitor.process.versions import versions
@@ -104,6 +105,8 @@ class Watch:
         if not self._claim():
             return
         require_reachable(self._config.job.history_path)
+        if self._config.evidence.used:
+            self._ending.callback(begin_intake(self._config, self._say))
         log = self._log(alerts.log)
         people = for_people(alerts.log_format, log)
         paging = Paging(

@@ -57,7 +57,7 @@ WRONG_FILES = [
     ("[probes.writer]\nrate = '500'", "probes.writer.rate: input should be a valid number, not '500'"),
     ("[probes]\nwritr = 1", "probes.writr: unknown key; did you mean writer?"),
     ("[alerts]\nzzz = 1", "alerts.zzz: unknown key; known here: metrics, metrics_host, metrics_port, probes_port"),
-    ("nonsense = 1", "nonsense: unknown key; known here: data, cluster, clusters, probes, job, alerts"),
+    ("nonsense = 1", "nonsense: unknown key; known here: data, cluster, clusters, evidence, probes, job, alerts"),
     ("data = 3", "data: input should be a valid string, not 3"),
     ("probes = 3", "probes: input should be an object, not 3"),
     ("[alerts]\nmetrics_port = 70000", "alerts.metrics_port: input should be less than or equal to 65535, not 70000"),
@@ -85,7 +85,11 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, complaint: str) -> N
 WRONG_VARIABLES = [
     ("OFFSETWATCH_PROBES__WRITER__RATE", "fast", "probes.writer.rate: input should be a valid number, not 'fast'"),
     ("OFFSETWATCH_PROBES__WRITER__RATE", "-5", "probes.writer.rate: input should be greater than 0, not -5"),
-    ("OFFSETWATCH_PROBE__X", "1", "there is no key probe; known here: data, cluster, clusters, probes, job, alerts"),
+    (
+        "OFFSETWATCH_PROBE__X",
+        "1",
+        "there is no key probe; known here: data, cluster, clusters, evidence, probes, job, alerts",
+    ),
     ("OFFSETWATCH_PROBES__WRITER", "1", "probes.writer is a table, name a key in it: count,"),
     ("OFFSETWATCH_DATA__X", "1", "data is a value, it has no x"),
     ("OFFSETWATCH_ALERTS__METRICS", "maybe", "alerts.metrics: input should be a valid boolean, not 'maybe'"),

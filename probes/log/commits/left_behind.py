@@ -10,11 +10,12 @@ from pathlib import Path
 
 from probes.clock import Clock
 from probes.log.commits.committer import committer
+from probes.log.commits.destination import Destination
 from probes.log.errors import FolderTaken
 from probes.log.journals.segments import OVER, is_held, life_folders
 
 
-def append_left_behind(folder: Path, history: str | Path, clock: Clock) -> int:
+def append_left_behind(folder: Path, history: str | Path | Destination, clock: Clock) -> int:
     """Append what is left in this journal folder; returns the rows, 0 where nothing is left or somebody is at work on
     it. Raises the probe log's errors."""
     left = [life for life in life_folders(folder) if not (life / OVER).exists()]
