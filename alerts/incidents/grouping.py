@@ -113,8 +113,10 @@ class _Group:
     """The same in log time."""
     violations: datetime | None = None
     """Machine time of its newest violation."""
-    own_closed_at: datetime | None = None
-    """Log time at which the last condition of its own name closed; others may go on."""
+    own: set[str] = field(default_factory=set)
+    """Those of its own name that are open."""
+    own_closed: tuple[datetime, datetime] | None = None
+    """When the last of its own name closed, machine time and log time, None while one is open; others may go on."""
     folded: Counter[str] = field(default_factory=Counter)
     topics: set[str] = field(default_factory=set)
     keys: set[Key] = field(default_factory=set)
@@ -139,16 +141,16 @@ class _Group:
         return end if end <= now else None
 
     def begins_again(self, event: FindingEvent) -> bool:
-        """Is this another spell of it, and not the same one that had ended for a moment?"""
-        if event.event != "opened" or self.open or self.closed is None or self.closed_at is None:
+        """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
+        the cause has ended."""
+        if event.event != "opened" or event.anomaly != self.first.anomaly or self.own or self.own_closed is None:
             return False
-        if event.anomaly != self.first.anomaly or event.at <= self.closed_at:
-            return False
-        return event.at - self.closed_at >= PAUSE or event.counted - self.closed >= PAUSE
+        told, ended = self.own_closed
+        return event.at > ended and (event.at - ended >= PAUSE or event.counted - told >= PAUSE)
 
     def begin_again(self, event: FindingEvent) -> None:
-        assert self.closed_at is not None
-        self.earlier.append((self.since, self.closed_at))
+        assert self.own_closed is not None
+        self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
         self.since, self.newest = event.at, event
         self.spells += 1
         self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
@@ -168,7 +170,7 @@ class _Outage:
         """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
         when the outage was called, or hardly before; one that waits for less, at any time in it."""
         early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
-        return early <= event.decidable and (self.until is None or event.decidable <= self.until)
+        return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)
 
 
 class Incidents:
@@ -273,7 +275,8 @@ class Incidents:
             group.open.add(event.id)
             group.closed = group.closed_at = None
             if event.anomaly == group.first.anomaly:
-                group.own_closed_at = None
+                group.own.add(event.id)
+                group.own_closed = None
             if event.anomaly in MISSING:
                 self._missing.setdefault(_place(event), {})[event.id] = number, None
         else:
@@ -353,8 +356,9 @@ class Incidents:
                 group.keys.discard(("finding", event.id))
                 self._by_key.pop(("finding", event.id), None)
             group.last = max(group.last, event.at)
-            if event.anomaly == group.first.anomaly:
-                group.own_closed_at = max(group.own_closed_at or event.at, event.at)
+            group.own.discard(event.id)
+            if event.anomaly == group.first.anomaly and not group.own:
+                group.own_closed = event.counted, max(event.at, group.since)
             if not group.open:
                 group.closed, group.closed_at = event.counted, max(event.at, group.since)
 
@@ -363,13 +367,19 @@ class Incidents:
     def _take_alone(self, event: FindingEvent) -> None:
         """A condition that waits on the cluster opened, and its partition knows nothing that explains it."""
         outage = self._outages.get(event.cluster)
-        explained = replace(event, implied_by=outage.finding) if outage is not None else event
-        if outage is not None and outage.explains(event) and self._cause(explained) is not None:
-            self._add(explained)
-            return
+        if outage is not None and outage.explains(event) and not self._stands(event):
+            explained = replace(event, implied_by=outage.finding)
+            if self._cause(explained) is not None:
+                self._add(explained)
+                return
         self._add(event)
         if len(self._alone) < WAITING:
             self._alone[event.id] = event
+
+    def _stands(self, event: FindingEvent) -> bool:
+        """Is it open already? Then it was explained, and is opened again because it outlasts that."""
+        number = self._by_key.get(("finding", event.id))
+        return number is not None and number in self._groups and event.id in self._groups[number].open
 
     def _explain(self, away: FindingEvent) -> None:
         """A cluster answers nobody: what was told alone, and waits on it, is folded under that."""
@@ -500,16 +510,17 @@ def _incident(group: _Group, ended: datetime | None, name: str) -> Incident:
     first, newest = group.first, group.newest or group.first
     message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
     until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
-    places = [place for place in group.now_places if place]
+    places, ever = ([place for place in known if place] for known in (group.now_places, group.places))
     return Incident(
         id=first.id, occurrence=_occurrence(group),
         anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
         cluster_name=name,
         topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
         message=message, evidence=newest.evidence, since=group.since, last=group.last, until=until,
-        own_until=group.own_closed_at if until is not None else None,
+        own_until=group.own_closed[1] if until is not None and group.own_closed is not None else None,
         told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,
         standing=len(group.open), folded=dict(group.folded), topics=frozenset(group.topics),
         due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
-        began=group.began or group.since, spells=group.spells, earlier=tuple(group.earlier), became=group.became,
+        began=group.began or group.since, spells=group.spells, earlier=tuple(group.earlier),
+        ever=tuple(ever[:LISTED]) if group.spells > 1 else (), became=group.became,
     )  # fmt: skip

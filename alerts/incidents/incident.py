@@ -54,11 +54,11 @@ class Incident:
     over, when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A
     condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`,
     `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before,
-    each with its beginning and end, and `began` is when the first began. `became`: what it turned out to be. `told`:
-    machine time of its first finding's record. `due`: machine time from which people are told of its present spell.
-    `ended`: machine time from which it counts as over, None while it is open. `subjects`: the places (topic/partition),
-    or whoever it is about, where a finding
-    names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that follow
+    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began. `became`: what it
+    turned out to be. `told`: machine time of its first finding's record. `due`: machine time from which people are told
+    of its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
+    places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
+    that there are. `folded`: findings of other anomalies that follow
     from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
     its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
     it ended."""
@@ -90,6 +90,7 @@ class Incident:
     began: datetime | None = None
     spells: int = 1
     earlier: Sequence[tuple[datetime, datetime]] = ()
+    ever: Sequence[str] = ()
     became: Became | None = None
 
     @property
@@ -104,6 +105,16 @@ class Incident:
     def first_since(self) -> datetime:
         """When it began for the first time."""
         return self.began or self.since
+
+    @property
+    def reached(self) -> Sequence[str]:
+        """The subjects of all its spells, `LISTED` at most."""
+        return self.ever or self.subjects
+
+    @property
+    def stretches(self) -> Sequence[tuple[datetime, datetime | None]]:
+        """When it stood, spell by spell, of those before the newest; the last has no end while it is open."""
+        return (*self.earlier, (self.since, None if self.open else self.until or self.last))
 
     @property
     def holds_since(self) -> datetime:

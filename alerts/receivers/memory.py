@@ -18,10 +18,12 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large an incident was when it was told: its places, and the findings of its own name."""
+    """How large an incident was when it was told: its places, and the findings of its own name; and which spell of it
+    that was."""
 
     places: int
     findings: int
+    spell: int = 1
 
 
 @dataclass(slots=True)
@@ -99,14 +101,18 @@ class Memory:
 def _told(kept: list[Any]) -> Told:
     told = Told(_time(kept[0]), _time(kept[1]))
     if len(kept) > 2:
-        told.size, told.sized = Size(int(kept[2]["places"]), int(kept[2]["findings"])), _time(kept[2]["at"])
+        told.size = Size(int(kept[2]["places"]), int(kept[2]["findings"]), int(kept[2]["spell"]))
+        told.sized = _time(kept[2]["at"])
     return told
 
 
 def _kept(told: Told) -> list[Any]:
     times: list[Any] = [_text(told.open), _text(told.over)]
     if told.size is not None:
-        times.append({"places": told.size.places, "findings": told.size.findings, "at": _text(told.sized)})
+        size = told.size
+        times.append(
+            {"places": size.places, "findings": size.findings, "spell": size.spell, "at": _text(told.sized)}
+        )  # fmt: skip
     return times
 
 

@@ -64,7 +64,7 @@ def due(
         if before != "open" and not one.tellable(now):
             continue
         if one.ended is None:
-            if before != "open":
+            if before != "open" or _again(one, memory.of(one.occurrence)):
                 found.append((one, "open"))
             elif _worse(one, memory.of(one.occurrence), now):
                 found.append((one, "worse"))
@@ -76,6 +76,11 @@ def due(
         if settled and before == "open":
             found.append((one, "over"))
     return found
+
+
+def _again(incident: Incident, told: Told) -> bool:
+    """Has it begun again since it was told to be open, while something that came with it went on?"""
+    return told.size is not None and told.size.spell < incident.spells
 
 
 def _worse(incident: Incident, told: Told, now: datetime) -> bool:
@@ -93,7 +98,7 @@ def _worse(incident: Incident, told: Told, now: datetime) -> bool:
 
 
 def size_of(incident: Incident) -> Size:
-    return Size(incident.places, max(incident.findings - sum(incident.folded.values()), 1))
+    return Size(incident.places, max(incident.findings - sum(incident.folded.values()), 1), incident.spells)
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:

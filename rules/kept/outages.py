@@ -4,7 +4,8 @@ What is stuck while nobody is answered is explained by one condition, `cluster-u
 It may be due a moment before it is decided that the cluster is away. Then it waits for that decision, for `SLACK` at
 most; `unseen`, whose objective is shorter, until the cluster is called away or answers. Where it answers just before it
 would have been called away, what is due waits `SLACK` more: most of it gets going. It is explained until a
-liveness objective after the cluster answered again: what is stuck by then is stuck by itself.
+liveness objective after the cluster answered again, and so is what was begun before that answer, and is due only then:
+what is stuck by then is stuck by itself.
 
 A writer's operation goes to several brokers: it waits for each of them, also where this partition's leader answers.
 """
@@ -83,7 +84,7 @@ class Outages:
     def _spell(self, name: str, since: int) -> list[int] | None:
         first = self._first(name)
         for spell in self._of(name):
-            if spell[1] >= 0 and spell[0] + first <= since <= _end(spell):
+            if spell[1] >= 0 and spell[0] + first <= since < _end(spell) + self.objectives.liveness:
                 return spell
         return None
 

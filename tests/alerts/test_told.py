@@ -173,6 +173,21 @@ def test_a_second_outage_has_its_own_times(hook: Hook) -> None:
     assert len({body["id"] for _, body in hook.told}) == 4, "who knows documents by their ids takes none for another"
 
 
+def test_a_second_outage_is_told_also_where_somebody_is_stuck_since_the_first(hook: Hook) -> None:
+    slow = [stuck("stuck-producer", 9, "opened", at=30, implied=True), stuck("stuck-producer", 9, "closed", at=135)]
+    heard = hook.hear([*outage(0), *slow, *outage(95)], until=240)
+    assert [(at, state) for at, state, _ in heard] == [(31, "open"), (126, "open"), (166, "over")]
+    assert "2nd time" in hook.said(1)
+    assert "It ended at 2024-10-04 12:02:09 UTC, 34 s after it began, and the last of what came" in hook.said(2)
+
+
+def test_what_outlasts_an_outage_of_which_a_part_goes_on_is_told(hook: Hook) -> None:
+    """Its own broker answers again: so say the rules, which open it once more."""
+    explained = stuck("stuck-consumer", 1, "opened", at=31, implied=True)
+    hook.hear([away("opened", at=30), explained, stuck("stuck-consumer", 1, "opened", at=90)], until=120)
+    assert [body["incident"]["anomaly"] for _, body in hook.told] == ["cluster-unreachable", "stuck-consumer"]
+
+
 def test_what_comes_back_within_half_a_minute_is_told_to_go_on(hook: Hook) -> None:
     spells = [
         told("unseen", (), at=at, event_=event_) for at, event_ in ((0, "opened"), (40, "closed"), (60, "opened"),

@@ -362,3 +362,23 @@ def test_who_does_not_get_going_when_the_cluster_answers_again_is_told(fed: Call
         h.mark(1.0)
     said = [e for e in told(fed(h)) if e[1] == "stuck-consumer"]
     assert said == [("opened", "stuck-consumer", 45, None)]
+
+
+@FEEDS
+def test_what_was_begun_in_an_outage_and_is_due_after_it_is_explained_by_it(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    i = answered(h, 10)
+    unanswered(h, 5)
+    began = h.time
+    unanswered(h, 29)
+    for _ in range(4):
+        h.observe(end=i)
+        h.mark(1.0)
+    h.send("w", 10, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(began))
+    mark(h, 0)
+    h.send("w", 11, 1, at=10)
+    h.poll("r", [("w", 11, 1, 10)])
+    answered(h, 5, first=12)
+    said = [(e[0], e[1], e[3]) for e in told(fed(h)) if e[1] == "stuck-producer"]
+    assert said == [("opened", "stuck-producer", AWAY), ("closed", "stuck-producer", AWAY)]
