@@ -50,7 +50,7 @@ class Terminal:
 def _lines(incident: Incident, state: State, now: datetime) -> Iterator[Text | Padding]:
     if state == "over":
         ended = incident.until or incident.last
-        after = span((ended - incident.since).total_seconds())
+        after = span((ended - incident.holds_since).total_seconds())
         told = f"{incident.anomaly} in {where(incident)}"
         if incident.became is None:
             yield Text(f"{_at(ended, now)} over after {after}: {told}", style="green")

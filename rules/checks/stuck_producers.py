@@ -6,6 +6,7 @@ or one of them has been open all the time. The latter is told by the marks: `thr
 operation. Only marks are believed whose slices are all here, so that a completion which is merely late in coming makes
 nobody stuck. Where nothing failed here, and only marks told that an operation was open, it ends with the mark that
 tells that none is any more: the operation may have come back in other partitions, and the next here be long in coming.
+The same holds of a life that inherited since when its name is stuck, and has lived for `GOING` without trying here.
 
 It is reported where the writer sends; a writer that has been stuck since it was born (its producer id never came) has
 sent nowhere, and is reported in the topic that its start row names (`sends_to`), everywhere where it names none. Who is
@@ -44,6 +45,8 @@ from rules.vocabulary.objectives import SECOND
 NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND
 """A mark that is held back by less than this shows an ordinary operation under way."""
+GOING: Final = 2 * BUSY
+"""A life that is this old and has no operation open for long has got beyond its beginning."""
 LINEAGE: Final = 64
 EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
@@ -260,7 +263,8 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
         return
     one.seen = time
     if time - through < BUSY:
-        if one.failing < 0:
+        if one.failing < 0 or (not one.sends and time - one.born >= GOING):
+            one.failing = -1
             _tell(number, one, False, time, time, report)
         return
     stillborn = not one.sends and through - one.born <= SECOND

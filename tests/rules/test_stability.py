@@ -376,6 +376,19 @@ def test_a_writer_that_was_stuck_goes_on_elsewhere(fed: Callable[[History], Stor
     assert opened <= ended <= opened + 3
 
 
+def test_the_next_life_of_a_stuck_writer_goes_on_elsewhere() -> None:
+    """It begins, and has nothing to send here: it was given other partitions."""
+    h = History()
+    failing_lives(h)
+    born(h, "w9", "writer-1")
+    began = h.time
+    for _ in range(60):
+        h.mark(1.0)
+    said = events(row_by_row(h), "stuck-producer")
+    assert [e[0] for e in said] == ["opened", "closed"]
+    assert began + 9 <= said[-1][2] <= began + 12
+
+
 @FEEDS
 def test_a_stuck_writer_whose_name_is_given_up(fed: Callable[[History], Store]) -> None:
     h = History()
