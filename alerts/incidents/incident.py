@@ -170,7 +170,7 @@ def explanation(incident: Incident) -> str:
     if incident.rested is not None:
         said.append(
             f"It began again at {clock(incident.holds_since)}, after it had been over for"
-            f" {span(incident.rested.total_seconds())}: the {_ordinal(incident.spells)} time since"
+            f" {span(incident.rested.total_seconds())}: the {_ordinal(incident.spells)} time, first found at"
             f" {clock(incident.first_since)}."
         )
     if incident.findings > 1:

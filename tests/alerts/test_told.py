@@ -164,7 +164,7 @@ def test_a_second_outage_has_its_own_times(hook: Hook) -> None:
     assert again["first_since"] == over["first_since"] == first["since"]
     assert again["evidence"] != first["evidence"], "of the second outage"
     assert (
-        "It began again at 2024-10-04 12:01:35 UTC, after it had been over for 1 min: the 2nd time since"
+        "It began again at 2024-10-04 12:01:35 UTC, after it had been over for 1 min: the 2nd time, first found at"
         " 2024-10-04 12:00:29 UTC."
     ) in hook.said(2)
     assert "34 s after it began" in hook.said(1)
