@@ -12,18 +12,27 @@ What is grouped:
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
+- What waits on a cluster, and was due while that answered nobody, is explained by `cluster-unreachable`, also where its
+  own partition could not know (`explains`). Where that is told later than what it explains, this is folded under it
+  then. Nobody is told of such a condition for `SHORTLY` (`due`): an incident of which nothing is left by then has never
+  been one, and one of which somebody may have been told ends as a part of the other (`became`).
 - What is only classified, and what the policy allows, is counted.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
 whether it still happens. One of conditions goes on while one of them is open, and again where one opens within `again`
-of its end. Both are measured in machine time (`counted`), which is when somebody can be told; when things happened is
+of its end: where it had been over for `PAUSE`, that is another spell of it, with a beginning, findings and places of
+its own. Both are measured in machine time (`counted`), which is when somebody can be told; when things happened is
 log time. Events in the order of their counting give the same incidents however they come in: a restart reads them from
 the table and has the ids that were told before.
 
 An incident never changes what names it. So a finding joins one that is at least as severe, and begins its own else.
 
-Bounds: of an incident `LINKS` transactions, values and offsets by which others join it, and `PLACES` places; `WAITING`
-findings whose cause is not here yet. Incidents that ended longer ago than `kept` are forgotten, unless it is None.
+What is missing (`MISSING`) may turn out to be lost: where a loss is found in a place where it is open, or has just
+ended, its incident says what it became.
+
+Bounds: of an incident `LINKS` transactions, values and offsets by which others join it, `PLACES` places and `LISTED`
+earlier spells; `WAITING` findings whose cause is not here yet, and as many that stand alone and may still be explained.
+Incidents that ended longer ago than `kept` are forgotten, unless it is None.
 """
 
 from __future__ import annotations
@@ -31,21 +40,28 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.event import FindingEvent
-from alerts.incidents.incident import LISTED, Incident, Names, nameless
+from alerts.incidents.incident import LISTED, LOSSES, Became, Incident, Names, nameless
 from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
+from rules.vocabulary.slices import from_micros
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
+SHORTLY: Final = timedelta(seconds=5)
+"""Before this nobody is told of a condition that waits on the cluster: partitions tell of one outage within seconds of
+each other."""
+PAUSE: Final = timedelta(seconds=30)
+"""Conditions come and go: one that has ended for less than this has not been told to be over."""
 KEPT: Final = timedelta(hours=24)
-LOSSES: Final = frozenset({"lost-write", "vanished-record"})
-"""Records that were there, or should be, are gone."""
+MISSING: Final = frozenset({"suspected", "unseen"})
+"""Conditions that end when what is missing is found, and when it is found to be lost."""
 LINKS: Final = 2_000
 PLACES: Final = 10_000
 WAITING: Final = 10_000
@@ -59,6 +75,8 @@ OF_THE_CLUSTER: Final = frozenset(
 """Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
 topic."""
 
+_SOONER: Final = frozenset({"unseen", "stuck-close"})
+"""Conditions that wait on a cluster for less than an outage has to last."""
 JUDGED: Final = frozenset({"critical", "warning"})
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 
@@ -95,9 +113,22 @@ class _Group:
     """The same in log time."""
     violations: datetime | None = None
     """Machine time of its newest violation."""
+    own: set[str] = field(default_factory=set)
+    """Those of its own name that are open."""
+    own_closed: tuple[datetime, datetime] | None = None
+    """When the last of its own name closed, machine time and log time, None while one is open; others may go on."""
     folded: Counter[str] = field(default_factory=Counter)
     topics: set[str] = field(default_factory=set)
     keys: set[Key] = field(default_factory=set)
+    newest: FindingEvent | None = None
+    """What began its present spell."""
+    began: datetime | None = None
+    """Log time of its first finding, of whichever spell."""
+    spells: int = 1
+    earlier: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=LISTED))
+    now_places: dict[str, None] = field(default_factory=dict)
+    """Those of the present spell."""
+    became: Became | None = None
 
     def ended(self, now: datetime, hold: timedelta) -> datetime | None:
         """Machine time from which it counts as over, None while it goes on."""
@@ -108,6 +139,38 @@ class _Group:
             ends.append(self.violations + hold)
         end = max(ends, default=self.counted)
         return end if end <= now else None
+
+    def begins_again(self, event: FindingEvent) -> bool:
+        """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
+        the cause has ended."""
+        if event.event != "opened" or event.anomaly != self.first.anomaly or self.own or self.own_closed is None:
+            return False
+        told, ended = self.own_closed
+        return event.at > ended and (event.at - ended >= PAUSE or event.counted - told >= PAUSE)
+
+    def begin_again(self, event: FindingEvent) -> None:
+        assert self.own_closed is not None
+        self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
+        self.since, self.newest = event.at, event
+        self.spells += 1
+        self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
+
+
+@dataclass(slots=True)
+class _Outage:
+    """The newest time for which a cluster answered nobody, as it was told: `since` the last answer, `called` when that
+    was long enough, `until` the next answer."""
+
+    finding: str
+    since: datetime
+    called: datetime
+    until: datetime | None = None
+
+    def explains(self, event: FindingEvent) -> bool:
+        """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
+        when the outage was called, or hardly before; one that waits for less, at any time in it."""
+        early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
+        return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)
 
 
 class Incidents:
@@ -129,6 +192,12 @@ class Incidents:
         self._by_key: dict[Key, int] = {}
         self._numbers = 0
         self._waiting: deque[FindingEvent] = deque()
+        self._alone: dict[str, FindingEvent] = {}
+        """Open, and explained by nothing so far; by the finding's id."""
+        self._outages: dict[str, _Outage] = {}
+        """By cluster."""
+        self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
+        """By place, what is missing there: the finding, its incident, and when it closed."""
         self._members: dict[str, int] = {}
         self.classified: Counter[tuple[str, str]] = Counter()
         """Events that are only counted, by anomaly and severity."""
@@ -142,6 +211,8 @@ class Incidents:
                     self.classified[event.anomaly, event.severity] += 1
             elif event.event == "closed":
                 self._close(event)
+            elif event.event == "opened" and event.implied_by is None and event.anomaly in WAIT_ON_THE_CLUSTER:
+                self._take_alone(event)
             elif event.implied_by is not None and self._cause(event) is None:
                 self._waiting.append(event)
                 if len(self._waiting) > WAITING:
@@ -149,6 +220,8 @@ class Incidents:
             else:
                 self._add(event)
                 self._follow(event.id)
+                if event.anomaly == UNREACHABLE:
+                    self._explain(event)
         self._forget()
 
     def at(self, now: datetime) -> list[Incident]:
@@ -184,22 +257,34 @@ class Incidents:
         self._leave(event, number)
         if self._kept is None:
             self._members[event.id] = number
-        group.since, group.last = min(group.since, event.at), max(group.last, event.at)
+        if group.begins_again(event):
+            group.begin_again(event)
+        before = group.earlier[-1][1] if group.earlier else event.at
+        group.since, group.last = min(group.since, max(event.at, before)), max(group.last, event.at)
+        group.began = min(group.began or event.at, event.at)
         group.counted = max(group.counted, event.counted)
         group.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
         group.topics.add(event.topic)
         if event.anomaly == group.first.anomaly:
-            if len(group.places) < PLACES:
-                group.places.setdefault(_subject(event))
+            for places in (group.places, group.now_places):
+                if len(places) < PLACES:
+                    places.setdefault(_subject(event))
         else:
             group.folded[event.anomaly] += 1
         if event.event == "opened":
             group.open.add(event.id)
             group.closed = group.closed_at = None
+            if event.anomaly == group.first.anomaly:
+                group.own.add(event.id)
+                group.own_closed = None
+            if event.anomaly in MISSING:
+                self._missing.setdefault(_place(event), {})[event.id] = number, None
         else:
             group.violations = event.counted
         for key in keys:
             self._register(key, number, event)
+        if event.anomaly in LOSSES:
+            self._tell_missing(event, group)
 
     def _register(self, key: Key, number: int, event: FindingEvent) -> None:
         """Let others join the incident by this key, unless it leads to another one that goes on."""
@@ -253,6 +338,13 @@ class Incidents:
     def _close(self, event: FindingEvent) -> None:
         for waiting in [one for one in self._waiting if one.id == event.id]:
             self._waiting.remove(waiting)
+        self._alone.pop(event.id, None)
+        outage = self._outages.get(event.cluster)
+        if outage is not None and outage.finding == event.id:
+            outage.until = event.at
+        missing = self._missing.get(_place(event), {})
+        if event.id in missing:
+            missing[event.id] = missing[event.id][0], event.at
         number = self._by_key.get(("finding", event.id))
         if number is not None and number in self._groups:
             self._shut(self._groups[number], event)
@@ -264,8 +356,67 @@ class Incidents:
                 group.keys.discard(("finding", event.id))
                 self._by_key.pop(("finding", event.id), None)
             group.last = max(group.last, event.at)
+            group.own.discard(event.id)
+            if event.anomaly == group.first.anomaly and not group.own:
+                group.own_closed = event.counted, max(event.at, group.since)
             if not group.open:
-                group.closed, group.closed_at = event.counted, event.at
+                group.closed, group.closed_at = event.counted, max(event.at, group.since)
+
+    # What waits on a cluster
+
+    def _take_alone(self, event: FindingEvent) -> None:
+        """A condition that waits on the cluster opened, and its partition knows nothing that explains it."""
+        outage = self._outages.get(event.cluster)
+        if outage is not None and outage.explains(event) and not self._stands(event):
+            explained = replace(event, implied_by=outage.finding)
+            if self._cause(explained) is not None:
+                self._add(explained)
+                return
+        self._add(event)
+        if len(self._alone) < WAITING:
+            self._alone[event.id] = event
+
+    def _stands(self, event: FindingEvent) -> bool:
+        """Is it open already? Then it was explained, and is opened again because it outlasts that."""
+        number = self._by_key.get(("finding", event.id))
+        return number is not None and number in self._groups and event.id in self._groups[number].open
+
+    def _explain(self, away: FindingEvent) -> None:
+        """A cluster answers nobody: what was told alone, and waits on it, is folded under that."""
+        outage = _Outage(away.id, _since(away), away.decidable)
+        self._outages[away.cluster] = outage
+        number = self._by_key["finding", away.id]
+        for event in [one for one in self._alone.values() if one.cluster == away.cluster and outage.explains(one)]:
+            del self._alone[event.id]
+            alone = self._by_key.get(("finding", event.id))
+            self._add(replace(event, implied_by=away.id))
+            if alone is not None and alone != number and alone in self._groups:
+                self._end_as_part(alone, self._groups[number], away)
+
+    def _end_as_part(self, number: int, cause: _Group, away: FindingEvent) -> None:
+        """An incident of which nothing is left: no other finding joins it any more."""
+        group = self._groups[number]
+        if group.open:
+            return
+        for key in [key for key in group.keys if self._by_key.get(key) == number]:
+            del self._by_key[key]
+        if group.spells == 1 and away.counted - group.first.counted <= SHORTLY:
+            del self._groups[number]
+        else:
+            group.became = Became(cause.first.anomaly, cause.first.id)
+            group.closed, group.closed_at = away.counted, max(away.at, group.since)
+
+    # What is missing, and what is lost
+
+    def _tell_missing(self, loss: FindingEvent, group: _Group) -> None:
+        """What was missing in this place has become a loss."""
+        place = _place(loss)
+        for finding, (number, closed) in list(self._missing.get(place, {}).items()):
+            missing = self._groups.get(number)
+            if missing is None or (closed is not None and loss.at - closed > SHORTLY):
+                del self._missing[place][finding]
+            elif missing.first.anomaly in MISSING:
+                missing.became = Became(loss.anomaly, group.first.id)
 
     # What waits for its cause
 
@@ -308,6 +459,16 @@ def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, str]:
     return event.counted, event.at, event.event == "closed", event.implied_by is not None, event.id
 
 
+def _place(event: FindingEvent) -> Key:
+    return event.cluster, event.topic_id, event.partition
+
+
+def _since(away: FindingEvent) -> datetime:
+    """Since when nobody was answered."""
+    told = away.evidence.get("since")
+    return from_micros(told) if isinstance(told, int) else away.decidable - SHORTLY
+
+
 def _kind(event: FindingEvent) -> Kind:
     return "condition" if kind_of(event.anomaly) == "condition" else "violation"
 
@@ -346,16 +507,20 @@ def _subject(event: FindingEvent) -> str:
 
 
 def _incident(group: _Group, ended: datetime | None, name: str) -> Incident:
-    first = group.first
-    message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, first.message) if name else first.message
+    first, newest = group.first, group.newest or group.first
+    message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
     until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
-    places = [place for place in group.places if place]
+    places, ever = ([place for place in known if place] for known in (group.now_places, group.places))
     return Incident(
         id=first.id, occurrence=_occurrence(group),
         anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
         cluster_name=name,
         topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
-        message=message, evidence=first.evidence, since=group.since, last=group.last, until=until,
+        message=message, evidence=newest.evidence, since=group.since, last=group.last, until=until,
+        own_until=group.own_closed[1] if until is not None and group.own_closed is not None else None,
         told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,
         standing=len(group.open), folded=dict(group.folded), topics=frozenset(group.topics),
+        due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
+        began=group.began or group.since, spells=group.spells, earlier=tuple(group.earlier),
+        ever=tuple(ever[:LISTED]) if group.spells > 1 else (), became=group.became,
     )  # fmt: skip

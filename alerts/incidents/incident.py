@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.incidents.silence import Silence
+from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.policy import Severity
+from rules.vocabulary.slices import from_micros
 
 LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""
 
 RUNBOOK: Final = "docs/runbook.md"
+LOSSES: Final = frozenset({"lost-write", "vanished-record"})
+"""Records that were there, or should be, are gone."""
 
 Names = Callable[[str], str]
 """How people call the cluster with this id; "" where it has no name."""
@@ -29,14 +33,32 @@ def nameless(cluster: str) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What an incident turned out to be: another one, of this anomaly and with this id."""
+
+    anomaly: str
+    id: str
+
+    @property
+    def lost(self) -> bool:
+        """Is it a loss? Else it is part of what the other tells."""
+        return self.anomaly in LOSSES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
     `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one.
     `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
-    over, when it ended. `told`: machine time of its first finding's record. `ended`: machine time from which it counts
-    as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a finding
-    names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that follow
+    over, when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A
+    condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`,
+    `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before,
+    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began. `became`: what it
+    turned out to be. `told`: machine time of its first finding's record. `due`: machine time from which people are told
+    of its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
+    places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
+    that there are. `folded`: findings of other anomalies that follow
     from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
     its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
     it ended."""
@@ -63,10 +85,52 @@ class Incident:
     folded: Mapping[str, int]
     topics: frozenset[str]
     silence: Silence | None = None
+    own_until: datetime | None = None
+    due: datetime | None = None
+    began: datetime | None = None
+    spells: int = 1
+    earlier: Sequence[tuple[datetime, datetime]] = ()
+    ever: Sequence[str] = ()
+    became: Became | None = None
 
     @property
     def open(self) -> bool:
         return self.ended is None
+
+    def tellable(self, now: datetime) -> bool:
+        """May people be told of it? What another incident may explain waits a moment for that."""
+        return self.due is None or now >= self.due
+
+    @property
+    def first_since(self) -> datetime:
+        """When it began for the first time."""
+        return self.began or self.since
+
+    @property
+    def reached(self) -> Sequence[str]:
+        """The subjects of all its spells, `LISTED` at most."""
+        return self.ever or self.subjects
+
+    @property
+    def stretches(self) -> Sequence[tuple[datetime, datetime | None]]:
+        """When it stood, spell by spell, of those before the newest; the last has no end while it is open."""
+        return (*self.earlier, (self.since, None if self.open else self.until or self.last))
+
+    @property
+    def holds_since(self) -> datetime:
+        """Since when it has held: a cluster that answers nobody since its last answer, all else since it was found."""
+        answered = self.evidence.get("since") if self.anomaly == UNREACHABLE else None
+        return min(self.since, from_micros(answered)) if isinstance(answered, int) else self.since
+
+    @property
+    def rested(self) -> timedelta | None:
+        """For how long it had been over before it began again, None where it has not."""
+        return max(self.holds_since - self.earlier[-1][1], timedelta(0)) if self.earlier else None
+
+    @property
+    def absorbed(self) -> bool:
+        """Is it told by another incident, of which it is a part?"""
+        return self.became is not None and not self.became.lost
 
     @property
     def place(self) -> str:
@@ -100,18 +164,44 @@ def of_cluster(incident: Incident) -> str:
 
 
 def explanation(incident: Incident) -> str:
-    """What happened, in sentences: the first finding's, how many there are, what came with it, how long it lasted."""
+    """What happened, in sentences: the newest spell's first finding, whether it is the first spell, how many findings
+    there are, what came with it, how long it lasted, what became of it."""
     said = [_sentence(incident.message)]
+    if incident.rested is not None:
+        said.append(
+            f"It began again at {clock(incident.holds_since)}, after it had been over for"
+            f" {span(incident.rested.total_seconds())}: the {_ordinal(incident.spells)} time, first found at"
+            f" {clock(incident.first_since)}."
+        )
     if incident.findings > 1:
         spread = f" in {incident.places} places" if incident.places > 1 else ""
         said.append(f"{incident.findings} findings so far{spread}.")
     if incident.folded:
         said.append(f"With it came {_counted(incident.folded)}.")
     if incident.until is not None:
-        lasted = (incident.until - incident.since).total_seconds()
-        ended = "The last of it was seen" if incident.kind == "violation" else "It ended"
-        said.append(f"{ended} at {clock(incident.until)}, {span(lasted)} after it began.")
+        said.append(_ended(incident, incident.until))
+    if incident.became is not None:
+        told = f"{incident.became.anomaly}, incident {incident.became.id}"
+        said.append(f"What was missing is lost: {told}." if incident.became.lost else f"It is part of {told}.")
     return " ".join(said)
+
+
+def _ended(incident: Incident, until: datetime) -> str:
+    """When it was over, and how long it lasted: an outage since the last answer, all else since it was found."""
+    began = incident.holds_since
+    if incident.kind == "violation":
+        said = "The last of it was seen"
+    elif incident.absorbed:
+        return f"It is told there since {clock(until)}."
+    else:
+        said = "It ended"
+    own = incident.own_until
+    if incident.folded and own is not None and began <= own < until:
+        return (
+            f"It ended at {clock(own)}, {span((own - began).total_seconds())} after it began, and the last of what came"
+            f" with it at {clock(until)}."
+        )
+    return f"{said} at {clock(until)}, {span((until - began).total_seconds())} after it began."
 
 
 def clock(at: datetime) -> str:
@@ -137,6 +227,11 @@ def span(seconds: float) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def _ordinal(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else endings.get(number % 10, 'th')}"
 
 
 def _counted(folded: Mapping[str, int]) -> str:

@@ -100,6 +100,8 @@ class Alertmanager:
     def _end(self, incident: Incident, memory: Memory, now: datetime) -> datetime | None:
         """When the alert ends, None where nothing is to be sent of it."""
         if incident.open:
+            if not incident.tellable(now) and memory.of(incident.occurrence).last != "open":
+                return None
             return now + AHEAD * timedelta(seconds=self._config.resend)
         told = memory.of(incident.occurrence)
         assert incident.ended is not None

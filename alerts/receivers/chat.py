@@ -1,4 +1,5 @@
-"""Chat, mail and push through Apprise: one message when an incident opens, one when it is over."""
+"""Chat, mail and push through Apprise: one message when an incident opens, one when it is over, and few between where
+it grows worse."""
 
 from __future__ import annotations
 
@@ -37,15 +38,30 @@ class Chat:
     def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None:
         for one, state in due(incidents, memory, self._config.severities, now):
             address = reveal("alerts.chat.targets", self._target)
-            kind = "success" if state == "over" else "failure" if one.severity == "critical" else "warning"
-            if not self._notify(address, title(one, state), text(one, self._links), kind):
+            if not self._notify(address, title(one, state), text(one, self._links), _notice(one, state)):
                 raise SendFailed("Apprise could not send it; with --debug it says why")
             told(memory, one, state, now)
 
 
 def title(incident: Incident, state: State) -> str:
     """One line, as a phone shows it."""
-    return f"{'Over: ' if state == 'over' else ''}{summary(incident)}"
+    told = summary(incident)
+    if state == "worse":
+        return f"Worse: {told}"
+    if state == "open":
+        return f"Again: {told}" if incident.spells > 1 else told
+    if incident.became is None:
+        return f"Over: {told}"
+    became = incident.became.anomaly
+    return f"Lost, {became}: {told}" if incident.became.lost else f"Part of {became}: {told}"
+
+
+def _notice(incident: Incident, state: State) -> str:
+    if state == "over" and incident.became is None:
+        return "success"
+    if state == "over" and incident.absorbed:
+        return "info"
+    return "failure" if incident.severity == "critical" else "warning"
 
 
 def text(incident: Incident, links: Links) -> str:

@@ -1,7 +1,8 @@
 """What a receiver was told, kept in a small file: a restart tells nobody anything twice, and leaves nothing out.
 
 It holds, for each occurrence of an incident that the receiver was told of, when it was told that it is open and that it
-is over. Nothing is lost with it but that: without the file, receivers are told again of what is open.
+is over, and how large it was when it was told last. Nothing is lost with it but that: without the file, receivers are
+told again of what is open. An entry without a size is one of an earlier version: what stands there is not told again.
 """
 
 from __future__ import annotations
@@ -12,15 +13,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large an incident was when it was told: its places, and the findings of its own name; and which spell of it
+    that was."""
+
+    places: int
+    findings: int
+    spell: int = 1
 
 
 @dataclass(slots=True)
 class Told:
-    """Machine times, None where it was not told."""
+    """Machine times, None where it was not told. `size`: as it was told last, `sized` when that was; None where nobody
+    knows."""
 
     open: datetime | None = None
     over: datetime | None = None
+    size: Size | None = None
+    sized: datetime | None = None
 
     @property
     def last(self) -> Literal["open", "over"] | None:
@@ -63,7 +77,7 @@ class Memory:
         try:
             held = json.loads(self._path.read_text(encoding="utf-8"))
             began = _time(held["began"]) or self.began
-            told = {str(one): Told(_time(times[0]), _time(times[1])) for one, times in held["told"].items()}
+            told = {str(one): _told(kept) for one, kept in held["told"].items()}
         except FileNotFoundError:
             self._write()
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
@@ -74,7 +88,7 @@ class Memory:
     def _write(self) -> None:
         if self._path is None:
             return
-        told = {one: [_text(times.open), _text(times.over)] for one, times in self._told.items()}
+        told = {one: _kept(told) for one, told in self._told.items()}
         beside = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +96,24 @@ class Memory:
             os.replace(beside, self._path)  # noqa: PTH105 - the same, and atomic by name
         except OSError:
             return
+
+
+def _told(kept: list[Any]) -> Told:
+    told = Told(_time(kept[0]), _time(kept[1]))
+    if len(kept) > 2:
+        told.size = Size(int(kept[2]["places"]), int(kept[2]["findings"]), int(kept[2]["spell"]))
+        told.sized = _time(kept[2]["at"])
+    return told
+
+
+def _kept(told: Told) -> list[Any]:
+    times: list[Any] = [_text(told.open), _text(told.over)]
+    if told.size is not None:
+        size = told.size
+        times.append(
+            {"places": size.places, "findings": size.findings, "spell": size.spell, "at": _text(told.sized)}
+        )  # fmt: skip
+    return times
 
 
 def _text(at: datetime | None) -> str | None:

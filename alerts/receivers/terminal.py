@@ -1,4 +1,5 @@
-"""Writes for the person at the terminal when an incident opens, and when it is over; what is only counted is not told.
+"""Writes for the person at the terminal when an incident opens, grows worse, and is over; what is only counted is not
+told.
 What is silenced is written, with a line that says so.
 
 03:12:07 CRITICAL lost-write in orders-canary/3
@@ -49,11 +50,18 @@ class Terminal:
 def _lines(incident: Incident, state: State, now: datetime) -> Iterator[Text | Padding]:
     if state == "over":
         ended = incident.until or incident.last
-        after = span((ended - incident.since).total_seconds())
-        yield Text(f"{_at(ended, now)} over after {after}: {incident.anomaly} in {where(incident)}", style="green")
+        after = span((ended - incident.holds_since).total_seconds())
+        told = f"{incident.anomaly} in {where(incident)}"
+        if incident.became is None:
+            yield Text(f"{_at(ended, now)} over after {after}: {told}", style="green")
+        else:
+            became = f"{incident.became.anomaly} ({incident.became.id[:_ID]})"
+            yield Text(f"{_at(ended, now)} {'lost,' if incident.became.lost else 'part of'} {became}: {told}")
         return
-    said = Text(f"{_at(incident.since, now)} ")
+    said = Text(f"{_at(now if state == 'worse' else incident.since, now)} ")
     said.append(incident.severity.upper(), style=_STYLE.get(incident.severity, ""))
+    if state == "worse" or incident.spells > 1:
+        said.append(" worse:" if state == "worse" else " again:")
     said.append(f" {summary(incident).removesuffix(f' ({incident.severity})')}", style="bold")
     yield said
     if incident.silence is not None:

@@ -1,10 +1,10 @@
-"""A webhook gets one JSON document when an incident opens, and one when it is over.
+"""A webhook gets one JSON document when an incident opens, one when it is over, and few between where it grows worse.
 
 | field | holds |
 |---|---|
 | `version` | 1; fields may be added, none changes its meaning |
 | `id` | of this document: the same one sent again, after an answer that was lost, has the same |
-| `state` | `open`, or `over`; an incident that nobody could be told of while it was open comes as `over` alone |
+| `state` | `open`; `worse`, of an incident that was told as open; `over`. Who is told `over` was told `open` before |
 | `incident` | what happened: see `document` |
 
 It is signed where a secret is configured: see `alerts.config.WebhookConfig`, and `verified` for how to check it.
@@ -22,18 +22,24 @@ from typing import Any, Final, Literal
 
 from alerts.config import WebhookConfig
 from alerts.evidence import exact
+from alerts.incidents.grouping import PAUSE
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls
-from alerts.receivers.memory import Memory, Told
+from alerts.receivers.memory import Memory, Size, Told
 
 TIMESTAMP: Final = "X-Offsetwatch-Timestamp"
 SIGNATURE: Final = "X-Offsetwatch-Signature"
 FRESH: Final = timedelta(minutes=5)
-SETTLED: Final = timedelta(seconds=30)
+SETTLED: Final = PAUSE
 """A condition has to have ended for so long before it is told to be over: some come and go."""
+WORSE_AFTER: Final = timedelta(seconds=60)
+"""So long after it was told last, an incident may be told to have grown."""
+TIMES_PLACES: Final = 2
+TIMES_FINDINGS: Final = 10
+"""It is worse when it has so many times the places, or the findings, that were told last."""
 
-State = Literal["open", "over"]
+State = Literal["open", "worse", "over"]
 _log: Final = logging.getLogger("offsetwatch.alerts")
 
 
@@ -46,7 +52,8 @@ def due(
     silenced: bool = False,
 ) -> list[tuple[Incident, State]]:
     """What is still to be told of these incidents, the oldest first, each state once. Of what is silenced only the end
-    is told, to those who know of its beginning; with `silenced` everything."""
+    is told, to those who know of its beginning; with `silenced` everything. What was over before it could be told is
+    told to have been open all the same; but not what is part of another incident, which is told."""
     found: list[tuple[Incident, State]] = []
     for one in sorted(incidents, key=lambda one: (one.since, one.id)):
         before = memory.of(one.occurrence).last
@@ -54,23 +61,63 @@ def due(
             continue
         if one.silence is not None and not silenced and (one.ended is None or before is None):
             continue
-        if one.ended is None:
-            if before != "open":
-                found.append((one, "open"))
+        if before != "open" and not one.tellable(now):
             continue
+        if one.ended is None:
+            if before != "open" or _again(one, memory.of(one.occurrence)):
+                found.append((one, "open"))
+            elif _worse(one, memory.of(one.occurrence), now):
+                found.append((one, "worse"))
+            continue
+        if before is None and one.ended >= memory.began and not one.absorbed:
+            found.append((one, "open"))
+            before = "open"
         settled = one.kind == "violation" or now - one.ended >= SETTLED
-        if settled and (before == "open" or (before is None and one.ended >= memory.began)):
+        if settled and before == "open":
             found.append((one, "over"))
     return found
+
+
+def _again(incident: Incident, told: Told) -> bool:
+    """Has it begun again since it was told to be open, while something that came with it went on?"""
+    return told.size is not None and told.size.spell < incident.spells
+
+
+def _worse(incident: Incident, told: Told, now: datetime) -> bool:
+    """Has a violation grown so much since it was told last that whoever was woken by it has to know? Twice the places,
+    or ten times the findings; so thirty partitions are five messages at most, a minute apart."""
+    if incident.kind != "violation" or incident.severity != "critical" or told.size is None or told.sized is None:
+        return False
+    if now - told.sized < WORSE_AFTER:
+        return False
+    size = size_of(incident)
+    return (
+        size.places >= TIMES_PLACES * max(told.size.places, 1)
+        or size.findings >= TIMES_FINDINGS * max(told.size.findings, 1)
+    )  # fmt: skip
+
+
+def size_of(incident: Incident) -> Size:
+    return Size(incident.places, max(incident.findings - sum(incident.folded.values()), 1), incident.spells)
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:
     """Remember that the receiver knows."""
     before = memory.of(incident.occurrence)
-    memory.note(
-        incident.occurrence,
-        Told(open=now, over=before.over) if state == "open" else Told(open=before.open, over=now),
-    )
+    size = size_of(incident)
+    if state == "open":
+        memory.note(incident.occurrence, Told(open=now, over=before.over, size=size, sized=now))
+    elif state == "worse":
+        memory.note(incident.occurrence, Told(open=before.open, over=before.over, size=size, sized=now))
+    else:
+        memory.note(incident.occurrence, Told(open=before.open, over=now, size=size, sized=now))
+
+
+def document_id(incident: Incident, state: State) -> str:
+    """Of what is told: another one for each spell, and for each size that was worse."""
+    spell = f":{incident.spells}" if incident.spells > 1 else ""
+    size = size_of(incident)
+    return f"{incident.occurrence}:{state}{spell}" + (f":{size.places}:{size.findings}" if state == "worse" else "")
 
 
 class Webhook:
@@ -111,7 +158,7 @@ def document(incident: Incident, state: State, links: Links) -> dict[str, Any]:
     """The JSON document."""
     return {
         "version": 1,
-        "id": f"{incident.occurrence}:{state}",
+        "id": document_id(incident, state),
         "state": state,
         "incident": {
             "id": incident.id,
@@ -123,6 +170,10 @@ def document(incident: Incident, state: State, links: Links) -> dict[str, Any]:
             "topic": incident.topic,
             "since": _text(incident.since),
             "until": _text(incident.until) if incident.until is not None else None,
+            "spells": incident.spells,
+            "first_since": _text(incident.first_since),
+            "over_before_s": round(incident.rested.total_seconds(), 3) if incident.rested is not None else None,
+            "became": {"anomaly": incident.became.anomaly, "id": incident.became.id} if incident.became else None,
             "subjects": list(incident.subjects),
             "places": incident.places,
             "findings": incident.findings,

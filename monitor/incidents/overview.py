@@ -124,10 +124,10 @@ def concerns(incident: Incident, wanted: Filter) -> bool:
         and (not wanted.severities or incident.severity in wanted.severities)
         and (not wanted.kinds or incident.kind in wanted.kinds)
         and (not wanted.states or bool(states & set(wanted.states)))
-        and (not wanted.topics or any(_topic(s) in wanted.topics for s in (incident.topic, *incident.subjects)))
-        and (wanted.partition is None or any(s.endswith(f"/{wanted.partition}") for s in incident.subjects))
+        and (not wanted.topics or any(_topic(s) in wanted.topics for s in (incident.topic, *incident.reached)))
+        and (wanted.partition is None or any(s.endswith(f"/{wanted.partition}") for s in incident.reached))
         and (wanted.since is None or incident.open or incident.last >= wanted.since)
-        and (wanted.until is None or incident.since <= wanted.until)
+        and (wanted.until is None or incident.first_since <= wanted.until)
     )
 
 

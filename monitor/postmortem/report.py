@@ -189,9 +189,9 @@ def order_of(evidence: Evidence, history: TableLocation) -> Order | None:
 def _of_incidents(incidents: Sequence[Incident], known: Mapping[int, str]) -> Iterator[Happening]:
     for one in incidents:
         kind: Any = one.severity if one.severity in ("critical", "warning") else "change"
-        yield Happening(
-            one.since, one.until or (None if not one.open else one.last), kind, one.anomaly, named(one.message, known)
-        )
+        for since, until in one.stretches:
+            ended = until if until is not None else one.last
+            yield Happening(since, ended, kind, one.anomaly, named(one.message, known))
 
 
 def _raw(history: TableLocation, wanted: Range) -> bytes | None:
@@ -266,7 +266,7 @@ def charts(gathered: Gathered) -> list[tuple[Chart, str]]:
     of, begin, end = gathered.figures, gathered.begin, gathered.end
     if not (of.sent or of.polled):
         return []
-    shaded = [(one.since, one.until or one.last) for one in gathered.incidents]
+    shaded = [(since, until or one.last) for one in gathered.incidents for since, until in one.stretches]
 
     def made(title: str, unit: str, series: Any) -> Chart:
         return Chart(title, unit, begin, end, series, shaded)

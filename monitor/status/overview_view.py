@@ -361,6 +361,8 @@ def _incident_json(one: Incident) -> dict[str, Any]:
         "subjects": list(one.subjects), "places": one.places,
         "message": one.message, "evidence": exact(one.evidence), "since": _plain(one.since), "last": _plain(one.last),
         "until": _plain(one.until), "findings": one.findings, "folded": dict(one.folded),
+        "spells": one.spells, "first_since": _plain(one.first_since),
+        "became": {"anomaly": one.became.anomaly, "id": one.became.id} if one.became is not None else None,
         "silenced_until": _plain(one.silence.until) if one.silence is not None else None,
     }  # fmt: skip
 

@@ -17,7 +17,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.kept.outages import UNREACHABLE, unreachable_id
+from rules.kept.outages import unreachable_id
+from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND
 

@@ -4,7 +4,9 @@ For the liveness objective, no send and no transaction of a writer has completed
 answer, ok or fail; `info` is none. That it tries shows in two ways: its operations end as `info`, one after the other,
 or one of them has been open all the time. The latter is told by the marks: `through` is held at a process's oldest open
 operation. Only marks are believed whose slices are all here, so that a completion which is merely late in coming makes
-nobody stuck.
+nobody stuck. Where nothing failed here, and only marks told that an operation was open, it ends with the mark that
+tells that none is any more: the operation may have come back in other partitions, and the next here be long in coming.
+The same holds of a life that inherited since when its name is stuck, and has lived for `GOING` without trying here.
 
 It is reported where the writer sends; a writer that has been stuck since it was born (its producer id never came) has
 sent nowhere, and is reported in the topic that its start row names (`sends_to`), everywhere where it names none. Who is
@@ -43,6 +45,8 @@ from rules.vocabulary.objectives import SECOND
 NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND
 """A mark that is held back by less than this shows an ordinary operation under way."""
+GOING: Final = 2 * BUSY
+"""A life that is this old and has no operation open for long has got beyond its beginning."""
 LINEAGE: Final = 64
 EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
@@ -190,14 +194,25 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
 
 def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
     """The marks that show an operation open for long, and whose slices are here; the others wait for them."""
-    told = Held(*marks(columns))
-    told = concat(own.early, take(told, told.at - told.through >= BUSY))
+    told = concat(own.early, _of_interest(own, state, Held(*marks(columns))))
     if not len(told):
         return told
     here = {number: process.next for number, process in state.processes.items()}
     ready = told.slices <= np.array([here.get(number, -1) for number in told.process.tolist()], np.int64)
     own.early = take(take(told, ~ready), slice(-EARLY, None))
     return take(told, ready)
+
+
+def _of_interest(own: Producers, state: State, told: Held) -> Held:
+    """The marks that are held back by an operation, and of each process the first after them that is not."""
+    told = take(told, np.lexsort((told.at, told.process)))
+    held = told.at - told.through >= BUSY
+    stuck = [number for number, one in own.lives.items() if f"{NAME}:{one.who}" in state.open_conditions]
+    if not held.any() and not stuck:
+        return take(told, held)
+    first = np.append(True, np.diff(told.process) != 0)[: len(told)]
+    after = np.append(False, held[:-1])[: len(told)] & ~first
+    return take(told, held | after | (first & np.isin(told.process, np.array(stuck, np.int64))))
 
 
 def _telling(columns: Columns, own: Ints) -> Ints:
@@ -242,11 +257,16 @@ def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) 
 
 
 def _hold(own: Producers, number: int, time: int, through: int, report: Report) -> None:
-    """A mark says that an operation invoked at `through` was still open at `time`."""
+    """A mark says that an operation invoked at `through` was still open at `time`, or that none had been for long."""
     one = own.lives[number]
     if time <= one.seen or through < one.answered - BUSY or own.absent >= 0:
         return
     one.seen = time
+    if time - through < BUSY:
+        if one.failing < 0 or (not one.sends and time - one.born >= GOING):
+            one.failing = -1
+            _tell(number, one, False, time, time, report)
+        return
     stillborn = not one.sends and through - one.born <= SECOND
     went_on = standstills.went_on(report.state, number, time)
     since = max(through if one.failing < 0 else min(one.failing, through), own.again, went_on)

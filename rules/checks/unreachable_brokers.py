@@ -1,7 +1,10 @@
 """`cluster-unreachable`: no request of any probe to a partition's leader has been answered for the liveness objective.
 
 An answer is whatever only the leader can have said: an acknowledgement, records, offsets, an error of its own to the
-observer. What comes back only with another broker's word (that the partition has no leader) is none. That somebody asks
+observer. What comes back only with another broker's word (that the partition has no leader) is none. Of an operation
+that needs several answers it is known that the leader's came between its beginning and its end. So one that began while
+nobody was answered ends that when it ends, and not when it began: whoever tries again in the middle of an outage is
+answered after it. That somebody asks
 is told by the observer, which asks each second, whatever the traffic is: rows of its own say that nothing came back. It
 holds once nobody has been answered for so long, and the observer has asked in vain all the time, until somebody is
 answered, or no observer lives that asks.
@@ -29,9 +32,10 @@ import orjson
 from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.check import Check, News, Passage
-from rules.kept.codec import Table
-from rules.kept.outages import UNREACHABLE, Outages
+from rules.kept.codec import Table, concat, take
+from rules.kept.outages import Outages
 from rules.kept.report import Report
+from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
 
@@ -51,9 +55,11 @@ _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)
 
 @dataclass(slots=True)
 class Answers(Table):
-    """When the leader answered, in the order of time, the last answer of each second."""
+    """When the leader answered, in the order of time, the last answer of each second: not before `since`, and by
+    `at`."""
 
     at: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -81,7 +87,7 @@ def arrive(own: Reach, new: News) -> None:
     """Take in who was answered and who was not."""
     columns = new.columns
     told, silent = _questions(columns, new.fresh)
-    own.answers = Answers(_seconds(np.concatenate((own.answers.at, _answers(columns, new.fresh, told)))))
+    own.answers = _seconds(concat(own.answers, _answers(columns, new.fresh, told)))
     for row in silent.tolist():
         words = _words(columns, row) | {"error": columns.table["error"][row].as_py()}
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
@@ -99,17 +105,18 @@ def fold(own: Reach, passage: Passage) -> None:
     """Go through the ticks, and tell when the leader is away, and when no longer."""
     end = passage.end
     ripe = int(own.answers.at.searchsorted(end, side="right"))
-    answers, own.answers = own.answers.at[:ripe].tolist(), Answers(own.answers.at[ripe:])
+    answers, own.answers = take(own.answers, slice(ripe)), take(own.answers, slice(ripe, None))
     if own.unanswered < 0 and not own.waiting:
-        own.answered = max([own.answered, *answers[-1:]])
+        own.answered = max([own.answered, *answers.since.tolist()])
     else:
-        events = [[time, _ANSWERED, time, -1, {}] for time in answers]
+        told = zip(answers.at.tolist(), answers.since.tolist(), strict=True)
+        events = [[time, _ANSWERED, since, -1, {}] for time, since in told]
         events += [event for event in own.waiting if event[0] <= end]
         events += [[time, _TICK, time, -1, {}] for time in passage.at.tolist()]
         own.waiting = [event for event in own.waiting if event[0] > end]
         for time, kind, invoked, asker, words in sorted(events, key=lambda event: event[:4]):
             if kind == _ANSWERED:
-                _answer(own, time, passage.report)
+                _answer(own, invoked, time, passage.report)
             elif kind == _ASKED:
                 _ask(own, time, invoked, asker, words)
             elif kind == _TICK:
@@ -127,13 +134,13 @@ def _outages(own: Reach, report: Report) -> Outages:
     return Outages(report.place.cluster, report.objectives, own.spells + now, own.elsewhere)
 
 
-def _seconds(times: Ints) -> Ints:
-    """The last of each second, ascending."""
-    times = np.sort(times)
-    if len(times) < 2:
-        return times
-    last: Ints = times[np.append(np.diff(times // SECOND) > 0, True)]
-    return last
+def _seconds(answers: Answers) -> Answers:
+    """The last of each second, ascending; what is known of any other in that second is known of it."""
+    if len(answers) < 2:
+        return answers
+    answers = take(answers, answers.at.argsort(kind="stable"))
+    first = np.flatnonzero(np.append(True, np.diff(answers.at // SECOND) > 0))
+    return Answers(np.maximum.reduceat(answers.at, first), np.maximum.reduceat(answers.since, first))
 
 
 def _words(columns: Columns, row: int) -> dict[str, str]:
@@ -158,12 +165,14 @@ def _questions(columns: Columns, fresh: Bools) -> tuple[Bools, Ints]:
     return told, np.array(silent, np.int64)
 
 
-def _answers(columns: Columns, fresh: Bools, told: Bools) -> Ints:
+def _answers(columns: Columns, fresh: Bools, told: Bools) -> Answers:
     """When the leader is known to have answered. An operation over several partitions ends with the last of them, and a
-    question of several parts with the last of these: then its invocation is what is known."""
+    question of several parts with the last of these: it answered at some time in between."""
     at_once = (told | (fresh & (columns.f == POLL))) & (columns.type == OK)
     some_time = told | (fresh & columns.where(SEND, TXN) & (columns.type == OK))
-    return np.concatenate((columns.completed[at_once], columns.invoked[some_time & ~at_once]))
+    any_of_them = at_once | some_time
+    since = np.where(at_once, columns.completed, columns.invoked)[any_of_them]
+    return Answers(columns.completed[any_of_them], since)
 
 
 def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str]) -> None:
@@ -175,11 +184,14 @@ def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str])
     own.unanswered, own.asker, own.words = max(own.unanswered, time), asker, words
 
 
-def _answer(own: Reach, time: int, report: Report) -> None:
-    """Somebody was answered."""
-    if time > own.answered:
+def _answer(own: Reach, since: int, time: int, report: Report) -> None:
+    """Somebody was answered, at the earliest at `since`, at the latest at `time`."""
+    if since <= own.answered:
+        return
+    within = own.asked >= 0 and since > own.asked
+    if own.asked < 0 or within:
         _end(own, time, report)
-        own.answered = time
+    own.answered = time if within else since
 
 
 def _tick(own: Reach, time: int, report: Report) -> None:

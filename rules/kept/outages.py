@@ -2,8 +2,10 @@
 
 What is stuck while nobody is answered is explained by one condition, `cluster-unreachable`: it says so by `implied_by`.
 It may be due a moment before it is decided that the cluster is away. Then it waits for that decision, for `SLACK` at
-most; `unseen`, whose objective is shorter, until the cluster is called away or answers. It is explained until a
-liveness objective after the cluster answered again: what is stuck by then is stuck by itself.
+most; `unseen`, whose objective is shorter, until the cluster is called away or answers. Where it answers just before it
+would have been called away, what is due waits `SLACK` more: most of it gets going. It is explained until a
+liveness objective after the cluster answered again, and so is what was begun before that answer, and is due only then:
+what is stuck by then is stuck by itself.
 
 A writer's operation goes to several brokers: it waits for each of them, also where this partition's leader answers.
 """
@@ -13,14 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.finding import identity
 from rules.vocabulary.objectives import SECOND, Objectives
 
-UNREACHABLE: Final = "cluster-unreachable"
 SLACK: Final = 5 * SECOND
 FOREVER: Final = 2**62
-_WAITING: Final = frozenset({"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late"})
-"""Conditions that wait on the cluster."""
 _ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late"})
 """Those that wait on any broker."""
 _TOLD_ONCE: Final = frozenset({"stuck-close"})
@@ -48,8 +48,7 @@ class Outages:
             return False
         first = self._first(name)
         return any(
-            since + first <= at < (opened if opened >= 0 else ended if ended >= 0 else FOREVER)
-            for since, opened, ended in self._of(name)
+            spell[0] + first <= at < (spell[1] if spell[1] >= 0 else self._over(spell)) for spell in self._of(name)
         )
 
     def cause(self, name: str, since: int) -> str | None:
@@ -68,8 +67,13 @@ class Outages:
                 last = max(last, _end(again))
         return min(last + self.objectives.liveness, FOREVER)
 
+    def _over(self, spell: list[int]) -> int:
+        """When a time without an answer that was not called an outage keeps nobody waiting any more."""
+        nearly = _end(spell) - spell[0] >= self.objectives.liveness - SLACK
+        return min(_end(spell) + SLACK, FOREVER) if nearly else _end(spell)
+
     def _of(self, name: str) -> list[list[int]]:
-        if name not in _WAITING:
+        if name not in WAIT_ON_THE_CLUSTER:
             return []
         return self.spells + self.elsewhere if name in _ELSEWHERE else self.spells
 
@@ -80,7 +84,7 @@ class Outages:
     def _spell(self, name: str, since: int) -> list[int] | None:
         first = self._first(name)
         for spell in self._of(name):
-            if spell[1] >= 0 and spell[0] + first <= since <= _end(spell):
+            if spell[1] >= 0 and spell[0] + first <= since < _end(spell) + self.objectives.liveness:
                 return spell
         return None
 

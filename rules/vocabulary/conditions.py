@@ -7,6 +7,10 @@ from typing import Final
 from rules.vocabulary.anomaly import Anomaly, Field, Form
 from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, TRANSACTIONAL_ID, TXN, WRITER, optional
 
+UNREACHABLE: Final = "cluster-unreachable"
+WAIT_ON_THE_CLUSTER: Final = frozenset({"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late"})
+"""Conditions that a cluster which answers nobody explains."""
+
 _VALUES: Final = Field("values", "int", "values", "how many")
 _RUN: Final = (OFFSET, WRITER, SEQ, Field("values", "int", "values", "how many from there on"))
 _FIRST: Final = Field("first", "list of object", "", "the first runs of them, ten at most", fields=_RUN)

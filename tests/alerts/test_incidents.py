@@ -63,7 +63,7 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
         anomaly="G1a", kind="violation", severity="critical", cluster="c", topic="orders",
         message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
         told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
-        folded={"torn-transaction": 1}, topics=frozenset({"orders"}),
+        folded={"torn-transaction": 1}, topics=frozenset({"orders"}), due=NOON + 1 * S, began=NOON,
     )  # fmt: skip
     assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
     assert explanation(one) == "G1a of (7, 0). 201 findings so far in 2 places. With it came 1 × torn-transaction."
@@ -272,7 +272,7 @@ def test_one_batch_or_many_give_the_same_incidents() -> None:
         told("stuck-consumer", 0, at=0, event_="opened", implied_by=AWAY, counted=5), replace(away("opened", at=1)),
         *(told("G1a", n, at=n / 10, evidence={"txn": n % 3}, counted=5) for n in range(9)),
         told("torn-transaction", 2, at=0.5, topic="payments", evidence={"txn": 2}, counted=5),
-        told("unseen", (), at=1, event_="opened", counted=5), told("unseen", (), at=3, event_="closed", counted=5),
+        told("unseen", (), at=-9, event_="opened", counted=5), told("unseen", (), at=3, event_="closed", counted=5),
     ]  # fmt: skip
     events = [replace(one, counted=NOON + 5 * S) for one in events]
     at_once = Incidents()

@@ -222,6 +222,7 @@ def test_a_webhook_is_told_of_each_state_once_and_signed(monkeypatch: pytest.Mon
         "incident": {
             "id": "00000000000000ab", "anomaly": "lost-write", "kind": "violation", "severity": "critical",
             "cluster": "c", "cluster_name": None, "topic": "orders", "since": "2024-10-04T12:00:00.000Z", "until": None,
+            "spells": 1, "first_since": "2024-10-04T12:00:00.000Z", "over_before_s": None, "became": None,
             "subjects": ["orders/3"], "places": 1, "findings": 1, "folded": {},
             "summary": "lost-write in orders/3 (critical)", "description": "A record is lost.",
             "evidence": {"writer": str(2**60), "offset": 5}, "runbook": "docs/runbook.md#lost-write",
@@ -245,7 +246,7 @@ def test_a_restart_tells_nothing_twice_and_leaves_nothing_out(tmp_path: Path) ->
     webhook(posted).tell([incident(), missed, incident("ef")], Memory(file, after), after)
     webhook(posted).tell([incident(ended=700), missed, incident("ef")], Memory(file, after), NOON + 701 * S)
     assert [body["id"] for body in posted.bodies] == [
-        "00000000000000ab@1:open", "ef@1:open", "cd@1:over", "00000000000000ab@1:over",
+        "00000000000000ab@1:open", "ef@1:open", "cd@1:open", "cd@1:over", "00000000000000ab@1:over",
     ]  # fmt: skip
     assert Memory(file, after).began == NOON
 

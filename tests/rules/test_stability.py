@@ -364,6 +364,32 @@ def test_a_stuck_writer_that_is_answered_again(fed: Callable[[History], Store]) 
 
 
 @FEEDS
+def test_a_writer_that_was_stuck_goes_on_elsewhere(fed: Callable[[History], Store]) -> None:
+    """Its operation comes back in other partitions; to this one it sends nothing for long."""
+    h = History()
+    open_for_long(h)
+    opened = h.time
+    for _ in range(60):
+        h.mark(1.0)
+    (_, _, ended) = events(fed(h), "stuck-producer")[-1]
+    assert [e[0] for e in events(fed(h), "stuck-producer")] == ["opened", "closed"]
+    assert opened <= ended <= opened + 3
+
+
+def test_the_next_life_of_a_stuck_writer_goes_on_elsewhere() -> None:
+    """It begins, and has nothing to send here: it was given other partitions."""
+    h = History()
+    failing_lives(h)
+    born(h, "w9", "writer-1")
+    began = h.time
+    for _ in range(60):
+        h.mark(1.0)
+    said = events(row_by_row(h), "stuck-producer")
+    assert [e[0] for e in said] == ["opened", "closed"]
+    assert began + 9 <= said[-1][2] <= began + 12
+
+
+@FEEDS
 def test_a_stuck_writer_whose_name_is_given_up(fed: Callable[[History], Store]) -> None:
     h = History()
     failing_lives(h)

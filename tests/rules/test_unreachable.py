@@ -302,3 +302,83 @@ def test_a_writer_that_hangs_while_the_cluster_answers_is_nobody_else_s_fault() 
             h.send("w", 1000 + second, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(h.time - 9.5))
         h.mark(1.0)
     assert [(e[0], e[1], e[3]) for e in told(row_by_row(h))] == [("opened", "stuck-producer", None)]
+
+
+def tried_again_in_the_middle(h: History, *, first: int, then: int) -> None:
+    """A writer's operation is given up after `first` seconds of an outage; it tries again at once, which is answered
+    with everybody else, `then` seconds later."""
+    h.assign("r")
+    answered(h, 10)
+    began = h.time
+    unanswered(h, first)
+    h.send("w", 10, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(began + 0.1))
+    again = h.time
+    unanswered(h, then)
+    h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
+    h.send("w", 11, 1, at=10, invoked=h.at(again))
+    h.poll("r", [("w", 11, 1, 10)])
+    mark(h, 0)
+    answered(h, 5, first=12)
+
+
+@FEEDS
+def test_who_tries_again_in_the_middle_of_an_outage_does_not_end_it(fed: Callable[[History], Store]) -> None:
+    h = History()
+    tried_again_in_the_middle(h, first=28, then=7)
+    said = told(fed(h))
+    assert [e[:3] for e in said if e[1] == "cluster-unreachable"] == [
+        ("opened", "cluster-unreachable", 40), ("closed", "cluster-unreachable", 45),
+    ]  # fmt: skip
+    assert {e[3] for e in said if e[1] != "cluster-unreachable"} <= {AWAY}
+
+
+@FEEDS
+def test_what_is_due_when_the_cluster_answers_again_waits_a_moment(fed: Callable[[History], Store]) -> None:
+    """The cluster was away for a little less than the objective, so nothing explains who waited: they get going."""
+    h = History()
+    h.assign("r")
+    answered(h, 10)
+    h.send("w", 10, 1, at=10)
+    h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
+    unanswered(h, 29)
+    for _ in range(3):
+        h.observe(end=11)
+        h.mark(1.0)
+    h.poll("r", [("w", 10, 1, 10)])
+    answered(h, 5, first=11)
+    assert told(fed(h)) == []
+
+
+@FEEDS
+def test_who_does_not_get_going_when_the_cluster_answers_again_is_told(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    answered(h, 10)
+    h.send("w", 10, 1, at=10)
+    h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
+    unanswered(h, 29)
+    for _ in range(12):
+        h.observe(end=11)
+        h.mark(1.0)
+    said = [e for e in told(fed(h)) if e[1] == "stuck-consumer"]
+    assert said == [("opened", "stuck-consumer", 45, None)]
+
+
+@FEEDS
+def test_what_was_begun_in_an_outage_and_is_due_after_it_is_explained_by_it(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.assign("r")
+    i = answered(h, 10)
+    unanswered(h, 5)
+    began = h.time
+    unanswered(h, 29)
+    for _ in range(4):
+        h.observe(end=i)
+        h.mark(1.0)
+    h.send("w", 10, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(began))
+    mark(h, 0)
+    h.send("w", 11, 1, at=10)
+    h.poll("r", [("w", 11, 1, 10)])
+    answered(h, 5, first=12)
+    said = [(e[0], e[1], e[3]) for e in told(fed(h)) if e[1] == "stuck-producer"]
+    assert said == [("opened", "stuck-producer", AWAY), ("closed", "stuck-producer", AWAY)]
