@@ -10,8 +10,10 @@ parameter for each of its options, however many they are: that is how typer take
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -490,9 +492,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _leave(code: int, arguments: Sequence[str] | None) -> None:
-    """Exit. A program of its own that only read tables leaves without waiting for Arrow's and deltalake's threads: now
-    and then they abort the process as it ends ("terminate called without an active exception", code 134)."""
-    if arguments is None and "deltalake" in sys.modules and not _RUNNING & sys.modules.keys():
+    """Exit. A program of its own that had to do with tables leaves without waiting for Arrow's and deltalake's threads:
+    now and then they abort the process as it ends (code 134), and one of deltalake's calls that comes back while the
+    interpreter goes ends it by SIGSEGV (code 139), as a table's upkeep and what the status page reads may.
+
+    What is left to do at the exit is done only where a command ran something: one that read tables has nothing."""
+    if arguments is None and "deltalake" in sys.modules:
+        if _RUNNING & sys.modules.keys():
+            for thread in threading.enumerate():
+                if not thread.daemon and thread is not threading.current_thread():
+                    thread.join()
+            atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -501,7 +511,6 @@ def _leave(code: int, arguments: Sequence[str] | None) -> None:
 
 
 _RUNNING: Final = {"pyspark", "confluent_kafka"}
-"""Where one of these is at work, what is left to do at the exit is done."""
 
 
 def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:
