@@ -25,7 +25,7 @@ from monitor.incidents.cluster_then import Change, cluster_then
 from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.findings import named as with_name
 from monitor.incidents.overview import overview_of
-from monitor.incidents.witnesses import Asked, Witness, asked, names, witnesses
+from monitor.incidents.witnesses import Asked, Witness, around, asked, names, witnesses
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
@@ -60,7 +60,8 @@ def find(
     about = subject(found)
     saw = witnesses(history, about) if about is not None else []
     processes = mentioned(found) | {one.process for one in saw}
-    then = cluster_then(history, about) if about is not None else []
+    place = about or around(found.findings[0])
+    then = cluster_then(history, place) if place is not None else []
     return replace(found, witnesses=saw, then=then, names=names(history, processes))
 
 
