@@ -330,7 +330,7 @@ def explain(
     """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
     from monitor.commands.explain import lines
     from monitor.config.names import ClusterNames
-    from monitor.incidents.explained import find, under_silences
+    from monitor.incidents.explained import find, find_where_there_is_room, under_silences
     from monitor.incidents.overview import silences_of
     from monitor.screen import Screen
     from streaming_jobs.history.reachable import reading
@@ -340,7 +340,8 @@ def explain(
     loaded = loaded_by(config, data)
     hold = timedelta(seconds=loaded.alerts.quiet)
     with reading(loaded.job.history_path):
-        found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
+        tables, history, names = loaded.job.tables_path, loaded.job.history_path, ClusterNames(loaded)
+        found = find_where_there_is_room(loaded.data, id_, lambda: find(tables, history, id_, now, hold, names))
     for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
         console.print(line)
     if picture is not None or raw:
