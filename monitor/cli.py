@@ -10,8 +10,10 @@ parameter for each of its options, however many they are: that is how typer take
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -328,7 +330,7 @@ def explain(
     """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
     from monitor.commands.explain import lines
     from monitor.config.names import ClusterNames
-    from monitor.incidents.explained import find, under_silences
+    from monitor.incidents.explained import find, find_where_there_is_room, under_silences
     from monitor.incidents.overview import silences_of
     from monitor.screen import Screen
     from streaming_jobs.history.reachable import reading
@@ -338,7 +340,8 @@ def explain(
     loaded = loaded_by(config, data)
     hold = timedelta(seconds=loaded.alerts.quiet)
     with reading(loaded.job.history_path):
-        found = find(loaded.job.tables_path, loaded.job.history_path, id_, now, hold, ClusterNames(loaded))
+        tables, history, names = loaded.job.tables_path, loaded.job.history_path, ClusterNames(loaded)
+        found = find_where_there_is_room(loaded.data, id_, lambda: find(tables, history, id_, now, hold, names))
     for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
         console.print(line)
     if picture is not None or raw:
@@ -490,9 +493,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _leave(code: int, arguments: Sequence[str] | None) -> None:
-    """Exit. A program of its own that only read tables leaves without waiting for Arrow's and deltalake's threads: now
-    and then they abort the process as it ends ("terminate called without an active exception", code 134)."""
-    if arguments is None and "deltalake" in sys.modules and not _RUNNING & sys.modules.keys():
+    """Exit. A program of its own that had to do with tables leaves without waiting for Arrow's and deltalake's threads:
+    now and then they abort the process as it ends (code 134), and one of deltalake's calls that comes back while the
+    interpreter goes ends it by SIGSEGV (code 139), as a table's upkeep and what the status page reads may.
+
+    What is left to do at the exit is done only where a command ran something: one that read tables has nothing."""
+    if arguments is None and "deltalake" in sys.modules:
+        if _RUNNING & sys.modules.keys():
+            for thread in threading.enumerate():
+                if not thread.daemon and thread is not threading.current_thread():
+                    thread.join()
+            atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -501,7 +512,6 @@ def _leave(code: int, arguments: Sequence[str] | None) -> None:
 
 
 _RUNNING: Final = {"pyspark", "confluent_kafka"}
-"""Where one of these is at work, what is left to do at the exit is done."""
 
 
 def _refuse(error: TyperException, arguments: Sequence[str] | None) -> None:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from rules.vocabulary.slices import from_micros
 
@@ -83,3 +83,27 @@ def boot_id() -> str:
         if asked.returncode == 0 and asked.stdout.strip():
             return asked.stdout.strip()
     return _PROCESS_BOOT_ID
+
+
+class Going:
+    """How long this process has gone on without a standstill of its own: a SIGSTOP, a frozen container, a laptop that
+    was closed. Who was not heard of meanwhile could not be heard. For one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked, self._since = clock(), 0.0
+
+    def look(self) -> None:
+        """To be called about once a second: where much more has passed, nobody here could do anything."""
+        now = self._clock()
+        if now - self._looked > STOOD:
+            self._since = now
+        self._looked = now
+
+    def unheard(self, heard: float) -> float:
+        """The seconds that count since somebody was `heard` of last, by the monotonic clock."""
+        return self._clock() - max(heard, self._since)
+
+
+STOOD: Final = 5.0
+"""Seconds between two looks that are a standstill."""

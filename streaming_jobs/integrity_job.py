@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 _TICK: Final = 0.5
 _COMMIT_WAIT: Final = 10.0
+_THREADS_END: Final = 10.0
+"""Seconds for the job's threads, all together, to finish the call that they are in: a table is compacted, say."""
 _RECHECK: Final = 2.0
 _PROGRESS_KEPT: Final = 100
 """Batches that Spark still tells of."""
@@ -189,9 +191,10 @@ class IntegrityJob:
             except (PySparkException, Py4JError, OSError) as error:
                 log.debug("the query ended while it was being stopped: %s", error)
         self._ended.set()
+        until = time.monotonic() + _THREADS_END
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(_COMMIT_WAIT)
+                thread.join(max(until - time.monotonic(), 0.0))
 
     def abandon(self) -> None:
         """Leave everything as it is, for the JVM is gone, or goes: nothing is finished, and nothing begun."""
@@ -488,7 +491,7 @@ class IntegrityJob:
     def _keep_up(self) -> None:
         upkeep = Upkeep(self._config)
         while not self._ended.wait(self._config.upkeep.every):
-            for line in upkeep.run(self._clock()):
+            for line in upkeep.run(self._clock(), self._ended.is_set):
                 log.info("%s", line)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ AROUND: Final = timedelta(seconds=90)
 _SHOWN: Final = 12
 _COLUMNS: Final = (
     "process", "f", "type", "error", "invoked", "completed", "settings", "log_start", "log_end", "last_stable", "group",
-    "transactional_id",
+    "transactional_id", "end_invoked",
 )  # fmt: skip
 _COORDINATED: Final = {
     "group_coordinator": ("group", "group"),
@@ -67,7 +68,14 @@ def cluster_then(history: TableLocation, about: Asked) -> list[Change]:
 def changes(rows: Sequence[Mapping[str, Any]]) -> list[Change]:
     """The changes in these rows of the probe log, which are in the order of time; the first `_SHOWN` of each kind."""
     observed = [row for row in rows if row["f"] == "offsets" and row["group"] is None]
-    found = [*_leaders(observed), *_coordinators(rows), *_silences(observed), *_ends(observed), *_errors(rows)]
+    found = [
+        *_leaders(observed),
+        *_coordinators(rows),
+        *_silences(observed),
+        *_ends(observed),
+        *_errors(rows),
+        *_long(rows),
+    ]
     return sorted(found)
 
 
@@ -178,3 +186,30 @@ def _errors(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
         often = f"{times} operations here ended with" if times > 1 else "an operation here ended with"
         until = f", the last {last[error].astimezone(UTC):%H:%M:%S}" if times > 1 else ""
         yield Change(first[error], f"{often} {error}{until}")
+
+
+def _long(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """Operations that took long, and whose outcome nobody was told: in which call they hung."""
+    told = 0
+    for row in rows:
+        took = (row["completed"] - row["invoked"]).total_seconds()
+        if row["f"] not in ("send", "txn", "init") or row["type"] != "info" or took < _LONG_S:
+            continue
+        if row["error"] == _ON_PURPOSE or (told := told + 1) > _SHOWN:
+            continue
+        whose = f" of {row['transactional_id']}" if row["transactional_id"] else ""
+        what = {"send": "a send", "init": f"init_transactions{whose}"}.get(row["f"], f"a transaction{whose}")
+        where = ""
+        if row["f"] == "txn":
+            ended = row["end_invoked"]
+            where = "; its commit or abort was not called: it hung in what comes before, sends or the group's offsets"
+            if ended is not None:
+                until, rest = ((b - a).total_seconds() for a, b in pairwise((row["invoked"], ended, row["completed"])))
+                where = f": {until:.0f} s until its commit or abort was called, {rest:.0f} s in that call"
+        yield Change(
+            row["invoked"], f"{what} began that had no answer, for {took:.0f} s, and ended with {row['error']}{where}"
+        )
+
+
+_LONG_S: Final = 10.0
+"""Seconds; the longest that an operation of a healthy cluster takes."""

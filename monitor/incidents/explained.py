@@ -7,7 +7,7 @@ every client did with the first finding's records.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,7 +25,8 @@ from monitor.incidents.cluster_then import Change, cluster_then
 from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.findings import named as with_name
 from monitor.incidents.overview import overview_of
-from monitor.incidents.witnesses import Asked, Witness, asked, names, witnesses
+from monitor.incidents.room import no_room
+from monitor.incidents.witnesses import Asked, Witness, around, asked, names, witnesses
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
@@ -35,6 +36,10 @@ SHOWN: Final = 10
 _LEAST_ID: Final = 4
 _LONG: Final = re.compile(r"(?<!\d)\d{6,19}(?!\d)")
 _ID: Final = re.compile(r"(?P<process>process )?(?<!\d)(?P<id>\d{6,19})(?!\d)")
+
+
+class UnknownId(UserError):
+    """The tables hold nothing of this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,21 @@ def find(
     about = subject(found)
     saw = witnesses(history, about) if about is not None else []
     processes = mentioned(found) | {one.process for one in saw}
-    then = cluster_then(history, about) if about is not None else []
+    place = about or around(found.findings[0])
+    then = cluster_then(history, place) if place is not None else []
     return replace(found, witnesses=saw, then=then, names=names(history, processes))
+
+
+def find_where_there_is_room(data: Path, wanted: str, found: Callable[[], Explained]) -> Explained:
+    """What `found` finds. Where the tables do not know the id, and the disk of the data folder is full, the error says
+    that too: it may be that of a page which came since."""
+    try:
+        return found()
+    except UnknownId:
+        why = no_room(data)
+        if why is None:
+            raise
+        raise UserError(f"the tables hold nothing with the id {wanted} yet. {why}") from None
 
 
 def under_silences(found: Explained, silences: Sequence[Silence], now: datetime) -> Explained:
@@ -96,7 +114,7 @@ def found_in(
     rows.sort(key=lambda row: (row["first_at"], row["id"]))
     ids = sorted({row["id"] for row in rows if row["id"].startswith(wanted)})
     if not ids:
-        raise UserError(f"no finding and no incident has the id {wanted}: offsetwatch findings lists them")
+        raise UnknownId(f"no finding and no incident has the id {wanted}: offsetwatch findings lists them")
     if len(ids) > 1:
         raise UserError(f"{wanted} may be {', '.join(ids[:5])}{' and others' * (len(ids) > 5)}: give more digits")
     of = incidents.of(ids[0])

@@ -21,6 +21,7 @@ from alerts.incidents.incident import Incident, Names, nameless, of_cluster, whe
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, path_of, silenced
 from monitor.incidents.findings import Filter, tables_of
+from monitor.incidents.room import no_room
 from streaming_jobs.tables.delta_tables import read_table
 
 SILENT: Final = timedelta(seconds=60)
@@ -43,7 +44,7 @@ class Checked:
 class Overview:
     """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
     probe log that was kept: `now` is its end, and its incidents stand in no table. `silences`: those that are
-    active, that which ends first being the first."""
+    active, that which ends first being the first. `no_room`: the tables lack what is found now, and why."""
 
     now: datetime
     incidents: Sequence[Incident]
@@ -51,6 +52,7 @@ class Overview:
     checked: Checked
     kept: bool = False
     silences: Sequence[Silence] = ()
+    no_room: str | None = None
 
     @property
     def open(self) -> list[Incident]:
@@ -94,12 +96,13 @@ def silences_of(data: Path) -> tuple[Silence, ...]:
 
 
 def with_silences(overview: Overview, data: Path) -> Overview:
-    """The same with the silences of this data folder."""
+    """The same with the silences of this data folder, and whether its disk has room."""
     held, now = silences_of(data), overview.now
     return replace(
         overview,
         incidents=silenced(overview.incidents, held, now),
         silences=in_order(one for one in held if one.active(now)),
+        no_room=no_room(data),
     )
 
 
@@ -197,6 +200,8 @@ def _topic(subject: str) -> str:
 def verdict(overview: Overview, *, by_monitor: bool = False) -> str:
     """What somebody needs who reads one line. `by_monitor`: it is the running monitor that says it, and so does not
     ask whether one runs."""
+    if overview.no_room is not None and not by_monitor:
+        return f"{overview.no_room} By the tables: {verdict(replace(overview, no_room=None), by_monitor=True)}"
     checked, now = overview.checked, overview.now
     asked = "." if by_monitor else ": is the monitor running?"
     if checked.newest is None:

@@ -74,6 +74,13 @@ def asked(row: Mapping[str, Any], evidence: Mapping[str, Any]) -> Asked | None:
     )  # fmt: skip
 
 
+def around(row: Mapping[str, Any]) -> Asked | None:
+    """The partition and the time of a finding that names no record; None where it names no partition either."""
+    if row["partition"] < 0:
+        return None
+    return Asked(row["topic_id"], row["partition"], row["first_at"], (), (), None, row.get("topic", ""))
+
+
 def _parts(place: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield place
     for name in ("values", "skipped", "first"):

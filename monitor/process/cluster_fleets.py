@@ -18,7 +18,7 @@ from monitor.config.config import Config
 from monitor.errors import UserError
 from monitor.process.fleet_process import FIRST_PAUSE, LONGEST_PAUSE, NOT_BEGUN, REPORTED, Errand, FleetProcess, Say
 from monitor.process.reach import connection, destination
-from probes.clock import SystemClock
+from probes.clock import Going, SystemClock
 from probes.log.commits.history import History
 from probes.log.commits.left_behind import append_left_behind
 from probes.log.errors import ProbeLogError
@@ -102,16 +102,17 @@ class KeptFleet:
             process = FleetProcess(replace(self._errand, patient=True), self._say)
             process.start()
             self.pid = process.pid
-        asked, why = False, ""
+        asked, why, going = False, "", Going()
         while not why:
             if self._stopping.wait(0.0 if asked else REPORTED / 4):
                 if not asked:
                     process.ask("stop")
                 asked = True
                 time.sleep(_LOOK)
+            going.look()
             if not process.running:
                 why = "has ended"
-            elif time.monotonic() - process.heard > SILENT:
+            elif going.unheard(process.heard) > SILENT:
                 why = "does not answer"
             if process.status().run:
                 self._status = process.status()

@@ -184,6 +184,11 @@ def _child(errand: Errand, pipe: Pipe) -> None:
         logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
     with watched():
         _Child(errand, pipe).run()
+    # Not by the interpreter's end: the probe log may be in the middle of being compacted (`monitor.cli._leave`).
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(0)
 
 
 class _Child:

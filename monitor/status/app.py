@@ -25,10 +25,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from alerts.exposition import Registry, scraped
+from alerts.incidents.incident import Incident, clock, explanation, where
 from monitor.diagrams import space_time_svg
 from monitor.diagrams.sparkline import sparkline
 from monitor.errors import UserError
-from monitor.incidents.explained import under_silences
+from monitor.incidents.explained import UnknownId, under_silences
 from monitor.status import incident_view, overview_view
 from monitor.status.access import Access, Rules
 from monitor.status.board import Board, Seen
@@ -115,8 +116,16 @@ class StatusApp:
             return self._drawn
 
     def _incident(self, request: Request) -> Response:
-        now = self._board.seen().now
-        evidence = self._evidence.of(request.path_params["id"], now)
+        seen, wanted = self._board.seen(), request.path_params["id"]
+        now = seen.now
+        try:
+            evidence = self._evidence.of(wanted, now)
+        except UnknownId:
+            incidents = [*seen.overview.open, *seen.overview.over]
+            known = next((one for one in incidents if one.id.startswith(wanted)), None)
+            if known is None or len(wanted) < _LEAST_ID:
+                raise
+            return self._message(request, 503, _not_written(known))
         told = replace(evidence, explained=under_silences(evidence.explained, self._board.silences(), now))
         return self._page("incident.html", page=incident_view.page(told, now, self._to_do, self._runbook_url))
 
@@ -171,6 +180,17 @@ class StatusApp:
 
     def _js(self, request: Request) -> Response:
         return Response(self._script, media_type="text/javascript", headers=_CACHED)
+
+
+def _not_written(incident: Incident) -> str:
+    """What is known of an incident that could not be written yet, as where the disk is full."""
+    return (
+        f"{incident.severity} {incident.anomaly} in {where(incident)}, since {clock(incident.since)}: "
+        f"{explanation(incident)} Its evidence is not in the tables yet, and comes there when they can be written."
+    )
+
+
+_LEAST_ID: Final = 4
 
 
 def _templates() -> Environment:

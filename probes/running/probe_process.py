@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
 
-from probes.clock import SystemClock
+from probes.clock import Going, SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.running.supervisor import FINISH_WITHIN, RANKS, Spec, Supervisor
@@ -95,7 +95,7 @@ class Host:
     def _attend(self, process: Any, pipe: Pipe) -> None:
         """Pass on what there is to say until the child has ended, or is silent for too long."""
         config = self._errand.config.supervision
-        told, stop_by, heard = self._layout, 0.0, time.monotonic()
+        told, stop_by, heard, going = self._layout, 0.0, time.monotonic(), Going()
         while process.is_alive():
             if pipe.poll(REPORT_INTERVAL):
                 said, value = pipe.recv()
@@ -111,7 +111,8 @@ class Host:
             if self._stopping.is_set() and not stop_by:
                 pipe.send(("stop", None))
                 stop_by = now + FINISH_WITHIN + config.close_within + 5.0
-            if (stop_by and now > stop_by) or now - heard > config.stuck_after:
+            going.look()
+            if (stop_by and now > stop_by) or going.unheard(heard) > config.stuck_after:
                 log.warning("the process of probe %s does not answer", self._errand.spec.name)
                 return
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from probes.clock import Going
 from probes.kafka.calls import BEAT, bounded
 from probes.kafka.errors import CLOSE_STUCK, ClientError, ClientStuck, Crash, ProbeError, translate
 from probes.log.errors import JournalUnwritable, ProbeLogError
@@ -87,10 +88,10 @@ class Keeper:
         thread.join(max(limit, 0.0))
         return not thread.is_alive()
 
-    def watch(self) -> None:
+    def watch(self, going: Going) -> None:
         """Abandon the present life if it has shown no sign for too long, and begin another."""
         attempt = self._attempt
-        if attempt is None or attempt.over or time.monotonic() - attempt.sign < self._config.stuck_after:
+        if attempt is None or attempt.over or going.unheard(attempt.sign) < self._config.stuck_after:
             return
         log.warning("probe %s does not return; a new life begins", self.spec.name)
         self.abandon("_STUCK")
@@ -314,6 +315,8 @@ class Supervisor:
         return Keeper(spec, self._world, self._journals, self._stops[RANKS.get(spec.kind, 1)])
 
     def _watch(self) -> None:
+        going = Going()
         while not self._over.wait(WATCH_INTERVAL):
+            going.look()
             for keeper in self.keepers:
-                keeper.watch()
+                keeper.watch(going)

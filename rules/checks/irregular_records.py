@@ -33,6 +33,7 @@ from rules.arrays.intervals import Bools, Ints, indices
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import Places, State
+from rules.vocabulary.slices import UNTOLD_HASH
 
 STRETCH: Final = 65_536
 SINGLY: Final = 20
@@ -345,6 +346,9 @@ def _words(value: Value) -> str:
     return f"{value['writer']}/{value['seq']}{where}{run}"
 
 
+_UNTOLD: Final = _words({"hash": UNTOLD_HASH})
+
+
 def _clashing(log: Places, offset: Ints, kept: Ints) -> Ints:
     """Which of these records, sorted by offset, stand where something else is known: another of them, or one of those
     kept or of the log."""
@@ -365,6 +369,10 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
     for entry in kept:
         if entry[0] in standing:
             standing[entry[0]][_words(entry[1])] = entry[1]
+    for found in standing.values():
+        # Who told no hash of it may have read any of those that have one.
+        if sum("hash" in value for value in found.values()) > 1:
+            found.pop(_UNTOLD, None)
     for offset, found in standing.items():
         if len(found) > 1:
             here = [entry for entry in kept if entry[0] == offset]

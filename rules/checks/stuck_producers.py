@@ -17,6 +17,11 @@ Where the partition is not there, nobody is stuck in it: somebody has deleted it
 back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
 again; where that took longer than `BUSY`, everybody begins anew.
 
+A client may wait on after the broker that it waited for has come back: librdkafka goes on in
+`send_offsets_to_transaction` for as long as it likes (librdkafka 5456). That is told of as what it is, a writer that
+cannot go on, as every application with that client is; the evidence says when a broker was away meanwhile, by this
+partition's observer.
+
 While its host stood still (`rules.settling.standstills`) nobody tried anything: who is there begins anew.
 
 It is judged in log time, by what is known of that writer and of the partition alone.
@@ -298,17 +303,20 @@ def _forget(own: Producers, state: State, end: int, report: Report) -> None:
 
 
 def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report: Report) -> None:
-    report.condition(
-        NAME,
-        holds,
+    evidence = {"process": number, "writer": one.who, "answered": one.answered}
+    message = (
         f"no send and no transaction of {one.who} has completed for {(time - one.failing) / 1e6:.0f} s"
         if one.failing >= 0
-        else f"an operation of {one.who} does not return",
-        at=time,
-        since=since,
-        evidence={"process": number, "writer": one.who, "answered": one.answered},
-        subject=(one.who,),
+        else f"an operation of {one.who} does not return"
     )
+    if holds:
+        began = since - report.objectives.liveness
+        evidence |= {"began": began}
+        away = report.outages.over(began, time)
+        if away is not None:
+            evidence |= {"away_from": away[0], "away_until": away[1]}
+            message += f", though the broker that was away for {(away[1] - away[0]) / 1e6:.0f} s answers again"
+    report.condition(NAME, holds, message, at=time, since=since, evidence=evidence, subject=(one.who,))
 
 
 CHECK: Final = Check(NAME, Producers, arrive=arrive, fold=fold, live_only=True)

@@ -72,6 +72,14 @@ class Outages:
         nearly = _end(spell) - spell[0] >= self.objectives.liveness - SLACK
         return min(_end(spell) + SLACK, FOREVER) if nearly else _end(spell)
 
+    def over(self, since: int, by: int) -> tuple[int, int] | None:
+        """The last time, over by then and not before `since`, in which a broker answered nobody: from when to when.
+        Only what is over is told, as that is all that is known of it whenever it is asked for; a request that came to
+        nothing is no outage."""
+        ended = [(end, start) for start, _, end in self.spells + self.elsewhere if since <= end <= by]
+        ended = [(end, start) for end, start in ended if end - start >= SLACK]
+        return max(ended)[::-1] if ended else None
+
     def _of(self, name: str) -> list[list[int]]:
         if name not in WAIT_ON_THE_CLUSTER:
             return []

@@ -181,8 +181,16 @@ CONDITIONS: Final = (
     Anomaly(
         "stuck-producer", "condition", "while it lasts",
         "No send, or no transaction, of a writer has completed for the liveness objective.",
-        "the process, its name, when it had its last answer",
-        (_opened(*_PRODUCER, subject=("writer",)),),
+        "the process, its name, when it had its last answer, since when it tries, when a broker was away meanwhile",
+        (
+            _opened(
+                *_PRODUCER,
+                Field("began", "int", "micros", "since when it tries: the operation that has no answer began"),
+                Field("away_from", "int", "micros", "a broker answered nobody meanwhile: from", optional=True),
+                Field("away_until", "int", "micros", "and until; it answers again", optional=True),
+                subject=("writer",),
+            ),
+        ),
         (
             _closed(*_PRODUCER, subject=("writer",), when="it was answered, or ended"),
             _closed(_PRODUCER[1], subject=("writer",), when="nobody bears its name any more"),

@@ -9,7 +9,7 @@ from rules.vocabulary.fields import ERROR, OFFSET, OP, OPERATION, PROCESS, TRANS
 
 _FOREIGN: Final = (
     OFFSET,
-    Field("hash", "int", "hash", "of the record's bytes"),
+    Field("hash", "int", "hash", "of the record's bytes; of an intact tag without its checksum"),
     Field("process", "int", "process", "who polled it"),
     Field("op", "int", "operation", "by which operation"),
     Field("run", "str", "", "the run that it belongs to, null or empty for another version of the tag", nullable=True),

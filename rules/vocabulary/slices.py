@@ -85,12 +85,17 @@ class Irregular(NamedTuple):
     offset: int
     status: Irregularity
     hash: int
-    """CRC32C of the record's value bytes."""
+    """CRC32C of the record's value bytes, of an intact tag without its checksum: see `UNTOLD_HASH`."""
     writer: int | None = None
     seq: int | None = None
     topic: str | None = None
     partition: int | None = None
     run: str | None = None
+
+
+UNTOLD_HASH: Final = 0x48674BC7
+"""The CRC32C of any bytes that end with their own CRC32C, which probes once told of every intact record: no hash of it,
+but one number for all. Logs of that time still hold it."""
 
 
 class Altered(NamedTuple):

@@ -14,7 +14,7 @@ Every retention must exceed the largest lag that the job is allowed: a stream th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -167,22 +167,26 @@ class Upkeep:
         own: dict[str, TableLocation] = {name: self._config.tables_path / name for name in SPECS}
         return {"history": self._config.history_path, **own}
 
-    def run(self, now: datetime) -> Iterator[str]:
+    def run(self, now: datetime, stopping: Callable[[], bool] = lambda: False) -> Iterator[str]:
         """Survey, plan, act; a line for each thing done or failed. A failure (somebody else's commit came between, say)
-        is told and left for the next time."""
+        is told and left for the next time, and so is what has not begun once it is `stopping`."""
         for name, path in self._paths().items():
+            if stopping():
+                return
             try:
                 if opened(path) is None:
                     continue
                 seen = survey(path, name, self._done.get((name, "vacuum")), self._done.get((name, "thin")))
                 for step in plan([seen], self._config.upkeep, now):
+                    if stopping():
+                        return
                     line = act(path, step)
                     self._done[name, step.action] = now
                     yield line
             except (DeltaError, OSError, ValueError) as error:
                 yield f"{name}: upkeep put off: {in_words(error)}"
         most, history = self._config.upkeep.max_gb, self._config.history_path
-        if most is not None and isinstance(history, Path) and DeltaTable.is_deltatable(str(history)):
+        if most is not None and not stopping() and isinstance(history, Path) and DeltaTable.is_deltatable(str(history)):
             try:
                 yield from self._hold(history, most, now)
             except (DeltaError, OSError, ValueError) as error:

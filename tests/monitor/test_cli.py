@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from monitor.cli import main
 from monitor.process.versions import installed
@@ -100,6 +102,39 @@ def test_a_command_that_read_tables_and_fails_leaves_with_its_own_code(tmp_path:
         env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (broken.returncode, broken.stdout) == (1, "") and "Traceback" in broken.stderr
+
+
+def test_a_command_that_ran_ends_while_a_library_is_at_work(tmp_path: Path) -> None:
+    """A monitor ended by SIGSEGV in one stop of twelve: deltalake was looking after a table, and came back into an
+    interpreter that was going. What is done at the exit is done all the same, and who is no daemon is waited for."""
+    for _ in range(20):
+        write_deltalake(tmp_path / "table", pa.table({"a": range(100)}), mode="append")
+    program = """
+import atexit, sys, threading, time, deltalake
+import monitor.cli as c
+sys.modules["pyspark"] = sys  # as if it had been at work
+atexit.register(print, "and the end")
+begun = threading.Event()
+
+def keep_up():
+    begun.set()
+    while True:
+        deltalake.DeltaTable("table").vacuum(retention_hours=1, dry_run=True, enforce_retention_duration=False)
+
+def last():
+    time.sleep(0.05)
+    print("the last words")
+
+threading.Thread(target=keep_up, daemon=True).start()
+begun.wait()
+threading.Thread(target=last).start()
+c._leave(3, None)
+"""
+    for _ in range(12):
+        done = subprocess.run(
+            [COMMAND[0], "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (3, "the last words\nand the end\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", ["", "check", "findings", "monitor", "sql", "report", "export", "drill run"])

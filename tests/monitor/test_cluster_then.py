@@ -16,6 +16,7 @@ OBSERVER, CLIENT = 1, 2
 def observed(at: float, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
         "process": OBSERVER, "f": "offsets", "type": "ok", "error": None, "completed": NOON + at * S, "settings": None,
+        "invoked": NOON + at * S, "end_invoked": None,
         "log_start": None, "log_end": None, "last_stable": None, "group": None, "transactional_id": None,
     }  # fmt: skip
     return given | more
@@ -134,6 +135,27 @@ def test_what_the_probes_did_on_purpose_is_nothing_that_the_cluster_did() -> Non
     abandoned = [observed(at, error=Crash.code, f="close", process=CLIENT, type="info") for at in (1, 2)]
     timed_out = observed(3, error="_TIMED_OUT", f="send", process=CLIENT, type="info")
     assert told(*abandoned, timed_out) == [(3, "an operation here ended with _TIMED_OUT")]
+
+
+def transaction(at: float, took: float, ended: float | None, **more: Any) -> dict[str, Any]:
+    invoked = NOON + at * S
+    told = {"f": "txn", "type": "info", "error": "_TIMED_OUT", "transactional_id": "t-1"} | more
+    one = observed(at + took, process=CLIENT, **told)
+    end = None if ended is None else invoked + ended * S
+    return one | {"invoked": invoked, "end_invoked": end}
+
+
+def test_an_operation_that_hung_says_in_which_call() -> None:
+    hung = [line for _, line in told(
+        transaction(0, 32, 10), transaction(50, 45, None, error="_STUCK"), transaction(100, 45, 10, error="_CRASHED"),
+        transaction(150, 3, 1), transaction(160, 20, 1, type="ok", error=None),
+    ) if "began" in line]  # fmt: skip
+    assert hung == [
+        "a transaction of t-1 began that had no answer, for 32 s, and ended with _TIMED_OUT: 10 s until its commit or "
+        "abort was called, 22 s in that call",
+        "a transaction of t-1 began that had no answer, for 45 s, and ended with _STUCK; its commit or abort was not "
+        "called: it hung in what comes before, sends or the group's offsets",
+    ]
 
 
 def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> None:

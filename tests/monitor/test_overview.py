@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,8 +14,11 @@ from alerts.event import recorded
 from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident
 from monitor.commands.overview import lines, row
+from monitor.errors import UserError
+from monitor.incidents.explained import Explained, UnknownId, find_where_there_is_room
 from monitor.incidents.findings import Filter
-from monitor.incidents.overview import Checked, Overview, checked, overview_of, verdict
+from monitor.incidents.overview import Checked, Overview, checked, overview_of, verdict, with_silences
+from monitor.incidents.room import no_room
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.rows import NOON, events, finding
 
@@ -144,3 +148,53 @@ def test_how_far_things_are_checked(
     newest, through, failed = expected
     assert checked(states(*rows)) == Checked(NOON + newest * S, NOON + through * S, failed)
     assert checked(states()) == Checked(None, None)
+
+
+class Disk:
+    """What `statvfs` tells of one with so many bytes and inodes free."""
+
+    f_frsize, f_files = 4096, 1000
+
+    def __init__(self, free: int, inodes: int = 500) -> None:
+        self.f_bavail, self.f_favail = free // 4096, inodes
+
+
+@pytest.mark.parametrize(
+    ("disk", "told"),
+    [
+        (Disk(0), "THE DISK IS FULL: 0 bytes are free where "),
+        (Disk(1_000_000), "THE DISK IS FULL: 999,424 bytes are free where "),
+        (Disk(10**9, inodes=0), "THE DISK IS FULL: no file can be made any more (inodes) where "),
+        (Disk(10**7), None),
+    ],
+)
+def test_a_full_disk_is_named_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: Disk, told: str | None
+) -> None:
+    """The tables then lack what is found, and whether a monitor runs is not the question."""
+    monkeypatch.setattr("os.statvfs", lambda folder: disk)
+    found = with_silences(Overview(NOW, [], {}, Checked(NOW - timedelta(hours=1), None)), tmp_path)
+    if told is None:
+        assert verdict(found).endswith(": is the monitor running? Then, no incident was open.")
+        return
+    assert verdict(found).startswith(f"{told}{tmp_path} is. ")
+    assert ". By the tables: NOTHING HAS BEEN CHECKED FOR 1h" in verdict(found)
+    assert "is the monitor running" not in verdict(found)
+    assert "DISK" not in verdict(found, by_monitor=True)
+
+
+def test_where_there_is_no_folder_nothing_is_said_of_its_disk(tmp_path: Path) -> None:
+    assert no_room(tmp_path / "none") is None
+
+
+def test_an_id_that_the_tables_do_not_know_may_be_of_a_page_that_came_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> Explained:
+        raise UnknownId("no finding and no incident has the id 1234ab: offsetwatch findings lists them")
+
+    with pytest.raises(UserError, match=r"^no finding and no incident has the id 1234ab: offsetwatch findings"):
+        find_where_there_is_room(tmp_path, "1234ab", unknown)
+    monkeypatch.setattr("os.statvfs", lambda folder: Disk(0))
+    with pytest.raises(UserError, match=r"^the tables hold nothing with the id 1234ab yet\. THE DISK IS FULL: 0 bytes"):
+        find_where_there_is_room(tmp_path, "1234ab", unknown)

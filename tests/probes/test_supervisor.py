@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from monitor.process.program_log import configure
-from probes.clock import SystemClock
+from probes.clock import Going, SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ClientError, Crash
@@ -191,6 +191,39 @@ def test_a_crash_is_not_closed_and_the_next_life_begins_at_once(running):
     running.stop()
     assert not running.diary.did(1, "close")
     assert sorted(running.endings(), key=str) == [("info", "_CRASHED"), ("ok", None)]
+
+
+def test_who_could_not_be_heard_is_not_abandoned(running, monkeypatch):
+    """The process stood still, as by SIGSTOP: its probes have shown no sign for an hour, and have an interval from the
+    moment at which it went on."""
+    wedge = threading.Event()
+    running.diary.script = {(1, "turn"): lambda: wedge.wait(SLOW)}  # type: ignore[dict-item, return-value]
+    began, stood = time.monotonic(), [0.0]
+    monkeypatch.setattr("probes.running.supervisor.Going", lambda: Going(lambda: time.monotonic() + stood[0]))
+    running.start(stuck_after=60)
+    running.until(1, "turn")
+    stood[0] = 3600.0
+    time.sleep(2)
+    assert not running.diary.did(2, "turn"), "nobody could show a sign"
+    wedge.set()
+    running.stop()
+    assert time.monotonic() - began < 60
+    assert running.endings() == [("ok", None)]
+
+
+def test_a_standstill_is_where_nobody_looked():
+    now = [100.0]
+    going = Going(lambda: now[0])
+    assert going.unheard(90.0) == 10.0, "who was silent before is still"
+    for now[0] in (101.0, 102.0, 105.0):
+        going.look()
+    assert going.unheard(90.0) == 15.0
+    now[0] = 500.0
+    going.look()
+    assert going.unheard(90.0) == 0.0
+    now[0] = 503.0
+    going.look()
+    assert going.unheard(90.0) == 3.0 and going.unheard(502.0) == 1.0
 
 
 @pytest.mark.parametrize("where", ["open", "turn"])

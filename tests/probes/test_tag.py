@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probes.records.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
-from rules.vocabulary.slices import Irregular, Run
+from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Run
 
 INT63 = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
@@ -132,8 +132,8 @@ def test_a_relocated_record_names_its_intended_place():
     runs, irregular = decoded([*elsewhere], first=40)
     assert runs == []
     assert irregular == [
-        Irregular(0, 40, "relocated", crc32c(elsewhere[0]), 7, 10, TOPIC, 4, "run-a"),
-        Irregular(1, 41, "relocated", crc32c(elsewhere[1]), 7, 11, "canary-recorda", 3, "run-a"),
+        Irregular(0, 40, "relocated", crc32c(elsewhere[0][:-4]), 7, 10, TOPIC, 4, "run-a"),
+        Irregular(1, 41, "relocated", crc32c(elsewhere[1][:-4]), 7, 11, "canary-recorda", 3, "run-a"),
     ]
 
 
@@ -144,9 +144,19 @@ def test_another_run_is_foreign_and_so_is_another_version():
     newer += crc32c(bytes(newer)).to_bytes(4, "little")
     _, irregular = decoded([foreign, bytes(newer)])
     assert irregular == [
-        Irregular(0, 0, "foreign", crc32c(foreign), 7, 1, TOPIC, 3, "run-c"),
-        Irregular(1, 1, "foreign", crc32c(bytes(newer))),
+        Irregular(0, 0, "foreign", crc32c(foreign[:-4]), 7, 1, TOPIC, 3, "run-c"),
+        Irregular(1, 1, "foreign", crc32c(bytes(newer[:-4]))),
     ]
+
+
+def test_the_hashes_of_two_records_are_two():
+    """Of an intact one without its own checksum, with which it would be one constant; of a broken one all bytes."""
+    intact = encoder(run="run-c").encode(1, 3, sent=1)
+    broken = [value[:-1] + b"!" for value in intact]
+    _, irregular = decoded([*intact, *broken, b"", b"?"])
+    assert crc32c(intact[0]) == UNTOLD_HASH
+    assert len({one.hash for one in irregular} - {UNTOLD_HASH}) == 8
+    assert [one.hash for one in irregular[3:]] == [crc32c(value) for value in (*broken, b"", b"?")]
 
 
 def test_an_irregular_record_cuts_a_run_and_known_runs_do_not():

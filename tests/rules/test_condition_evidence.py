@@ -116,7 +116,8 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         [
             Told(
                 "stuck-producer", ("writer-1",), "an operation of writer-1 does not return",
-                {"process": W, "writer": "writer-1", "answered": at(2.012)}, 33.072, 33.014, "opened",
+                {"process": W, "writer": "writer-1", "answered": at(2.012), "began": at(3.014)}, 33.072, 33.014,
+                "opened",
             )
         ],
     ),
@@ -125,7 +126,7 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         [
             Told(
                 "stuck-producer", ("writer-1",), "no send and no transaction of writer-1 has completed for 35 s",
-                {"process": W, "writer": "writer-1", "answered": at(1.008)}, 37.024, 32.01, "opened",
+                {"process": W, "writer": "writer-1", "answered": at(1.008), "began": at(2.01)}, 37.024, 32.01, "opened",
             ),
             Told(
                 "stuck-producer", ("writer-1",), "stuck-producer ended after 24.0 s",

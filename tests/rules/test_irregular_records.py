@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from probes.records.tag import Encoder, irregular
 from rules.checks.irregular_records import (
     CHECK,
     KEPT,
@@ -23,7 +24,7 @@ from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Irregular, Place, micros
+from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Place, micros
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")
@@ -303,6 +304,37 @@ def test_two_records_of_another_version_of_the_tag_at_one_offset() -> None:
     assert finding.evidence == {"offset": 5, "values": [{"hash": 1}, {"hash": 2}]}
     words = [f"a record of another version of the tag ({i})" for i in (1, 2)]
     assert finding.message == f"offset 5 holds 2 values: {' and '.join(words)}"
+
+
+def test_the_same_record_told_by_an_older_probe_and_by_a_newer_one_is_one() -> None:
+    """An older probe told one hash of every intact record, which names none; the record need not be another one."""
+    h = History()
+    h.irregular("r", Irregular(0, 5, "foreign", UNTOLD_HASH))
+    h.irregular("s", Irregular(0, 5, "foreign", 2))
+    for parts in (1, 2):
+        assert of(checked(h, parts=parts), "inconsistent-offsets") == []
+    h.irregular("q", Irregular(0, 5, "foreign", 3))
+    for parts in (1, 3):
+        (finding,) = of(checked(h, parts=parts), "inconsistent-offsets")
+        assert finding.evidence == {"offset": 5, "values": [{"hash": 2}, {"hash": 3}]}
+
+
+def test_a_record_that_an_older_probe_told_of_where_another_value_stands_is_another() -> None:
+    h = History()
+    h.irregular("r", Irregular(0, 5, "foreign", UNTOLD_HASH))
+    h.irregular("s", record("foreign", 5))
+    (finding,) = of(checked(h, parts=2), "inconsistent-offsets")
+    assert {"hash": UNTOLD_HASH} in finding.evidence["values"]
+
+
+def test_two_intact_records_that_are_read_at_one_offset() -> None:
+    """From the bytes on: two readers are given two records of another canary at the same offset."""
+    made = Encoder(run="another", writer=V, topic="topic", partition=0, size=128).encode(1, 2, sent=1)
+    h = History()
+    for reader, value in zip("rs", made, strict=True):
+        h.irregular(reader, irregular(0, 5, value, {"ours"}))
+    (finding,) = of(checked(h, parts=2), "inconsistent-offsets")
+    assert [one["seq"] for one in finding.evidence["values"]] == [1, 2]
 
 
 def test_readers_go_over_irregular_records_in_their_order() -> None:

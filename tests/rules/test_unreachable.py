@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -224,6 +225,45 @@ def test_one_broker_of_three_away_is_named_and_the_others_partitions_are_fine(fe
     one = the(fed(h), "cluster-unreachable")
     assert one.message == "no request to broker 1 (of 1, 2, 3) has been answered for 31 s"
     assert (one.evidence["brokers"], one.evidence["whole_cluster"]) == ([1], False)
+
+
+def away_for_a_while(h: History, *, elsewhere: bool, seconds: int = 16) -> None:
+    """From second 10 on a writer's operations end without an answer. A broker is away meanwhile, and then answers
+    again: this partition's leader, or another one of which its observer tells."""
+    answered(h, 10, polls=False)
+    named = {"settings": {"silent": "2", "brokers": "1,2"}}
+    for second in range(45):
+        h.time += 1.0
+        if second >= seconds or elsewhere:
+            more = named if second < seconds else {}
+            h.row("observer", "offsets", log_start=0, log_end=10, last_stable=10, **more)
+        else:
+            h.row("observer", "offsets", type="info", error="_TIMED_OUT", invoked=h.at(h.time - 0.5), **named)
+        if second % 10 == 9:
+            h.send("w", 1000 + second, 1, type="info", error="_MSG_TIMED_OUT", invoked=h.at(h.time - 9.5))
+        h.mark()
+
+
+@FEEDS
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["its leader", "another one"])
+def test_who_waits_on_after_an_outage_says_when_that_was(fed: Callable[[History], Store], elsewhere: bool) -> None:
+    h = History()
+    away_for_a_while(h, elsewhere=elsewhere)
+    one = the(fed(h), "stuck-producer")
+    assert one.implied_by is None
+    assert re.search(
+        r" has completed for \d+ s, though the broker that was away for 1[678] s answers again$", one.message
+    )
+    assert micros(START) < one.evidence["began"] < one.evidence["away_until"] < one.at
+    assert 15e6 <= one.evidence["away_until"] - one.evidence["away_from"] <= 18.5e6
+
+
+@FEEDS
+def test_a_request_that_came_to_nothing_is_no_outage(fed: Callable[[History], Store]) -> None:
+    h = History()
+    away_for_a_while(h, elsewhere=False, seconds=2)
+    one = the(fed(h), "stuck-producer")
+    assert re.search(r" has completed for \d+ s$", one.message) and "away_from" not in one.evidence
 
 
 def stuck_in_two_partitions(h: History, *, silent: bool) -> None:

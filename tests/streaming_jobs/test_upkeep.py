@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.slices import micros, to_table
 from streaming_jobs.config import JobConfig, UpkeepConfig
+from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.tables.delta_tables import open_table
 from streaming_jobs.tables.upkeep import Step, Survey, Upkeep, plan
 from tests.streaming_jobs.probe_log import commit, duplicates
@@ -114,3 +118,41 @@ def test_a_failure_is_told_and_left_for_the_next_time(tmp_path: Path) -> None:
     upkeep = Upkeep(config)
     assert any(line.startswith("history: upkeep put off: ") for line in upkeep.run(NOW))
     assert any(line.startswith("history: upkeep put off: ") for line in upkeep.run(NOW))
+
+
+def test_who_stops_waits_for_what_is_being_done_and_no_more_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deltalake's threads are at work in there: a process that ends under them may end by SIGSEGV."""
+    config = JobConfig(root=tmp_path, upkeep=UpkeepConfig(every=0.01))
+    commit(config.history_path, duplicates(1)[0])
+    under_way, told = threading.Event(), []
+
+    def slow(path: Path, step: Step) -> str:
+        under_way.set()
+        time.sleep(0.5)
+        told.append(step.table)
+        return "done"
+
+    twice = [Step(table="history", action="checkpoint"), Step(table="history", action="vacuum")]
+    monkeypatch.setattr("streaming_jobs.tables.upkeep.plan", lambda *_: twice)
+    monkeypatch.setattr("streaming_jobs.tables.upkeep.act", slow)
+    job = IntegrityJob(config, None)  # type: ignore[arg-type]
+    job._spawn(job._keep_up, "integrity-upkeep")
+    assert under_way.wait(30)
+    job.stop()
+    assert told == ["history"]
+    time.sleep(1)
+    assert told == ["history"]
+
+
+def test_who_stops_waits_for_what_hangs_no_longer_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_jobs.integrity_job._THREADS_END", 0.5)
+    job = IntegrityJob(JobConfig(root=tmp_path), None)  # type: ignore[arg-type]
+    hangs = threading.Event()
+    for name in ("one", "another", "a third"):
+        job._spawn(lambda: hangs.wait(60), name)
+    began = time.monotonic()
+    job.stop()
+    assert 0.4 < time.monotonic() - began < 1.4, "all of them together"
+    hangs.set()

@@ -135,6 +135,17 @@ def test_an_id_may_be_cut_and_what_is_not_there_is_named(page: Served, data: tup
     assert evil.status == 404 and "<script>alert" not in evil.text
 
 
+def test_an_incident_that_could_not_be_written_yet_is_told_all_the_same(data: tuple[Path, str]) -> None:
+    """The page of one comes while the disk is full: its link must not lead to an id that nobody knows."""
+    told = incident("0123456789abcdef", message="Nothing is being checked: No space left on device.")
+    with served(Monitor(incidents=[told]).board(state(3)), data[0] / "tables") as page:
+        got = page.get("/incidents/012345")
+        assert got.status == 503
+        assert "Nothing is being checked: No space left on device." in got.text
+        assert "Its evidence is not in the tables yet" in got.text
+        assert page.get("/incidents/ffffff").status == 404 and page.get("/incidents/0").status == 404
+
+
 def test_alerts_link_to_the_incident_where_it_is(page: Served, one: Incident) -> None:
     for configured in (page.url, f"{page.url}/"):
         link = Links(page=configured).of(one)["dashboard"]
