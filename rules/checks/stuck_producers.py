@@ -15,7 +15,8 @@ Where the partition is not there, nobody is stuck in it: somebody has deleted it
 back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
 again; where that took longer than `BUSY`, everybody begins anew.
 
-While its host stood still (`rules.settling.standstills`) nobody tried anything: who is there begins anew.
+While its host stood still, or its journal could not be written (`rules.settling.standstills`), it tried nothing: it
+begins anew, and so does the life that follows one that broke off.
 
 It is judged in log time, by what is known of that writer and of the partition alone.
 
@@ -46,7 +47,7 @@ BUSY: Final = 5 * SECOND
 LINEAGE: Final = 64
 EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
-GONE: Final = ("process-died", "host-lost", "_CRASHED")
+GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
 
 
