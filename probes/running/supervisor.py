@@ -45,8 +45,8 @@ RANKS: Final = {
 FINISH_WITHIN: Final = 15.0
 """Seconds that a probe gets to come to an end, beside the time for closing its clients."""
 NO_ROOM: Final = 2.0
-"""Seconds between two tries where journals cannot be written, about: they cost nobody else anything, and probes that come
-back long after each other read late what the first of them sent."""
+"""Seconds between two tries where journals cannot be written, about: they cost nobody else anything, and probes that
+come back long after each other read late what the first of them sent."""
 WATCH_INTERVAL: Final = 0.5
 CLOSE_LINGER: Final = 45.0
 """Seconds for which a client that has not returned from closing in time is waited for in its log. Less than the time
