@@ -66,7 +66,7 @@ class Process:
     over_boot: int = -1  # by whose clock, if not its own
     heard: int = -1  # when its host mentioned it last
     vouched: int = -1  # through when its host told of it as of one that lives
-    broke_off: int = 0  # 1: it was found dead, or could not write its journal
+    broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     # The reader in it.
     reads: bool = False
     assigned: bool = False

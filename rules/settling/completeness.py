@@ -129,7 +129,8 @@ def note_lives(state: State, columns: Columns) -> None:
             # A close that did not return, and then did, has two rows.
             process.closes_at = max(process.closes_at, int(columns.slice[row]) + 1)
             process.closed = max(process.closed, int(columns.completed[row]))
-            process.broke_off |= int(columns.table["error"][row].as_py() in standstills.BROKEN_OFF)
+            if columns.table["error"][row].as_py() in standstills.BROKEN_OFF:
+                process.broke_off = int(columns.completed[row])
         else:
             _note_settings(state, columns, row)
     for number in committers:

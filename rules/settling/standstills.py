@@ -79,7 +79,7 @@ def of_process(state: State, number: int) -> list[list[int]]:
     host = state.hosts.get(process.host)
     stood = host.stood if host is not None else []
     through = _worked_through(process)
-    return [*stood, [through, process.closed]] if through < process.closed else stood
+    return [*stood, [through, process.broke_off]] if through < process.broke_off else stood
 
 
 def went_on(state: State, number: int, time: int) -> int:
@@ -90,15 +90,15 @@ def went_on(state: State, number: int, time: int) -> int:
 def note_read(state: State, process: Process) -> None:
     """A process is forgotten. Note when it was there, if it read."""
     if process.reads:
-        state.read_here.append([process.first, _worked_through(process), process.broke_off])
+        state.read_here.append([process.first, _worked_through(process), int(process.broke_off >= 0)])
         del state.read_here[:-READ_KEPT]
 
 
 def _worked_through(process: Process) -> int:
     """Through when it was at work, as far as is known."""
-    if process.closed < 0:
-        return NEVER
-    return min(max(process.vouched, process.first), process.closed) if process.broke_off else process.closed
+    if process.broke_off >= 0:
+        return min(max(process.vouched, process.first), process.broke_off)
+    return process.closed if process.closed >= 0 else NEVER
 
 
 def unread(state: State) -> list[tuple[int, int]]:
@@ -107,7 +107,8 @@ def unread(state: State) -> list[tuple[int, int]]:
     at_work, ends = list[tuple[int, int]](), set[int]()
     for first, through, broke_off in state.read_here:
         at_work.append((first, through))
-        ends.update([through] * broke_off)
+        if broke_off:
+            ends.add(through)
     for number, process in state.processes.items():
         if not process.reads:
             continue
@@ -119,7 +120,8 @@ def unread(state: State) -> list[tuple[int, int]]:
             since = max(since, end)
         if since < through:
             at_work.append((since, through))
-        ends.update([through] * process.broke_off)
+        if process.broke_off >= 0:
+            ends.add(through)
     found = []
     for end in sorted(ends):
         if not any(start <= end < through for start, through in at_work):

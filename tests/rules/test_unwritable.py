@@ -4,6 +4,7 @@ room again. Nobody there tried anything meanwhile. What was wrong before, and wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -81,8 +82,10 @@ class Full(Two):
                      sent=[run])  # fmt: skip
         for process in dead:
             self.row(process, "close", type="info", error=error, invoked=died, completed=died)
-        marks = [Mark(number(p), self._slices[number(p), 0], died, died) for p in dead]
-        self.row("committer two", "mark", marks=marks, invoked=died, completed=died)
+        # As committers do: whoever is over invoked nothing a microsecond later.
+        marks = [Mark(number(p), self._slices[number(p), 0], died, died + timedelta(microseconds=1)) for p in dead]
+        marked = died + timedelta(milliseconds=100)
+        self.row("committer two", "mark", marks=marks, invoked=marked, completed=marked)
         self.begin()
 
     def begin(self) -> None:
