@@ -76,10 +76,13 @@ def of_process(state: State, number: int) -> list[list[int]]:
     process = state.processes.get(number)
     if process is None:
         return []
-    host = state.hosts.get(process.host)
-    stood = host.stood if host is not None else []
-    through = _worked_through(process)
+    stood, through = _stood(state, process), _worked_through(process)
     return [*stood, [through, process.broke_off]] if through < process.broke_off else stood
+
+
+def _stood(state: State, process: Process) -> list[list[int]]:
+    host = state.hosts.get(process.host)
+    return host.stood if host is not None else []
 
 
 def went_on(state: State, number: int, time: int) -> int:
@@ -109,11 +112,11 @@ def unread(state: State) -> list[tuple[int, int]]:
         at_work.append((first, through))
         if broke_off:
             ends.add(through)
-    for number, process in state.processes.items():
+    for process in state.processes.values():
         if not process.reads:
             continue
         since, through = process.first, _worked_through(process)
-        for start, end in of_process(state, number):
+        for start, end in _stood(state, process):
             if since < start < through:
                 at_work.append((since, start))
                 ends.add(start)

@@ -239,6 +239,20 @@ def test_what_was_unseen_before_it_is_told_on_time(fed: Callable[[History], Stor
 
 
 @FEEDS
+def test_what_the_last_reader_at_work_does_not_poll_is_unseen_on_time(fed: Callable[[History], Store]) -> None:
+    """The first could not write its journal already, the other one can for a while longer."""
+    h = Full()
+    h.go(10)
+    h.row("r", "close", type="info", error="journal-unwritable")
+    h.hosts["two"] = ("s", "q")
+    h.go(15, "s", "r")
+    h.no_room(60)
+    h.room()
+    h.go(20)
+    assert due(fed(h), "unseen") == [20]
+
+
+@FEEDS
 def test_what_a_reader_of_another_host_does_not_poll_is_unseen_on_time(fed: Callable[[History], Store]) -> None:
     """Its disk is well: it reads, and does not see."""
     h = Full()
