@@ -12,15 +12,15 @@ room meanwhile. It is the same where a process was killed: what it tried last, n
 
 Who must do something within a time (`stuck-producer`, `stuck-consumer`) begins anew when the host goes on, and whoever
 broke off was not stuck between the last mark that tells of it as living and its end. Where nobody read meanwhile, what
-must be polled within a time (`unseen`) has as long from then on; one reader elsewhere that went on is enough for it to
-be due as ever. What was due before is due.
+must be polled within a time (`unseen`) has as long from then on; one reader of another host that went on is enough for
+it to be due as ever. What was due before is due.
 
 State: the newest `KEPT` of each host; when the last `READ_KEPT` readers that are forgotten were at work.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -93,8 +93,21 @@ def went_on(state: State, number: int, time: int) -> int:
 def note_read(state: State, process: Process) -> None:
     """A process is forgotten. Note when it was there, if it read."""
     if process.reads:
-        state.read_here.append([process.first, _worked_through(process), int(process.broke_off >= 0)])
+        state.read_here.append(list(_read(process)))
         del state.read_here[:-READ_KEPT]
+
+
+class _Read(NamedTuple):
+    """A reader of the committer `host` was at work in [first, through)."""
+
+    first: int
+    through: int
+    broke_off: int  # 1: it is not known what it tried after that
+    host: int
+
+
+def _read(process: Process) -> _Read:
+    return _Read(process.first, _worked_through(process), int(process.broke_off >= 0), process.host)
 
 
 def _worked_through(process: Process) -> int:
@@ -106,27 +119,30 @@ def _worked_through(process: Process) -> int:
 
 def unread(state: State) -> list[tuple[int, int]]:
     """From when to when nobody read here because those who did stood still or had broken off; in the order of their
-    times."""
-    at_work, ends = list[tuple[int, int]](), set[int]()
-    for first, through, broke_off in state.read_here:
-        at_work.append((first, through))
-        if broke_off:
-            ends.add(through)
-    for process in state.processes.values():
-        if not process.reads:
-            continue
-        since, through = process.first, _worked_through(process)
-        for start, end in _stood(state, process):
-            if since < start < through:
-                at_work.append((since, start))
-                ends.add(start)
-            since = max(since, end)
-        if since < through:
-            at_work.append((since, through))
-        if process.broke_off >= 0:
-            ends.add(through)
+    times. Where one of a host broke off its disk was full, and those who found room for longer do not stand for the
+    others: nobody counts there until another reader has begun."""
+    lives = [_Read(*entry) for entry in state.read_here]
+    lives += [_read(process) for process in state.processes.values() if process.reads]
+    away: dict[int, list[list[int]]] = {}
+    for host in {life.host for life in lives}:
+        begun = sorted(life.first for life in lives if life.host == host)
+        ends = {life.through for life in lives if life.host == host and life.broke_off}
+        known = state.hosts.get(host)
+        away[host] = [[end, next((one for one in begun if one > end), NEVER)] for end in sorted(ends)]
+        away[host] += known.stood if known is not None else []
+    at_work = [span for life in lives for span in _without((life.first, life.through), sorted(away[life.host]))]
     found = []
-    for end in sorted(ends):
+    for end in sorted({start for spans in away.values() for start, _ in spans}):
         if not any(start <= end < through for start, through in at_work):
             found.append((end, min((start for start, _ in at_work if start > end), default=NEVER)))
     return found
+
+
+def _without(span: tuple[int, int], away: list[list[int]]) -> list[tuple[int, int]]:
+    """The parts of a span outside these, which ascend."""
+    since, through = span
+    parts = []
+    for start, end in away:
+        parts.append((since, min(start, through)))
+        since = max(since, end)
+    return [(start, end) for start, end in [*parts, (since, through)] if start < end]
