@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from rules.vocabulary.slices import UNWRITABLE
+
 
 class ProbeLogError(Exception):
     """The probe log cannot do what was asked; `str()` is one sentence for the user."""
@@ -10,6 +14,8 @@ class ProbeLogError(Exception):
 class JournalUnwritable(ProbeLogError):
     """The journal's disk refused a write (full, read-only, gone). Nothing of the refused call is in the journal:
     the call may be repeated. Until it succeeds nothing may be sent."""
+
+    code: Final = UNWRITABLE
 
 
 class HostUnknown(ProbeLogError):

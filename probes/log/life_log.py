@@ -213,6 +213,13 @@ class LifeLog:
                 self.ended = True
                 self._journal.close()
 
+    def let_go(self) -> None:
+        """Leave the journal as it is, as the process's death would: recovery finishes it."""
+        with self._lock:
+            if not self.ended:
+                self.ended = True
+                self._journal.release()
+
     def abandon(self, error: str) -> None:
         """`end` from another thread, for a probe that does not return. Never blocks for long, never raises."""
         if not self._lock.acquire(timeout=5.0):

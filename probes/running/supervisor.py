@@ -45,6 +45,9 @@ RANKS: Final = {
 """The order in which kinds of probes stop."""
 FINISH_WITHIN: Final = 15.0
 """Seconds that a probe gets to come to an end, beside the time for closing its clients."""
+NO_ROOM: Final = 2.0
+"""Seconds between two tries where journals cannot be written, about: they cost nobody else anything, and probes that
+come back long after each other read late what the first of them sent."""
 WATCH_INTERVAL: Final = 0.5
 CLOSE_LINGER: Final = 45.0
 """Seconds for which a client that has not returned from closing in time is waited for in its log. Less than the time
@@ -117,6 +120,7 @@ class Keeper:
 
     def _live(self, attempt: _Attempt, wait: float) -> None:
         failures = 0
+        failed: Exception | None = None
         while not self.stop.is_set() and not attempt.abandoned:
             attempt.wait(self.stop, wait)
             if self.stop.is_set():
@@ -136,11 +140,12 @@ class Keeper:
                 self.counters.errors += 1
                 self.counters.last_error = str(error)
                 self._tell(error)
+                failed = error
                 failures = 1 if time.monotonic() - begun > self._config.steady_after else failures + 1
             if attempt.abandoned:
                 return
             self.counters.state = "waiting"
-            wait = self._wait_after(failures)
+            wait = self._wait_after(failures, failed)
         attempt.over = True
         self.counters.state = "stopped"
 
@@ -159,12 +164,13 @@ class Keeper:
         same = {"said_once": type(error).__name__} if isinstance(error, JournalUnwritable) else None
         log.warning("probe %s: %s", name, str(error), exc_info=None if expected else error, extra=same)
 
-    def _wait_after(self, failures: int) -> float:
+    def _wait_after(self, failures: int, failed: Exception | None = None) -> float:
         if not failures:
             return 0.0
-        return float(
-            min(self._config.backoff * 2 ** (failures - 1), self._config.backoff_limit) * self._rng.uniform(0.5, 1.5)
-        )
+        limit = self._config.backoff_limit
+        if isinstance(failed, JournalUnwritable):
+            limit = min(limit, NO_ROOM)
+        return float(min(self._config.backoff * 2 ** (failures - 1), limit) * self._rng.uniform(0.5, 1.5))
 
     def _one_life(self, attempt: _Attempt) -> None:
         layout = self._world.layout()
@@ -209,7 +215,11 @@ class Keeper:
                 bounded(probe.close, self._config.close_within, life_log.alive, f"close-{probe.name}")
             except ClientStuck as stuck:
                 log.warning("probe %s: closing its client does not return", self.spec.name)
-                life_log.close_stuck(CLOSE_STUCK, begun)
+                try:
+                    life_log.close_stuck(CLOSE_STUCK, begun)
+                except ProbeLogError:
+                    life_log.let_go()  # the thread that closes would keep it for as long as it takes
+                    raise
                 args = (life_log, stuck.returned)
                 threading.Thread(target=self._linger, args=args, name=f"closing-{self.spec.name}", daemon=True).start()
                 return
@@ -233,6 +243,7 @@ class Keeper:
             life_log.leave()
         except (ProbeError, ProbeLogError) as problem:
             log.warning("probe %s: the log of a client that does not close ends: %s", self.spec.name, problem)
+            life_log.let_go()
 
 
 class _Attempt:

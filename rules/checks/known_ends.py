@@ -33,6 +33,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.settling.clocks import domains
 from rules.settling.gate import Who
+from rules.vocabulary.slices import DIED
 
 STEP: Final = 50_000
 """Microseconds; in nanoseconds a thousand times as many."""
@@ -40,7 +41,7 @@ STEPS_KEPT: Final = 4096
 LISTINGS_KEPT: Final = 4096
 RECOVERED_KEPT: Final = 64
 HELD_KEPT: Final = 1024
-DEAD: Final = ("process-died", "host-lost")
+DEAD: Final = (DIED, "host-lost")
 """The errors of rows that recovery writes."""
 
 

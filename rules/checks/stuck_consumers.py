@@ -22,9 +22,9 @@ All of it is judged tick by tick in log time, so that a condition that opens and
 reported as it would have been live. Each reader is judged as far as its own log and the observers' is here, and no
 further: one that is late goes through its ticks later, and holds back nobody else. Where a part of its log is missing
 for good, it may have moved there: it counts as having moved at the end of it, to where nobody knows. Where its host
-stood still (`rules.settling.standstills`), it counts as having moved when that went on, to where it was. What observers
-on another host saw counts from when it had certainly been by the reader's clock, where the difference has been measured
-(`rules.settling.clocks`).
+stood still, or it broke off (`rules.settling.standstills`), it counts as having moved at the end of that, to where it
+was. What observers on another host saw counts from when it had certainly been by the reader's clock, where the
+difference has been measured (`rules.settling.clocks`).
 
 State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
 since then (`rules.checks.watermarks`).
@@ -54,8 +54,8 @@ from rules.settling.gate import Who, only
 NAME: Final = "stuck-consumer"
 WAITING_KEPT: Final = 4096
 _BEGUN, _WENT_ON = -1, -2
-"""The functions of steps that stand for the end of what is missing of a reader's log, and for the end of a standstill
-of its host."""
+"""The functions of steps that stand for the end of what is missing of a reader's log, and for the end of a time
+in which it tried nothing."""
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
 
 @dataclass(slots=True)
 class _Walk:
-    """One reader's way through what is known of it; `spells`: when it was stuck; `stood`: when its host stood still."""
+    """One reader's way through what is known of it; `spells`: when it was stuck; `stood`: when it tried nothing."""
 
     process: int
     reader: Reader | None
@@ -246,8 +246,11 @@ class _Walk:
                 end = max(since, hole.start)
             else:
                 self.holes.append((hole.start, hole.end))
-        stood = standstills.of_process(self.state, self.process)
-        self.stood = [(start, stop) for start, stop in stood if since < stop <= end]
+        for start, stop in standstills.of_process(self.state, self.process):
+            if start < end < stop:
+                end = max(since, start)  # until then it cannot be told from one that is stuck
+            elif since < stop <= end:
+                self.stood.append((start, stop))
         return end // TICK * TICK
 
     def ticks(self, passage: Passage, moved: Ints, until: int) -> Ints:

@@ -22,7 +22,8 @@ A client may wait on after the broker that it waited for has come back: librdkaf
 cannot go on, as every application with that client is; the evidence says when a broker was away meanwhile, by this
 partition's observer.
 
-While its host stood still (`rules.settling.standstills`) nobody tried anything: who is there begins anew.
+While its host stood still, or its journal could not be written (`rules.settling.standstills`), it tried nothing: it
+begins anew, and so does the life that follows one that broke off.
 
 It is judged in log time, by what is known of that writer and of the partition alone.
 
@@ -55,7 +56,7 @@ GOING: Final = 2 * BUSY
 LINEAGE: Final = 64
 EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
-GONE: Final = ("process-died", "host-lost", "_CRASHED")
+GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
 
 

@@ -3,7 +3,9 @@
 `unseen`: a value has been readable for longer than the delivery objective, counted from when the last stable offset had
 passed it, although readers are assigned. `suspected`: every reader has gone past it, and it is not decided whether it
 is lost. Both are judged as of the log time through which everything that readers had completed is here: what a reader
-that is late has polled, nobody knows yet.
+that is late has polled, nobody knows yet. While nobody read, because the hosts of all readers stood still or could not
+write their journals (`rules.settling.standstills`), nothing becomes `unseen`: it is counted from when somebody reads
+again.
 
 State: the outstanding values of `rules.checks.losses`.
 """
@@ -15,11 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, indices
+from rules.arrays.intervals import Bools, Ints, indices
 from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
 from rules.kept.state import Moves, Outstanding, State, take
+from rules.settling import standstills
 from rules.settling.frontier import TICK, readers
 from rules.settling.gate import READERS, Gate
 
@@ -59,10 +62,12 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
     if not due.any() or "unseen" in state.open_conditions or not any(True for _ in readers(state)):
         return
+    since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
+    due[due], since = since < at[-1], since[since < at[-1]]
     order = polled.at.argsort(kind="stable")
     high = np.maximum.accumulate((polled.offset + polled.length)[order])
     index = high.searchsorted((out.offset + out.length)[due])
-    since, until = out.readable[due] + objectives.delivery, np.append(polled.at[order], NEVER)[index]
+    until = np.append(polled.at[order], NEVER)[index]
     late = at.searchsorted(since) < at.searchsorted(until)
     if not late.any():
         return
@@ -81,6 +86,13 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         report.condition("unseen", False, "", at=int(at[b]), evidence={"values": 0})
 
 
+def _due(due: Ints, state: State, delivery: int) -> Ints:
+    """When values become `unseen` that would at these times, had somebody read all the time."""
+    for start, end in standstills.unread(state):
+        due = np.where((due > start) & (due - delivery < end), np.maximum(due, end + delivery), due)
+    return due
+
+
 def judge(out: Outstanding, passage: Passage) -> None:
     """Open or close both conditions."""
     state, report = passage.state, passage.report
@@ -89,6 +101,11 @@ def judge(out: Outstanding, passage: Passage) -> None:
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
     if not any(True for _ in readers(state)):
         overdue = np.zeros(len(out), bool)
+    due = at
+    if overdue.any():
+        since = _due(out.readable[overdue] + delivery, state, delivery)
+        overdue[overdue] = since <= at
+        due = int(since.min())
     state.unseen = int(out.length[overdue].sum())
     oldest = int(out.readable[overdue].min()) if overdue.any() else at
     report.condition(
@@ -96,7 +113,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
         bool(overdue.any()),
         f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s",
         at=at,
-        since=oldest + delivery,
+        since=due,
         evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
     )
     past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))

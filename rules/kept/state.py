@@ -65,6 +65,8 @@ class Process:
     over_by: int = -1  # by when a later boot of its host had begun
     over_boot: int = -1  # by whose clock, if not its own
     heard: int = -1  # when its host mentioned it last
+    vouched: int = -1  # through when its host told of it as of one that lives
+    broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     # The reader in it.
     reads: bool = False
     assigned: bool = False
@@ -359,6 +361,7 @@ class State:
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
     gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
+    read_here: list[list[int]] = field(default_factory=list)  # see `rules.settling.standstills`
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})
     boot_names: list[str] = field(default_factory=list)

@@ -129,6 +129,8 @@ def note_lives(state: State, columns: Columns) -> None:
             # A close that did not return, and then did, has two rows.
             process.closes_at = max(process.closes_at, int(columns.slice[row]) + 1)
             process.closed = max(process.closed, int(columns.completed[row]))
+            if columns.table["error"][row].as_py() in standstills.BROKEN_OFF:
+                process.broke_off = int(columns.completed[row])
         else:
             _note_settings(state, columns, row)
     for number in committers:
@@ -223,6 +225,8 @@ def _note_marks(state: State, columns: Columns) -> None:
             # None of its rows is here: it has been awaited since this mark.
             process = state.processes[number] = Process(first=through)
         process.host = int(told.host[i])
+        if told.ended[i] < 0:
+            process.vouched = max(process.vouched, int(told.at[i]))
         if process.boot != int(columns.boot[told.row[i]]):
             through = clocks.told_later(state, process.boot, through)
         if told.ended[i] >= 0:
@@ -253,6 +257,7 @@ def horizon(state: State) -> int:
             if state.tick > process.closed and _all_said(state, process) and _is_followed(state, number):
                 del state.processes[number]
                 state.gone.append([number, state.now])
+                standstills.note_read(state, process)
             continue
         if process.heard < process.over_by:
             continue  # its journal is not there any more

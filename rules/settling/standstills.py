@@ -1,28 +1,42 @@
-"""When a host stood still: nothing ran there, neither its probes nor its committer.
+"""When nobody tried anything: a host stood still, or its probes could not write their journals.
 
 A container that was frozen, a virtual machine that was paused, a host that was down: no call was tried there in that
 time, so that none has failed, and nobody was too slow. It shows in the host's marks, which come every second else, and
 in its processes, none of which invoked or completed anything in between. (Where only the probe log was away, marks are
-missing, and rows of that time come with the next of them.) Who must do something within a time (`stuck-producer`,
-`stuck-consumer`) begins anew when the host goes on.
+missing, and rows of that time come with the next of them.)
 
-State: the newest `KEPT` of each host.
+Where the disk of the journals is full, probes stop, for what cannot be logged must not be sent. Their lives *break
+off*: they say so, or nothing more can be written, and the committer finds them dead once there is room again. Until
+then it cannot append either, so that its last mark before tells through when they lived. Here and there a row finds
+room meanwhile. It is the same where a process was killed: what it tried last, nobody knows.
+
+Who must do something within a time (`stuck-producer`, `stuck-consumer`) begins anew when the host goes on, and whoever
+broke off was not stuck between the last mark that tells of it as living and its end. Where nobody read meanwhile, what
+must be polled within a time (`unseen`) has as long from then on; one reader of another host that went on is enough for
+it to be due as ever. What was due before is due.
+
+State: the newest `KEPT` of each host; when the last `READ_KEPT` readers that are forgotten were at work.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from rules.arrays.columns import Columns, all_marks
 from rules.arrays.intervals import Ints, among, indices
-from rules.kept.state import Host, State
+from rules.kept.state import NEVER, Host, Process, State
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import DIED, UNWRITABLE
 
 STANDSTILL: Final = 25 * SECOND
 """A host under load gives a thread its turn far sooner; and a batch may lack marks that come with a later one."""
 KEPT: Final = 8
+READ_KEPT: Final = 64
+"""All readers of a host may break off at once."""
+BROKEN_OFF: Final = (DIED, UNWRITABLE)
+"""Errors of close rows."""
 
 
 def note(state: State, columns: Columns, read: dict[int, int]) -> None:
@@ -58,12 +72,77 @@ def _note(host: Host, times: Ints) -> None:
 
 
 def of_process(state: State, number: int) -> list[list[int]]:
-    """[from, to] of when the host of a process stood still, in the order of their times."""
+    """[from, to] of when a process tried nothing, as far as is known, in the order of their times."""
     process = state.processes.get(number)
-    host = state.hosts.get(process.host) if process is not None else None
+    if process is None:
+        return []
+    stood, through = _stood(state, process), _worked_through(process)
+    return [*stood, [through, process.broke_off]] if through < process.broke_off else stood
+
+
+def _stood(state: State, process: Process) -> list[list[int]]:
+    host = state.hosts.get(process.host)
     return host.stood if host is not None else []
 
 
 def went_on(state: State, number: int, time: int) -> int:
-    """When the host of a process went on last before `time`, -1 where it never stood still."""
+    """Until when a process tried nothing, last before `time`; -1 where it always did."""
     return max((end for _, end in of_process(state, number) if end <= time), default=-1)
+
+
+def note_read(state: State, process: Process) -> None:
+    """A process is forgotten. Note when it was there, if it read."""
+    if process.reads:
+        state.read_here.append(list(_read(process)))
+        del state.read_here[:-READ_KEPT]
+
+
+class _Read(NamedTuple):
+    """A reader of the committer `host` was at work in [first, through)."""
+
+    first: int
+    through: int
+    broke_off: int  # 1: it is not known what it tried after that
+    host: int
+
+
+def _read(process: Process) -> _Read:
+    return _Read(process.first, _worked_through(process), int(process.broke_off >= 0), process.host)
+
+
+def _worked_through(process: Process) -> int:
+    """Through when it was at work, as far as is known."""
+    if process.broke_off >= 0:
+        return min(max(process.vouched, process.first), process.broke_off)
+    return process.closed if process.closed >= 0 else NEVER
+
+
+def unread(state: State) -> list[tuple[int, int]]:
+    """From when to when nobody read here because those who did stood still or had broken off; in the order of their
+    times. Where one of a host broke off its disk was full, and those who found room for longer do not stand for the
+    others: nobody counts there until another reader has begun."""
+    lives = [_Read(*entry) for entry in state.read_here]
+    lives += [_read(process) for process in state.processes.values() if process.reads]
+    away: dict[int, list[list[int]]] = {}
+    for host in {life.host for life in lives}:
+        begun = sorted(life.first for life in lives if life.host == host)
+        ends = {life.through for life in lives if life.host == host and life.broke_off}
+        known = state.hosts.get(host)
+        away[host] = [[end, next((one for one in begun if one > end), NEVER)] for end in sorted(ends)]
+        away[host] += known.stood if known is not None else []
+    at_work = [span for life in lives for span in _without((life.first, life.through), sorted(away[life.host]))]
+    found = []
+    for end in sorted({start for spans in away.values() for start, _ in spans}):
+        if not any(start <= end < through for start, through in at_work):
+            found.append((end, min((start for start, _ in at_work if start > end), default=NEVER)))
+    return found
+
+
+def _without(span: tuple[int, int], away: list[list[int]]) -> list[tuple[int, int]]:
+    """The parts of a span outside these, which ascend."""
+    since, through = span
+    parts = []
+    for start, end in away:
+        parts.append((since, min(start, through)))
+        since = max(since, end)
+    return [(start, end) for start, end in [*parts, (since, through)] if start < end]

@@ -290,6 +290,11 @@ FORMER_TOPIC_ID: Final = "former_topic_id"
 """The setting of a start row by which a process tells that its topic was deleted and made again since its run began:
 the id of the one before."""
 
+DIED: Final = "process-died"
+"""The error of rows that are written for a process that was found dead."""
+UNWRITABLE: Final = "journal-unwritable"
+"""The error of a life that ended because its journal could not be written."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Slice:

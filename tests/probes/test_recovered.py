@@ -9,13 +9,13 @@ from concurrent.futures import Future
 import pyarrow as pa
 import pytest
 
-from probes.log.commits.recovery import DIED, recover
+from probes.log.commits.recovery import recover
 from probes.log.life_log import Instant
 from probes.workloads.observer import FIELDS, Observer, Question
 from probes.workloads.transactional.transaction_course import outline
 from probes.workloads.transactional.transactions import Transactions
 from rules.cycles.search import search
-from rules.vocabulary.slices import Slice, to_table
+from rules.vocabulary.slices import DIED, Slice, to_table
 from tests.probes.conftest import Stage
 from tests.probes.test_reader import until
 from tests.probes.test_transactions import transact

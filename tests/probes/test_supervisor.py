@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,9 @@ from probes.clock import Going, SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ClientError, Crash
+from probes.log.commits.recovery import recover_life
+from probes.log.errors import JournalUnwritable
+from probes.log.journals import journal
 from probes.log.journals.frames import frames, payloads
 from probes.log.journals.progress import decode
 from probes.log.journals.segments import is_held, life_folders, segments
@@ -22,7 +26,7 @@ from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
 from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
-from rules.vocabulary.slices import FORMER_TOPIC_ID, micros
+from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE, micros
 from tests.probes.log.lives import wait_for
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))
@@ -350,3 +354,71 @@ def test_the_clients_own_words_are_for_the_log_file(running, tmp_path, capsys):
         "probe scripted begins a new life: its client ended by _FENCED"
     ]
     assert (tmp_path / "probes.log").read_text().count(f"probe scripted: {words} (_FENCED)\n") == 2
+
+
+class Disk:
+    """`full`: journals cannot be written. `refused`: how often that was so. `leaves`: so many refusals are the last."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full, self.refused, self.leaves = False, 0, 2**62
+        real = journal._write_at
+        monkeypatch.setattr(journal, "_write_at", lambda *given: self._write(real, *given))
+
+    def _write(self, real: Callable[..., None], *given: Any) -> None:
+        if self.full and self.refused < self.leaves:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*given)
+
+    def fill(self) -> None:
+        self.full = True
+
+
+def test_a_life_that_cannot_log_says_so_if_it_can(running, monkeypatch):
+    disk = Disk(monkeypatch)
+    disk.leaves = 1
+    running.diary.script = {(1, "turn"): disk.fill}
+    running.start()
+    running.until(2, "turn")
+    running.stop()
+    assert sorted(running.endings(), key=str) == [("info", UNWRITABLE), ("ok", None)]
+
+
+def test_a_life_that_cannot_log_its_end_is_left_to_recovery(running, monkeypatch):
+    disk = Disk(monkeypatch)
+    running.diary.script = {(1, "turn"): disk.fill}
+    running.start()
+    check_that_it_is_left_to_recovery(running, disk)
+
+
+def test_also_where_its_client_does_not_return_from_closing(running, monkeypatch):
+    disk, wedge = Disk(monkeypatch), threading.Event()
+
+    def close() -> None:
+        disk.fill()
+        wedge.wait(SLOW)
+
+    running.diary.script = {(1, "turn"): fail(ClientError("_TRANSPORT", "gone")), (1, "close"): close}
+    running.start(close_within=0.1)
+    check_that_it_is_left_to_recovery(running, disk)
+    wedge.set()
+
+
+def check_that_it_is_left_to_recovery(running: Running, disk: Disk) -> None:
+    running.until(1, "turn")
+    (life,) = life_folders(running.folder)
+    wait_for(lambda: disk.refused > 2)
+    wait_for(lambda: not is_held(life), 5)
+    disk.full = False
+    recovered = recover_life(life, running.clock)
+    assert recovered is not None and recovered.outcome == "closed"
+    wait_for(lambda: running.supervisor.status()[0].state == "running")
+
+
+def test_room_on_the_disk_is_used_at_once(running):
+    running.start()
+    (keeper,) = running.supervisor.keepers
+    for failures in (1, 3, 30):
+        assert max(keeper._wait_after(failures, JournalUnwritable("full")) for _ in range(50)) <= 3
+    assert max(keeper._wait_after(30, ClientError("_TRANSPORT", "gone")) for _ in range(50)) > 15
+    running.stop()

@@ -58,6 +58,8 @@ ASK_AGAIN: Final = 0.1
 """Seconds between two questions for a topic's id, when nothing else is left to do."""
 CONFLICTS: Final = 20
 """Tries of one append that met other hosts' appends, before it counts as an error."""
+NO_ROOM: Final = 2
+"""Failures, at most, that lengthen the wait for a disk of ours, which is not spared by waiting."""
 _IMPOSSIBLE: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, LookupError)
 
 Group = tuple[Shared, Sequence[Row]]
@@ -186,6 +188,8 @@ class Committer:
                 failures = 0
             except HistoryMismatch:
                 raise
+            except JournalUnwritable:
+                failures = min(failures + 1, NO_ROOM)
             except ProbeLogError:
                 failures = min(failures + 1, 16)
             except Exception as unexpected:

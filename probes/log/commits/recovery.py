@@ -31,12 +31,10 @@ from probes.log.journals.journal import Journal
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
 from probes.log.rows import unpack
-from rules.vocabulary.slices import Run, Slice, from_micros
+from rules.vocabulary.slices import DIED, Run, Slice, from_micros
 
-DIED = "process-died"
-"""The error code of rows that recovery writes for a process that died."""
 HOST_LOST = "host-lost"
-"""The same where the host went down with it."""
+"""The error code of rows that recovery writes for a process whose host went down with it; else it is `DIED`."""
 
 ABANDONED = timedelta(minutes=1)
 """A life's folder that was not finished being made or deleted after this time is rubbish."""

@@ -1,5 +1,6 @@
 """A committer in front of a real Delta table: what it appends, keeps, deletes and refuses."""
 
+import errno
 import os
 import threading
 import time
@@ -413,6 +414,29 @@ def test_something_unforeseen_stops_one_turn_and_not_the_committer(folder, histo
         running.join()
         assert one.status().error is None
     assert logged(table_rows(history), 1) == prober.must_be_logged()
+
+
+def test_a_disk_that_has_room_again_is_used_at_once(folder, history, clock, monkeypatch):
+    """However long it was full."""
+    Prober.start(folder, 1, clock)
+    stop, refused, waits = threading.Event(), [], []
+    real = stop.wait
+    monkeypatch.setattr(stop, "wait", lambda timeout: bool(waits.append(timeout)) or real(min(timeout, 0.01)))
+
+    def full(*given: object) -> None:
+        refused.append(given)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with committer(folder, history, clock, Pace(every=1.0)) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr("probes.log.commits.append_plan.os.write", full)
+            running = threading.Thread(target=one.run, args=(stop,))
+            running.start()
+            wait_for(lambda: len(refused) > 8)
+        wait_for(lambda: one.status().version > 0)
+        stop.set()
+        running.join()
+    assert 1 < max(waits) <= 4
 
 
 def test_a_second_committer_of_the_folder_is_refused(folder, history, clock):

@@ -25,14 +25,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 import probes
 from deploy.local_kafka import LocalKafka
-from probes.log.commits.recovery import DIED
 from probes.log.journals.segments import OVER, life_folders
 from probes.records.tag import read
 from rules.cycles.search import search
 from rules.store import MemoryStore
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import SLICE_SCHEMA
+from rules.vocabulary.slices import DIED, SLICE_SCHEMA
 from tests.probes.log.lives import appends, check_marks, check_slices, table_rows, wait_for
 
 KILLS = 7

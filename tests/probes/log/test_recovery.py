@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from probes.log.commits.recovery import DIED, HOST_LOST, last_lives, recover
+from probes.log.commits.recovery import HOST_LOST, last_lives, recover
 from probes.log.journals.journal import Journal
 from probes.log.journals.reader import LifeReader
 from probes.log.journals.segments import LIVES, NEW, OVER, life_folders, segments
 from probes.log.rows import unpack
-from rules.vocabulary.slices import Run, Slice
+from rules.vocabulary.slices import DIED, Run, Slice
 from tests.probes.log.lives import Prober, StillClock, a_life
 
 
