@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from probes.kafka.client import consumer_settings, open_consumer
 from probes.kafka.errors import ClientError, translate
@@ -74,6 +75,7 @@ class Intake:
         self._say = say or log.warning
         self._said: dict[str, float] = {}
         self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
         self._app = ""
         self._read = _Read(0)
         self._resumed = -1
@@ -129,13 +131,14 @@ class Intake:
     def _of(self) -> str:
         """What the table knows the topic by."""
         try:
-            return f"offsetwatch-evidence-{self._topic.id()}"
+            self._admin = self._admin or self._topic.asker()
+            return f"offsetwatch-evidence-{self._topic.id(self._admin)}"
         except ClientError as error:
             raise EvidenceUnavailable(f"{self._topic}: {error}") from error
 
     def close(self) -> None:
         """Leave the cluster; what was read and is not in the table is read again."""
-        consumer, self._consumer, self.behind = self._consumer, None, None
+        consumer, self._consumer, self._admin, self.behind = self._consumer, None, None, None
         if consumer is not None:
             with suppress(KafkaException, RuntimeError):
                 consumer.close()

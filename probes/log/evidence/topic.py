@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from probes.kafka.client import Connection, admin_settings, open_admin, open_producer, producer_settings
 from probes.kafka.errors import ClientError, translate
@@ -48,9 +48,12 @@ class TopicOf:
     def __str__(self) -> str:
         return f"the topic {self.name} at {self.connection.bootstrap}"
 
-    def id(self) -> str:
+    def asker(self) -> AdminClient:
+        """A client for the questions of `id`. Raises ClientError."""
+        return open_admin(admin_settings(self.connection, client="offsetwatch-evidence"))
+
+    def id(self, admin: AdminClient) -> str:
         """The topic's id; it is made where it is not there. Raises ClientError."""
-        admin = open_admin(admin_settings(self.connection, client="offsetwatch-evidence"))
         found = described(admin, self.name)
         if found is None:
             self._make(admin)
@@ -105,7 +108,7 @@ class EvidenceTopic:
     def id(self) -> str:
         """The topic's id. Raises `HistoryUnavailable`."""
         if self._id is None:
-            self._id = self._do("use", self.topic.id)
+            self._id = self._do("use", lambda: self.topic.id(self.topic.asker()))
         return self._id
 
     def has(self, app: str, version: int, of: Path) -> bool:

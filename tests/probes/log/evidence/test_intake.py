@@ -204,7 +204,7 @@ def test_an_intake_that_dies_at_any_step_takes_nothing_twice(kafka, tmp_path, cl
 def test_two_intakes_at_work_on_one_table_take_each_append_once(kafka, tmp_path, history, clock, monkeypatch):
     monkeypatch.setattr(intakes, "EVERY", 0.0)
     topic, stop = a_topic(kafka), threading.Event()
-    topic.id()
+    topic.id(topic.asker())
     History(str(history)).id()
     failed: list[Exception] = []
 
