@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rules.vocabulary.anomaly import UNITS, Unit
 from rules.vocabulary.catalogue import CATALOGUE
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 MEASURED: Final[tuple[Unit, ...]] = ("micros", "time", "s", "min", "ns")
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 
 class Clock(Protocol):

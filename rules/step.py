@@ -34,7 +34,8 @@ from rules.settling import clocks, completeness, frontier
 from rules.settling.gate import Gate
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place, from_micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import from_micros
 
 __all__ = ["SUMMARY_SCHEMA", "Prepared", "Stepped", "Stored", "UnknownFormat", "prepare", "step"]
 

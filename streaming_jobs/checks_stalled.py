@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from rules.vocabulary.finding import Event, Finding
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 
 NAME: Final = "checks-stalled"
 

@@ -49,7 +49,7 @@ from alerts.incidents.incident import LISTED, LOSSES, Became, Incident, Names, n
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from alerts.incidents.silence import Silence
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.policy import Severity
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 LISTED: Final = 20
 """Subjects of an incident that are listed; the others are counted."""

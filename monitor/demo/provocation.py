@@ -24,7 +24,8 @@ from probes.log.life_log import LifeLog, random_id
 from probes.records.delivery import Batch, collect, fates, hand_over, runs_to_send
 from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
-from rules.vocabulary.slices import Run, micros
+from rules.vocabulary.slices import Run
+from rules.vocabulary.times import micros
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

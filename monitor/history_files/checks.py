@@ -23,7 +23,8 @@ from rules.step import Stored
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place, micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import micros
 from streaming_jobs.cycles.search import Searched
 from streaming_jobs.history.replay import Edge, Replay
 from streaming_jobs.history.validation import KEYS, reasons_to_reject

@@ -28,7 +28,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from monitor.errors import UserError
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from streaming_jobs.location import TableLocation, opened
 
 SETTLE: Final = timedelta(seconds=60)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from streaming_jobs.location import TableLocation, opened
 
 AROUND: Final = timedelta(minutes=30)

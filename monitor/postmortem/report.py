@@ -44,7 +44,7 @@ from monitor.status.evidence import Evidence, EvidenceReader
 from monitor.status.incident_view import IncidentPage, page
 from monitor.status.overview_view import SIGNS, State
 from monitor.status.runbook import sections
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 

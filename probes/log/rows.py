@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules.vocabulary.slices import EPOCH, SLICE_SCHEMA, Altered, Irregular, Mark, RegisterOp, Run, Slice, from_micros
+from rules.vocabulary.slices import SLICE_SCHEMA, Altered, Irregular, Mark, RegisterOp, Run, Slice
+from rules.vocabulary.times import EPOCH, from_micros
 
 Row = list[Any]
 """One packed slice: the values of `FIELDS` in order, cut after the last that is there."""

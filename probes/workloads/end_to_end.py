@@ -24,7 +24,8 @@ from probes.records.tag import KEY, Encoder, sequence_number
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
-from rules.vocabulary.slices import Outcome, Slice, micros
+from rules.vocabulary.slices import Outcome, Slice
+from rules.vocabulary.times import micros
 
 LOOK: Final = 0.005
 """Seconds between two looks for acknowledgements."""

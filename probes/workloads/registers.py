@@ -35,7 +35,8 @@ from probes.records.tag import Encoder, read
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
-from rules.vocabulary.slices import Isolation, Mode, Outcome, RegisterOp, Run, micros
+from rules.vocabulary.slices import Isolation, Mode, Outcome, RegisterOp, Run
+from rules.vocabulary.times import micros
 
 READS: Final = 0.45
 WRITES: Final = 0.05

@@ -27,7 +27,8 @@ from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
-from rules.vocabulary.slices import Outcome, Slice, micros
+from rules.vocabulary.slices import Outcome, Slice
+from rules.vocabulary.times import micros
 
 BUSIEST_OVER_IDLEST: Final = 32.0
 """How many times more records the busiest partition gets than the idlest."""

@@ -23,7 +23,8 @@ from rules.arrays.columns import OK, Columns, by_place, from_table
 from rules.kept.chunks import values
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import Place, from_micros, micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import from_micros, micros
 
 MARGIN: Final = 60 * SECOND
 """Rows of one operation have the same times; as far apart as this they are found in any case."""

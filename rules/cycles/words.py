@@ -13,7 +13,8 @@ from typing import Any, Final
 from rules.cycles.components import Cycle
 from rules.cycles.dependencies import KINDS, PROCESS, WR, WW, History
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, from_micros
+from rules.vocabulary.slices import FUNCTIONS, OUTCOMES
+from rules.vocabulary.times import from_micros
 
 _TOLD: Final = 4
 """Steps that the message tells."""

@@ -38,7 +38,7 @@ from rules.registers.form import pack, unpack
 from rules.registers.linearizability import Register
 from rules.settling.frontier import TICK
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 NAME: Final = "registers"
 """The chunk."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 Event = Literal["raised", "opened", "closed"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
@@ -384,16 +384,3 @@ def _array(name: str, values: Sequence[object]) -> pa.Array:
 @cache
 def _nothing(name: str, rows: int) -> pa.Array:
     return pa.nulls(rows, _TYPES[name])
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros(time: datetime) -> int:
-    """Microseconds since the epoch, exactly (floats would round)."""
-    return (time - EPOCH) // timedelta(microseconds=1)
-
-
-def from_micros(us: int) -> datetime:
-    """The UTC time `us` microseconds after the epoch."""
-    return EPOCH + timedelta(microseconds=us)

@@ -33,7 +33,7 @@ from rules.vocabulary.finding import FINDING_SCHEMA, Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles.windows import Windows, complete_through, within
 from streaming_jobs.errors import JobError

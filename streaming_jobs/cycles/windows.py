@@ -19,8 +19,8 @@ from deltalake.exceptions import DeltaError
 
 from rules.arrays.columns import integers
 from rules.settling.completeness import GIVEN_UP
-from rules.vocabulary.slices import from_micros
 from rules.vocabulary.table_errors import in_words
+from rules.vocabulary.times import from_micros
 from streaming_jobs.errors import TableError
 from streaming_jobs.location import TableLocation, opened
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.vocabulary.finding import Event, Finding
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 
 NAME: Final = "evidence-gap"
 

@@ -22,8 +22,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import Place, from_micros, micros
+from rules.vocabulary.slices import Place
 from rules.vocabulary.table_errors import in_words
+from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.errors import EvidenceGap, TableError
 from streaming_jobs.history.files import completed
 from streaming_jobs.history.format import require_format

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from rules.vocabulary.finding import Event, Finding
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 
 
 class EvidenceWatch:

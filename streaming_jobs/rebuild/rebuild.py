@@ -32,7 +32,8 @@ import pyarrow as pa
 
 from rules.engine.retention import begun
 from rules.step import UnknownFormat
-from rules.vocabulary.slices import Place, from_micros, micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
 from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in

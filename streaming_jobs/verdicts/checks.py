@@ -27,7 +27,8 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import Place, micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import micros
 from streaming_jobs.history.bundles import pack, records_in
 from streaming_jobs.history.validation import KEYS
 from streaming_jobs.verdicts.kept import Chunks, Kept

@@ -41,7 +41,7 @@ from rules.across.lookups import (
 )
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.location import TableLocation

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from rules.across.lookups import Question
 from rules.vocabulary.finding import FINDING_SCHEMA
-from rules.vocabulary.slices import Place, from_micros, micros
+from rules.vocabulary.slices import Place
+from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.history.validation import KEYS
 from streaming_jobs.tables.findings import current
 from streaming_jobs.verdicts.recheck import Asked

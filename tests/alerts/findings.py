@@ -9,7 +9,7 @@ from typing import Any
 from alerts.event import FindingEvent, events
 from rules.vocabulary.finding import Event, Finding, to_table
 from rules.vocabulary.policy import Severity
-from rules.vocabulary.slices import EPOCH, micros
+from rules.vocabulary.times import EPOCH, micros
 
 NOON = EPOCH + timedelta(days=20_000, hours=12)
 """The wall clock of the tests."""

@@ -13,7 +13,7 @@ from alerts.incidents.grouping import AGAIN, HOLD, KEPT, Incidents
 from alerts.incidents.incident import LISTED, Incident, explanation, span, summary, where
 from rules.vocabulary.finding import Finding, identity
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.alerts.findings import NOON, event
 
 S = timedelta(seconds=1)

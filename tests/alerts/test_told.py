@@ -18,7 +18,7 @@ from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.chat import Chat
 from alerts.receivers.memory import Memory
 from alerts.receivers.webhook import SETTLED, WORSE_AFTER, Webhook
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import S, incident
 from tests.alerts.test_incidents import AWAY, told

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules.vocabulary.finding import Event, Finding, to_table
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import EPOCH, micros
+from rules.vocabulary.times import EPOCH, micros
 from streaming_jobs.tables.delta_tables import open_tables
 from streaming_jobs.tables.schemas import FINDINGS
 

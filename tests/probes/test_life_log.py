@@ -13,7 +13,8 @@ from probes.log.journals.journal import Journal
 from probes.log.journals.progress import Life
 from probes.log.life_log import RESERVED_AT_ONCE, Abandoned, LifeLog
 from probes.topology import Layout, Topic
-from rules.vocabulary.slices import Run, micros
+from rules.vocabulary.slices import Run
+from rules.vocabulary.times import micros
 from tests.probes.log.lives import StillClock
 
 LAYOUT = Layout("c", (Topic("t", "id-t", 2), Topic("u", "id-u", 1)))

@@ -26,7 +26,8 @@ from probes.log.rows import AT
 from probes.running.supervisor import Keeper, Spec, Supervisor
 from probes.topology import Layout, Topic
 from probes.workloads.probe import Probe, World
-from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE, micros
+from rules.vocabulary.slices import FORMER_TOPIC_ID, UNWRITABLE
+from rules.vocabulary.times import micros
 from tests.probes.log.lives import wait_for
 
 LAYOUT = Layout("cluster", (Topic("t", "id-1", 2),))

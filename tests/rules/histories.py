@@ -22,7 +22,8 @@ from rules.step import Stepped, Stored, step
 from rules.store import MemoryStore
 from rules.vocabulary.finding import Finding, Recheck
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import EPOCH, Irregular, Mark, Place, Run, Slice, to_table
+from rules.vocabulary.slices import Irregular, Mark, Place, Run, Slice, to_table
+from rules.vocabulary.times import EPOCH
 
 START = EPOCH + timedelta(days=20_000)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Slice, micros
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rules.audit.readings import SKEW_BOUND
-from rules.vocabulary.slices import Slice, micros
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 
 Value = tuple[int, int]
 Told = tuple[str, tuple[int, ...], dict[str, Any], int]

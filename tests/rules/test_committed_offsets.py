@@ -8,7 +8,8 @@ import pytest
 
 from rules.kept.state import Hole
 from rules.settling.gate import EVERYBODY, Gate, Who
-from rules.vocabulary.slices import Mark, Slice, micros
+from rules.vocabulary.slices import Mark, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import Told, in_any_way, live, whole

@@ -8,7 +8,8 @@ import pytest
 
 from rules.kept.outages import unreachable_id
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Mark, micros
+from rules.vocabulary.slices import Mark
+from rules.vocabulary.times import micros
 from tests.rules import test_liveness, test_stability
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row

@@ -21,7 +21,8 @@ from rules.cycles.search import Limits, search
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
+from rules.vocabulary.slices import Run, Slice, to_table
+from rules.vocabulary.times import EPOCH
 
 START = EPOCH + timedelta(days=20_000)
 

@@ -13,7 +13,8 @@ import pytest
 
 from rules.cycles.search import NAMES, search
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import EPOCH, Run, Slice, to_table
+from rules.vocabulary.slices import Run, Slice, to_table
+from rules.vocabulary.times import EPOCH
 from tests.rules.cycle_reference import Node, Reference
 
 HISTORIES = int(os.environ.get("HISTORIES", "800"))

@@ -24,7 +24,8 @@ from rules.engine import order
 from rules.kept.state import load
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Place, micros
+from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Place
+from rules.vocabulary.times import micros
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")

@@ -13,7 +13,7 @@ from rules.across.resolution import FORMAT, Resolved, resolve
 from rules.across.shared_conditions import FORGOTTEN
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.rules.histories import History, number
 
 ABOUT = {"transactional_id": "x", "invoked": 1, "completed": 2}

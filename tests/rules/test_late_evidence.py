@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Mark, Slice, micros
+from rules.vocabulary.slices import Mark, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, events, row_by_row
 

@@ -8,7 +8,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import UnknownFormat, dump, load
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import EPOCH, micros
+from rules.vocabulary.times import EPOCH, micros
 from tests.rules.histories import START, History, Store, found, number
 
 W = number("w")

@@ -10,7 +10,8 @@ import pytest
 from rules.arrays.intervals import Ints
 from rules.checks import known_ends
 from rules.checks.known_ends import STEPS_KEPT, Tops
-from rules.vocabulary.slices import Run, micros
+from rules.vocabulary.slices import Run
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import Told, finished, in_any_way, whole

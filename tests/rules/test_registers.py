@@ -21,7 +21,8 @@ from rules.registers.form import pack, unpack
 from rules.registers.linearizability import Register
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Mark, RegisterOp, Slice, micros
+from rules.vocabulary.slices import Mark, RegisterOp, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, Store
 from tests.rules.linearizations import Steady, history, linearizable, op
 

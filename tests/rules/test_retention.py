@@ -7,7 +7,8 @@ import pytest
 from rules.engine.retention import MARGIN, begun
 from rules.step import Stored
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import Place, Slice, micros
+from rules.vocabulary.slices import Place, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, found, number
 
 W = number("w")

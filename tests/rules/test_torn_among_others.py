@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.rules.histories import Store, number
 from tests.rules.test_transactions import TORN, Log, is_torn
 from tests.rules.whole import Told, whole

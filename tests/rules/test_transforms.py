@@ -11,7 +11,8 @@ import pytest
 from rules.across.resolution import expired
 from rules.across.transforms import BLOCK, HEAD
 from rules.checks.transforms import FORGET_GROUP
-from rules.vocabulary.slices import Mark, Run, Slice, micros
+from rules.vocabulary.slices import Mark, Run, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.splits import WAYS
 from tests.rules.whole import Told, whole

@@ -9,7 +9,8 @@ import pytest
 
 from rules.kept.outages import unreachable_id
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Slice, micros
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, events, row_by_row
 

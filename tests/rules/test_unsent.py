@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rules.checks.unsent_values import unsent
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, number
 
 R, W = number("r"), number("w")

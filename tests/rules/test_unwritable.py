@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from rules.vocabulary.slices import Mark, Run, Slice, micros
+from rules.vocabulary.slices import Mark, Run, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, found, number
 from tests.rules.liveness_of import at_once, events, in_time
 from tests.rules.test_standstills import STUCK, Two, by_appends

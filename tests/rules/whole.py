@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
 

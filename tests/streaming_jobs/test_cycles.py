@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from rules.cycles.components import strongly_connected
-from rules.vocabulary.slices import Slice, micros, to_table
+from rules.vocabulary.slices import Slice, to_table
+from rules.vocabulary.times import micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.cycles.search import CycleJob, Searched
 from streaming_jobs.cycles.windows import complete_through

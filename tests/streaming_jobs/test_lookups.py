@@ -15,7 +15,8 @@ from rules.across.lookups import Question
 from rules.across.resolution import ABORTED_KEPT
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import SECOND, Objectives
-from rules.vocabulary.slices import Run, micros
+from rules.vocabulary.slices import Run
+from rules.vocabulary.times import micros
 from streaming_jobs.tables.delta_tables import open_table, read_table
 from streaming_jobs.tables.schemas import LOOKUPS
 from streaming_jobs.verdicts.lookups import FIRST_WAIT, LONGEST_WAIT, PATIENCE, Lookups, asked_row, unanswered

@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.finding import to_table as findings_table
-from rules.vocabulary.slices import micros, to_table
+from rules.vocabulary.slices import to_table
+from rules.vocabulary.times import micros
 from streaming_jobs.config import JobConfig, UpkeepConfig
 from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.tables.delta_tables import open_table

@@ -49,7 +49,7 @@ from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import is_held
 from probes.log.rows import Row, Shared, table
-from rules.vocabulary.slices import from_micros, micros
+from rules.vocabulary.times import from_micros, micros
 
 log = logging.getLogger("offsetwatch.committer")
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from probes.clock import Clock
 from probes.log.rows import AT, FIELDS, Row, Shared
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 
 Ask = Callable[[Collection[str]], Mapping[str, str | None] | None]
 """The ids that topics of these names have now, None for one that is not there; None where nobody answers."""

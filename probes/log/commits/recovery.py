@@ -31,7 +31,8 @@ from probes.log.journals.journal import Journal
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
 from probes.log.rows import unpack
-from rules.vocabulary.slices import DIED, Run, Slice, from_micros
+from rules.vocabulary.slices import DIED, Run, Slice
+from rules.vocabulary.times import from_micros
 
 HOST_LOST = "host-lost"
 """The error code of rows that recovery writes for a process whose host went down with it; else it is `DIED`."""

@@ -23,7 +23,8 @@ from probes.log.journals.frames import Packer
 from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
 from probes.log.journals.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
 from probes.log.rows import AT, Row, pack
-from rules.vocabulary.slices import Slice, micros
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 
 SEGMENT_BYTES: Final = 6 << 20
 

@@ -28,7 +28,8 @@ from probes.workloads.measure import Measure
 from probes.workloads.probe import Counters
 from probes.workloads.transactional.transaction_course import Course, count_outcome, unsent
 from probes.workloads.transactional.transactor import GRACE, Transactor
-from rules.vocabulary.slices import Outcome, Run, Slice, micros
+from rules.vocabulary.slices import Outcome, Run, Slice
+from rules.vocabulary.times import micros
 
 Rows = Callable[[Course, Outcome, Instant | None, Mapping[Partition, list[Run]]], list[Slice]]
 """The rows of a transaction with this outcome, completed then (None: it goes on), that sent these runs."""

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from probes.log.journals.journal import Journal, Life
-from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice, micros
+from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice
+from rules.vocabulary.times import micros
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOPIC_ID, TOPIC = "topic-id", "probe"

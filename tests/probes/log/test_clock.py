@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from probes.clock import SystemClock, boot_id
-from rules.vocabulary.slices import from_micros
+from rules.vocabulary.times import from_micros
 
 
 class Host:

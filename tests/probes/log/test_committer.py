@@ -17,7 +17,7 @@ from probes.log.commits.committer import Committer, Pace, committer
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.journals.journal import Journal
 from probes.log.journals.segments import life_folders, segments
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.probes.log.lives import (
     BEGIN,
     TOPIC_ID,

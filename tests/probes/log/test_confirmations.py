@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
-from rules.vocabulary.slices import RegisterOp, Run, micros
+from rules.vocabulary.slices import RegisterOp, Run
+from rules.vocabulary.times import micros
 from tests.probes.log.lives import TOPIC, TOPIC_ID, Prober, StillClock, check_marks, check_slices, table_rows
 
 Opened = Callable[[], Committer]

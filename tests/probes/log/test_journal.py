@@ -13,7 +13,7 @@ from probes.log.journals.progress import encode, head
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import OVER, is_held, segments
 from probes.log.rows import unpack
-from rules.vocabulary.slices import micros
+from rules.vocabulary.times import micros
 from tests.probes.log.lives import BEGIN, TOPIC, TOPIC_ID, Prober, a_life
 
 

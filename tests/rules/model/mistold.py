@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
-from rules.vocabulary.slices import Run, micros
+from rules.vocabulary.slices import Run
+from rules.vocabulary.times import micros
 from tests.rules.model.faults import (
     ORDER,
     POLL_ORDER,

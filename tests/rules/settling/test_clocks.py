@@ -12,7 +12,8 @@ from rules.arrays.columns import Columns, all_marks, from_table, journals_read
 from rules.kept.state import Hole, State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
 from rules.settling.completeness import horizon, new_rows, note_lives
-from rules.vocabulary.slices import Mark, micros, to_table
+from rules.vocabulary.slices import Mark, to_table
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, found, number
 
 SECOND = 1_000_000

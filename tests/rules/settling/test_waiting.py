@@ -11,7 +11,8 @@ from rules.engine.order import KINDS
 from rules.kept.chunks import SPAN
 from rules.kept.state import load
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Mark, Slice, micros
+from rules.vocabulary.slices import Mark, Slice
+from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 
 W = number("w")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rules.vocabulary.slices import EPOCH, micros
+from rules.vocabulary.times import EPOCH, micros
 
 START = EPOCH + timedelta(days=20_000)
 """The wall clock of a host without skew at true time 0."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Slice, from_micros
+from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import from_micros
 from tests.rules.histories import Store
 
 Key = tuple[str, str, int, tuple[int | str, ...]]
