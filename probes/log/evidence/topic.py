@@ -107,8 +107,11 @@ class EvidenceTopic:
 
     def id(self) -> str:
         """The topic's id. Raises `HistoryUnavailable`."""
+        return self._do("use", self._there)
+
+    def _there(self) -> str:
         if self._id is None:
-            self._id = self._do("use", lambda: self.topic.id(self.topic.asker()))
+            self._id = self.topic.id(self.topic.asker())
         return self._id
 
     def has(self, app: str, version: int, of: Path) -> bool:
@@ -129,6 +132,7 @@ class EvidenceTopic:
             producer.poll(0)
 
     def _append(self, rows: pa.Table, app: str, version: int) -> None:
+        self._there()  # somebody may have deleted it since
         producer = self._opened(app)
         self._refused.clear()
         producer.begin_transaction()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -271,6 +272,23 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
     assert said == [
         f"{topic} was read up to offset 2, and begins at {start}: what stood between is missing in the probe log"
     ]
+
+
+def test_a_committer_goes_on_in_a_topic_that_somebody_deleted(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.delete_topics([topic.name])[topic.name].result(LIMIT)
+        prober.send(0)
+        until, done = time.monotonic() + 2 * LIMIT, 0
+        while not done and time.monotonic() < until:
+            with contextlib.suppress(HistoryUnavailable):
+                done = one.commit()
+        assert done > 0
+    carried(topic, history)
+    assert [row["op"] for row in table_rows(history) if row["f"] == "send"] == [1]
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_beginning(kafka, tmp_path, history, clock, monkeypatch):
