@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from probes.kafka.client import Connection
 from probes.log.commits.committer import committer
 from probes.log.commits.history import History
 from probes.log.errors import HistoryUnavailable
@@ -20,8 +21,9 @@ from probes.log.evidence import intake as intakes
 from probes.log.evidence import messages
 from probes.log.evidence.intake import Intake
 from probes.log.evidence.messages import packed
-from probes.log.evidence.topic import EvidenceTopic
+from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from rules.vocabulary.slices import SLICE_SCHEMA
+from tests.monitor.secured import PASSWORD, secured_broker
 from tests.probes.log.evidence.carried import a_topic, carried, carry
 from tests.probes.log.faults import MODES, Killed, Mode, fault
 from tests.probes.log.lives import Prober, StillClock, check_marks, check_slices, logged, table_rows
@@ -312,3 +314,25 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(kafka, tmp_path, h
     intake.close()
     assert logged(table_rows(history), 2) == prober.must_be_logged()
     assert said == [f"{topic} was made anew: what stood in the old one and was not read is missing"]
+
+
+@pytest.mark.kafka
+def test_a_cluster_of_evidence_that_wants_tls_and_a_login(tmp_path, history, clock):
+    with secured_broker(tmp_path) as broker:
+        topic = TopicOf(Connection(broker.bootstrap, broker.security("SCRAM-SHA-512")), "evidence", replication=1)
+        folder, prober = a_host(tmp_path, "host", 1, clock)
+        with committer(folder, EvidenceTopic(topic), clock) as one:
+            prober.send(0, 1)
+            one.commit()
+        carried(topic, history)
+        assert logged(table_rows(history), 1) == prober.must_be_logged()
+        secret = f"wrong-{PASSWORD}"
+        wrong = TopicOf(Connection(broker.bootstrap, broker.security(sasl__password=secret)), "evidence")
+        with pytest.raises(intakes.EvidenceUnavailable) as told:
+            carried(wrong, history)
+        with (
+            committer(tmp_path / "other", EvidenceTopic(wrong), clock) as one,
+            pytest.raises(HistoryUnavailable) as said,
+        ):
+            one.commit()
+        assert secret not in f"{told.value}{said.value}{wrong}{wrong!r}"
