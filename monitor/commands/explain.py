@@ -36,8 +36,10 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
         yield Text(f"cluster {name}, {first['cluster']}")
     if incident is not None:
         state = "open" if incident.open else "over"
-        lasted = span(((now if incident.open else incident.until or incident.last) - incident.since).total_seconds())
-        yield Text(f"{state}, since {clock(incident.since)}, {'for' if incident.open else 'lasted'} {lasted}")
+        lasted = span(
+            ((now if incident.open else incident.until or incident.last) - incident.holds_since).total_seconds()
+        )
+        yield Text(f"{state}, since {clock(incident.holds_since)}, {'for' if incident.open else 'lasted'} {lasted}")
         if incident.silence is not None:
             yield from _wrapped(silence_words(incident.silence, now), width)
         yield Text("")

@@ -238,7 +238,7 @@ def _standing(overview: Overview, verb: str) -> str:
     if not standing:
         return f"no incident {verb} open"
     worst = standing[0]
-    since = f"since {clock(worst.since, overview.now, seconds=True)}"
+    since = f"since {clock(worst.holds_since, overview.now, seconds=True)}"
     more = f" and {worst.places - 1} more" if worst.places > 1 else ""
     what = f"{worst.anomaly} in {f'{worst.subjects[0]}{of_cluster(worst)}{more}' if worst.subjects else where(worst)}"
     if len(standing) == 1:

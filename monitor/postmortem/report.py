@@ -215,7 +215,9 @@ def sentences(gathered: Gathered) -> tuple[str, str]:
         return _without_incident(gathered)[1], _cluster(gathered)
     worst = incidents[0]
     others = f", and {len(incidents) - 1} other incident{'s' * (len(incidents) != 2)}" if len(incidents) > 1 else ""
-    first = f"{worst.severity.capitalize()} {worst.anomaly} in {where(worst)} since {clock(worst.since)}{others}: "
+    first = (
+        f"{worst.severity.capitalize()} {worst.anomaly} in {where(worst)} since {clock(worst.holds_since)}{others}: "
+    )
     first += f"{named(worst.message, gathered.names).partition(';')[0].rstrip('.')}."
     if like := gathered.told[0].page.looks_like if gathered.told else "":
         first += f" It looks like {like.partition(',')[0]}."

@@ -185,7 +185,7 @@ class StatusApp:
 def _not_written(incident: Incident) -> str:
     """What is known of an incident that could not be written yet, as where the disk is full."""
     return (
-        f"{incident.severity} {incident.anomaly} in {where(incident)}, since {clock(incident.since)}: "
+        f"{incident.severity} {incident.anomaly} in {where(incident)}, since {clock(incident.holds_since)}: "
         f"{explanation(incident)} Its evidence is not in the tables yet, and comes there when they can be written."
     )
 

@@ -136,8 +136,8 @@ def _times(explained: Explained, now: datetime) -> str:
     incident = explained.incident
     if incident is None:
         return f"{clock(explained.findings[0]['first_at'])}; only counted: it judges nothing, and nobody is told of it"
-    lasted = span(((now if incident.open else incident.until or incident.last) - incident.since).total_seconds())
-    return f"since {clock(incident.since)}, {'for' if incident.open else 'lasted'} {lasted}"
+    lasted = span(((now if incident.open else incident.until or incident.last) - incident.holds_since).total_seconds())
+    return f"since {clock(incident.holds_since)}, {'for' if incident.open else 'lasted'} {lasted}"
 
 
 def _places(explained: Explained) -> str:

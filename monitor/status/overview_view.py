@@ -236,7 +236,7 @@ def _cell(row: Mapping[str, Any], seen: Seen) -> Cell:
     lag = max(readers_lag(row).values(), default=None)
     said = [f"{row['topic']} partition {row['partition']}: {SIGNS[state][1]}"]
     if incident is not None:
-        said.append(f"{incident.anomaly} since {clock(incident.since, seen.now, seconds=True)} UTC")
+        said.append(f"{incident.anomaly} since {clock(incident.holds_since, seen.now, seconds=True)} UTC")
     if row["check_failed"] is not None:
         said.append(row["check_failed"])
     if through is not None:
@@ -290,8 +290,8 @@ def _row(incident: Incident, now: datetime) -> Row:
         open=incident.open,
         where=where_first(incident),
         message=_LONG.sub(lambda number: f"…{number.group()[-4:]}", incident.message),
-        since=clock(incident.since, now, seconds=True),
-        lasted=span((ends - incident.since).total_seconds()),
+        since=clock(incident.holds_since, now, seconds=True),
+        lasted=span((ends - incident.holds_since).total_seconds()),
         findings=incident.findings,
         silenced=clock(incident.silence.until, now, seconds=False) if incident.silence is not None else "",
     )

@@ -20,6 +20,7 @@ from monitor.incidents.findings import Filter
 from monitor.incidents.overview import Checked, Overview, checked, overview_of, verdict, with_silences
 from monitor.incidents.room import no_room
 from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.times import micros
 from tests.monitor.rows import NOON, events, finding
 
 S = timedelta(seconds=1)
@@ -106,6 +107,14 @@ def test_a_row() -> None:
     assert row(one, NOW, 120, clusters=True).plain == (
         f"{one.id[:6]} 12:00:00  2m crit lost-write c orders-canary/3 value …3680/1 was acknowledged at offset 5"
     )
+
+
+def test_a_cluster_answers_nobody_since_its_last_answer_and_not_since_that_was_noticed() -> None:
+    answered = {"brokers": [1], "since": micros(NOON - 31 * S)}
+    away = finding("cluster-unreachable", (), "opened", topic="", topic_id="", partition=-1, evidence=answered)
+    (one,) = incidents(away)
+    assert row(one, NOW, 80).plain.startswith(f"{one.id[:6]} 11:59  3m crit cluster-unreachable ")
+    assert "cluster-unreachable in cluster c, critical, since 11:59:29" in said(away)
 
 
 def test_open_comes_before_over_and_counts_come_last() -> None:
