@@ -113,7 +113,7 @@ def test_a_cluster_answers_nobody_since_its_last_answer_and_not_since_that_was_n
     answered = {"brokers": [1], "since": micros(NOON - 31 * S)}
     away = finding("cluster-unreachable", (), "opened", topic="", topic_id="", partition=-1, evidence=answered)
     (one,) = incidents(away)
-    assert row(one, NOW, 80).plain.startswith(f"{one.id[:6]} 11:59  3m crit cluster-unreachable ")
+    assert row(one, NOW, 80).plain.startswith(f"{one.id[:6]} 11:59  2m crit cluster-unreachable ")
     assert "cluster-unreachable in cluster c, critical, since 11:59:29" in said(away)
 
 

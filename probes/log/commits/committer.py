@@ -244,7 +244,8 @@ class Committer:
         self._append(self._pending)
         adopted = self._pending.plan
         appended = self._adopt(self._pending, time.perf_counter() - begun)
-        self._lives.clear(adopted.parts, adopted.now, self._pace.keep)
+        parts = adopted.parts if self._history.knows else {name: _unread(part) for name, part in adopted.parts.items()}
+        self._lives.clear(parts, adopted.now, self._pace.keep)
         return appended
 
     # Where to go on: the plan on disk, and the table's answer.
@@ -262,7 +263,7 @@ class Committer:
     def _load(self) -> None:
         planned = load(self.folder)
         if planned is not None:
-            if self._history.id() != planned.table:
+            if self._history.id() != planned.table and self._history.knows:
                 raise HistoryMismatch(
                     f"{self.folder} belongs to another probe log than {self._history.uri}: "
                     "use the old one again, or an empty journal folder"
@@ -296,6 +297,9 @@ class Committer:
         except BrokenJournal:
             # A journal was taken away since. What it held is gone, and the plan's marks with it: make another one.
             self._lives.forget()
+            if not self._history.knows:
+                # It may be there as it was planned, and then another one of its number would not count.
+                self._plan = planned
             return
         self._pending = _Pending(planned, _rows(planned, groups))
 
@@ -424,6 +428,11 @@ def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceNam
     """When each topic id was last confirmed, of those that have partitions in the log."""
     known = {place.topic_id for place in counters}
     return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
+
+
+def _unread(part: Part) -> Part:
+    """What stays of a journal where the plan may have to be carried out again."""
+    return replace(part, end=part.start)
 
 
 def _vouched(reader: LifeReader) -> Vouched:

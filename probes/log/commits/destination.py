@@ -16,13 +16,18 @@ class Destination(Protocol):
     def uri(self) -> str:
         """What it is called in messages."""
 
+    @property
+    def knows(self) -> bool:
+        """Whether `has` tells what is there, or only what this object has appended."""
+
     def id(self) -> str:
         """Its own id: another one after it was deleted and made again."""
 
     def has(self, app: str, version: int, of: Path) -> bool:
-        """Whether `version` of the committer `app` is there, or None of the folder's appends after the one before.
+        """Whether `version` of the committer `app` is there. `of`: the folder that it appends.
 
-        False also where that is not known: then `append` may be called again with the same rows, which count once."""
+        Where the destination `knows`, a version beyond the next one is a `HistoryMismatch`; else False may mean that
+        nobody knows: then `append` is called again with the same rows, which count once."""
 
     def append(self, rows: pa.Table, app: str, version: int) -> None:
         """Append rows of `SLICE_SCHEMA` as `app`'s `version`."""

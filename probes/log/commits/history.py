@@ -16,7 +16,7 @@ Properties of a new table, for an append a second per host:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -78,6 +78,10 @@ class History:
         """The last version that `app` appended, as the table stands now."""
         return self._do("read", lambda: self._refreshed().transaction_version(app))  # type: ignore[no-any-return]
 
+    @property
+    def knows(self) -> bool:
+        return True
+
     def has(self, app: str, version: int, of: Path) -> bool:
         """Whether `version` of `app` was appended, now. Raises `HistoryMismatch` where neither that nor the one before
         was: `of` is the folder that `app` appends."""
@@ -95,6 +99,11 @@ class History:
         `last_version` must have been asked since the last append of anybody, else the append may fail for that."""
         # deltalake would look for expired log files after each commit, among all that there are.
         self._append(rows, {app: version}, tidy=version % self.properties.checkpoint_interval == 0)
+
+    def last_versions(self, apps: Iterable[str]) -> dict[str, int]:
+        """The last version of each, 0 for none, as the table stands now: an append that follows is made upon that."""
+        table = self._do("read", self._refreshed)
+        return self._do("read", lambda: {app: table.transaction_version(app) or 0 for app in apps})
 
     def append_of(self, rows: pa.Table, versions: Mapping[str, int]) -> None:
         """As `append`, of several: each with its version."""

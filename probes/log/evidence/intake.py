@@ -12,7 +12,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,7 +25,7 @@ from probes.kafka.client import consumer_settings, open_consumer
 from probes.kafka.errors import ClientError, translate
 from probes.log.commits.history import History
 from probes.log.errors import HistoryConflict, HistoryMismatch, ProbeLogError
-from probes.log.evidence.messages import Append, Assembly, NotOurs
+from probes.log.evidence.messages import Append, Assembly, Newer, NotOurs
 from probes.log.evidence.topic import ANSWERED_WITHIN, PARTITION, TopicOf
 
 log = logging.getLogger("offsetwatch.intake")
@@ -41,6 +41,8 @@ _POLLED_FOR: Final = 0.2
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _CONFLICTS: Final = 20
+_SAID: Final = 100
+"""Sentences that are remembered as told."""
 _SAID_AGAIN: Final = 600.0
 """Seconds after which the same is told again."""
 
@@ -79,7 +81,8 @@ class Intake:
         self._app = ""
         self._read = _Read(0)
         self._resumed = -1
-        self._versions: dict[str, int] = {}
+        self._cut = False
+        """Has the topic lost its end? Then what the table has of it is further than the topic goes."""
         self._due = self._confirmed = 0.0
         self.behind: int | None = None
         """Messages, the ends of transactions included, that were in the topic and not in the table when it was read
@@ -87,10 +90,16 @@ class Intake:
 
     def run(self, stop: threading.Event) -> None:
         """Read until `stop`. What fails is tried again, and told; `HistoryMismatch` is raised."""
+        try:
+            self._go_on(stop)
+        finally:
+            self.close()
+
+    def _go_on(self, stop: threading.Event) -> None:
         pause, failed = _FIRST_PAUSE, ""
         while not stop.is_set():
             try:
-                self.turn()
+                rows = self.turn()
             except HistoryMismatch:
                 raise
             except Exception as error:
@@ -102,10 +111,10 @@ class Intake:
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
-                if failed:
-                    self._say("the probe log is carried on")
-                pause, failed = _FIRST_PAUSE, ""
-        self.close()
+                if rows or self.behind == 0:
+                    if failed:
+                        self._say_seldom("the probe log is carried on")
+                    pause, failed = _FIRST_PAUSE, ""
 
     def turn(self) -> int:
         """Read what is there and, once it is time, commit it. Returns the rows that came into the table.
@@ -153,7 +162,7 @@ class Intake:
             consumer = open_consumer(settings | {"auto.offset.reset": "error"}, lambda error: None)
         except ClientError as error:
             raise EvidenceUnavailable(f"{self._topic}: {error}") from error
-        self._consumer, self._versions = consumer, {}
+        self._consumer, self._cut = consumer, False
         self._resume(self._history.last_version(self._app))
         return consumer
 
@@ -187,6 +196,12 @@ class Intake:
             read.bytes += len(value or b"")
             try:
                 append = read.assembly.take(offset, message.headers(), value)
+            except Newer as what:
+                # It is not passed: it is read once somebody has installed who knows it.
+                read.next = offset
+                if read.appends:
+                    self._commit()
+                raise EvidenceUnavailable(f"{self._topic}: {what}; upgrade the monitor") from what
             except NotOurs as what:
                 self._say_seldom(f"a message of {self._topic} is left out: {what}")
                 continue
@@ -196,7 +211,7 @@ class Intake:
         position = consumer.position([TopicPartition(self._topic.name, PARTITION)])[0].offset
         read.next = max(read.next, int(position))
         _, end = consumer.get_watermark_offsets(TopicPartition(self._topic.name, PARTITION), cached=True)
-        self.behind = max(0, int(end) - read.next) + len(read.appends)
+        self.behind = max(0, int(end) - read.next) + len(read.appends) if end >= 0 else None
 
     def _heard(self, error: ClientError) -> None:
         """Of an error while reading; only what is missing for good is not a reason to try again."""
@@ -206,59 +221,72 @@ class Intake:
         start, end = self._bounds()
         before = self._read.next
         if before > end:
-            raise HistoryMismatch(
-                f"{self._topic} ends at offset {end}, and the Delta table {self._history.uri} has it up to {before}: "
-                "one of them was put back to an older state"
+            self._say_seldom(
+                f"{self._topic} was read up to offset {before}, and ends at {end}: it has lost its end, and is read "
+                "again from its beginning"
             )
-        self._say(
-            f"{self._topic} was read up to offset {before}, and begins at {start}: what stood between is missing in "
-            "the probe log"
-        )
+        else:
+            self._say(
+                f"{self._topic} was read up to offset {before}, and begins at {start}: what stood between is missing "
+                "in the probe log"
+            )
         if self._read.appends:
             self._commit()
         self._resume(start)
+        self._cut = before > end
 
     def _commit(self) -> int:
         read = self._read
         for trial in range(_CONFLICTS):
-            there = self._history.last_version(self._app)
-            if there is not None and there > self._resumed:
+            # All is asked of one state of the table, upon which the append is made: what others append is not missed.
+            known = self._history.last_versions({self._app, *(append.app for append in read.appends)})
+            there = known[self._app]
+            if there > self._resumed and not self._cut:
                 self._resume(there)  # another intake was first, or the last commit was made after all
                 return 0
-            new = self._new(read.appends)
+            new = self._new(read.appends, known)
+            if not new:
+                break  # nothing but what was there before: the next commit says how far it is read
+            rows = pa.concat_tables([append.rows for append in new])
             versions = {append.app: append.version for append in new}
-            rows = pa.concat_tables([append.rows for append in new]) if new else None
             try:
-                if rows is None:
-                    break  # nothing but what was there before: the next commit says how far it is read
-                self._history.append_of(rows, versions | {self._app: read.resume})
+                self._history.append_of(rows, versions | {self._app: max(there, read.resume)})
             except HistoryConflict:
                 if trial == _CONFLICTS - 1:
                     raise
                 time.sleep(random.uniform(0, 0.05))
                 continue
-            self._versions |= versions
-            self._resumed = read.resume
+            self._resumed = max(there, read.resume)
+            self._tell_gaps(new, known)
             read.appends, read.bytes = [], 0
             return int(rows.num_rows)
         read.appends, read.bytes = [], 0
         return 0
 
-    def _new(self, appends: list[Append]) -> list[Append]:
+    def _new(self, appends: list[Append], known: Mapping[str, int]) -> list[Append]:
         """Those that are not in the table yet, each once."""
-        newest: dict[str, int] = {}
-        found = []
+        newest, found = dict(known), []
         for append in appends:
-            if append.app not in newest:
-                known = self._versions.get(append.app)
-                newest[append.app] = self._history.last_version(append.app) or 0 if known is None else known
             if append.version > newest[append.app]:
                 newest[append.app] = append.version
                 found.append(append)
         return found
 
+    def _tell_gaps(self, new: list[Append], known: Mapping[str, int]) -> None:
+        """Say which appends are missing in the topic between those that it holds."""
+        newest = dict(known)
+        for append in new:
+            before, newest[append.app] = newest[append.app], append.version
+            if before and append.version > before + 1:
+                self._say(
+                    f"{self._topic} lacks {append.version - before - 1} append(s) of {append.app}: what was in them is "
+                    "missing in the probe log"
+                )
+
     def _say_seldom(self, sentence: str) -> None:
         now = time.monotonic()
+        if len(self._said) > _SAID:
+            self._said.clear()
         if now - self._said.get(sentence, -_SAID_AGAIN) >= _SAID_AGAIN:
             self._said[sentence] = now
             self._say(sentence)

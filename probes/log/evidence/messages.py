@@ -23,13 +23,18 @@ from rules.vocabulary.slices import FORMAT_VERSION, SLICE_SCHEMA
 
 PART_BYTES: Final = 768 * 1024
 """Brokers take messages of one MiB unless they are told otherwise."""
+MOST_PARTS: Final = 10_000
 _CODEC: Final = "zstd"
 
 Headers = Sequence[tuple[str, bytes]]
 
 
 class NotOurs(ValueError):
-    """A message that no committer of this version wrote."""
+    """A message that no committer wrote, or that is damaged."""
+
+
+class Newer(ValueError):
+    """A message of a later version of Offsetwatch, whose rows are not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Assembly:
         return min((offset for offset, _ in self._open.values()), default=None)
 
     def take(self, offset: int, headers: Headers | None, value: bytes | None) -> Append | None:
-        """The append that this message completes, None where there is more to come. Raises NotOurs."""
+        """The append that this message completes, None where there is more to come. Raises NotOurs and Newer."""
         app, version, part, parts = _told(headers)
         key = app, version
         if part == 0:  # also where the same append is there again
@@ -88,10 +93,13 @@ def _told(headers: Headers | None) -> tuple[str, int, int, int]:
         form = int(told["format"])
         part, _, parts = told["part"].decode().partition("/")
         found = told["app"].decode(), int(told["version"]), int(part), int(parts)
-    except (KeyError, ValueError, AttributeError) as error:
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise NotOurs("it is no part of a probe log") from error
-    if form != FORMAT_VERSION:
-        raise NotOurs(f"its rows have format {form}, and this version of Offsetwatch reads format {FORMAT_VERSION}")
+    if form > FORMAT_VERSION:
+        raise Newer(f"rows of format {form} stand in it, and this version of Offsetwatch reads format {FORMAT_VERSION}")
+    _, version, number, count = found
+    if form != FORMAT_VERSION or not 0 < version < 2**62 or not 0 <= number < count <= MOST_PARTS:
+        raise NotOurs("it is no part of a probe log")
     return found
 
 
@@ -103,5 +111,5 @@ def _rows(parts: Sequence[bytes]) -> pa.Table:
         names = set(told.column_names)
         columns = [told[f.name] if f.name in names else pa.nulls(told.num_rows, f.type) for f in SLICE_SCHEMA]
         return pa.table(columns, schema=SLICE_SCHEMA)
-    except (pa.ArrowException, ValueError) as error:
+    except Exception as error:  # Arrow has many for bytes that were cut or changed, OSError among them
         raise NotOurs(f"it cannot be read: {error}") from error

@@ -1,8 +1,7 @@
 """The topic of the probe log, as a committer sees it: each append is one transaction in a cluster of evidence.
 
 The topic has one partition that is written to, so that whoever reads it meets the appends of each committer in their
-order. A committer's transactional id is its name: what its last life left open is ended by its first words, and of two
-that go by one name only the newer can write.
+order. A committer's transactional id is its name: what its last life left open is ended by its first words.
 
 Whether a transaction whose end nobody heard of was committed is not asked for. The same append is made again, row for
 row, and the intake takes each version once.
@@ -10,6 +9,7 @@ row, and the intake takes each version once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,8 +30,14 @@ T = TypeVar("T")
 PARTITION: Final = 0
 ANSWERED_WITHIN: Final = 10.0
 """Seconds for a question to the cluster."""
-COMMITTED_WITHIN: Final = 30.0
-"""Seconds for a transaction; after that it is aborted by the cluster, and made again."""
+COMMITTED_WITHIN: Final = 15.0
+"""Seconds for a transaction to be committed; then it is made again."""
+OPEN_FOR: Final = 10.0
+"""Seconds after which the cluster aborts a transaction: for so long one of a dead host holds up what others append."""
+MESSAGE_BYTES: Final = 1_048_588
+"""The largest message: Kafka's default."""
+MADE_WITHIN: Final = 5.0
+"""Seconds until a topic that was made is known to the broker that is asked."""
 _ABSENT: Final = "UNKNOWN_TOPIC_OR_PART"
 _THERE: Final = "TOPIC_ALREADY_EXISTS"
 
@@ -57,7 +63,9 @@ class TopicOf:
         found = described(admin, self.name)
         if found is None:
             self._make(admin)
-            found = described(admin, self.name)
+            until = time.monotonic() + MADE_WITHIN
+            while (found := described(admin, self.name)) is None and time.monotonic() < until:
+                time.sleep(0.1)
         if found is None:
             raise ClientError(_ABSENT, f"{self} was made, and is not there")
         return str(found.topic_id)
@@ -69,6 +77,8 @@ class TopicOf:
             settings = {
                 "cleanup.policy": "delete",
                 "retention.ms": str(int(self.retention_hours * 3_600_000)),
+                "retention.bytes": "-1",
+                "max.message.bytes": str(MESSAGE_BYTES),
                 "min.insync.replicas": str(min(2, replication)),
             }
             new = NewTopic(self.name, 1, replication, config=settings)
@@ -97,6 +107,7 @@ class EvidenceTopic:
 
     topic: TopicOf
     _id: str | None = None
+    _admin: AdminClient | None = None
     _producer: Producer | None = None
     _done: dict[str, int] = field(default_factory=dict)
     _refused: list[str] = field(default_factory=list)
@@ -105,13 +116,18 @@ class EvidenceTopic:
     def uri(self) -> str:
         return str(self.topic)
 
+    @property
+    def knows(self) -> bool:
+        return False
+
     def id(self) -> str:
         """The topic's id. Raises `HistoryUnavailable`."""
         return self._do("use", self._there)
 
     def _there(self) -> str:
         if self._id is None:
-            self._id = self.topic.id(self.topic.asker())
+            self._admin = self._admin or self.topic.asker()
+            self._id = self.topic.id(self._admin)
         return self._id
 
     def has(self, app: str, version: int, of: Path) -> bool:
@@ -138,7 +154,7 @@ class EvidenceTopic:
         producer.begin_transaction()
         for headers, value in packed(rows, app, version):
             producer.produce(
-                self.topic.name, partition=PARTITION, key=app.encode(), value=bytes(value), headers=headers,
+                self.topic.name, partition=PARTITION, value=bytes(value), headers=headers,
                 on_delivery=self._delivered,
             )  # fmt: skip
         producer.commit_transaction(COMMITTED_WITHIN)
@@ -148,8 +164,8 @@ class EvidenceTopic:
     def _opened(self, app: str) -> Producer:
         if self._producer is None:
             settings = producer_settings(
-                self.topic.connection, client="offsetwatch-evidence", delivery_timeout=COMMITTED_WITHIN,
-                transactional_id=app, transaction_timeout=COMMITTED_WITHIN,
+                self.topic.connection, client="offsetwatch-evidence", delivery_timeout=OPEN_FOR,
+                transactional_id=app, transaction_timeout=OPEN_FOR,
             )  # fmt: skip
             self._producer = open_producer(settings, lambda error: None)
             self._producer.init_transactions(ANSWERED_WITHIN)

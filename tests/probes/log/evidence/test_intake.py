@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from deltalake import DeltaTable
 from probes.kafka.client import Connection
 from probes.log.commits.committer import committer
 from probes.log.commits.history import History
-from probes.log.errors import HistoryUnavailable
+from probes.log.errors import HistoryConflict, HistoryUnavailable
 from probes.log.evidence import intake as intakes
 from probes.log.evidence import messages
 from probes.log.evidence.intake import Intake
@@ -112,6 +113,90 @@ def test_a_committer_that_died_before_it_heard_appends_the_same_again(kafka, tmp
     rows = table_rows(history)
     check_slices(rows)
     assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+
+
+def test_a_committer_that_begins_again_after_a_segment_was_full_loses_nothing(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder = tmp_path / "host"
+    prober = Prober.start(folder, 1, clock, segment_bytes=1500)
+    for _ in range(3):
+        with committer(folder, EvidenceTopic(topic), clock) as one:
+            one.drain()
+            for _ in range(30):
+                prober.send(0, 1)
+            prober.alive()
+            one.commit()
+            assert one.status().unverifiable == {}
+    carried(topic, history)
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+    assert len(list(folder.rglob("*.journal")) or list(prober.journal.folder.iterdir())) < 30, "what is read goes"
+
+
+def test_an_intake_that_another_one_went_before_takes_nothing_twice(kafka, tmp_path, history, clock, monkeypatch):
+    monkeypatch.setattr(intakes, "EVERY", 0.0)
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    first, second = (Intake(topic, History(str(history)), lambda line: None) for _ in range(2))
+    with committer(folder, Unheard(topic), clock) as one:
+        for _ in range(3):
+            prober.send(0, 1)
+            with pytest.raises(HistoryUnavailable):
+                one.commit()
+            carry(first)
+            carry(second)
+            one.commit()  # the same again
+            carry(first)
+            carry(second)
+    first.close()
+    second.close()
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged() and check_marks(history) > 0
+
+
+def test_a_commit_that_was_made_and_told_as_a_conflict_is_not_made_again(kafka, tmp_path, history, clock, monkeypatch):
+    monkeypatch.setattr(intakes, "EVERY", 0.0)
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    made = History.append_of
+
+    def conflicting(self: History, rows: pa.Table, versions: Mapping[str, int]) -> None:
+        made(self, rows, versions)
+        raise HistoryConflict("others were first")
+
+    intake = Intake(topic, History(str(history)), lambda line: None)
+    with committer(folder, Unheard(topic), clock) as one:
+        for _ in range(3):
+            prober.send(0, 1)
+            with pytest.raises(HistoryUnavailable):
+                one.commit()
+            with monkeypatch.context() as told:
+                told.setattr(History, "append_of", conflicting)
+                carry(intake)
+            one.commit()
+            carry(intake)
+    intake.close()
+    rows = table_rows(history)
+    check_slices(rows)
+    assert logged(rows, 1) == prober.must_be_logged()
+
+
+def test_rows_of_a_later_version_wait_for_an_upgrade(kafka, tmp_path, history, clock):
+    topic = a_topic(kafka)
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+    before = len(everything(topic))
+    later = Producer({"bootstrap.servers": kafka.bootstrap})
+    headers = {"app": b"later", "version": b"1", "part": b"0/1", "format": b"9"}
+    later.produce(topic.name, partition=0, value=b"", headers=headers)
+    later.flush(LIMIT)
+    for _ in range(2):
+        with pytest.raises(intakes.EvidenceUnavailable, match=r"rows of format 9 .*; upgrade the monitor"):
+            carried(topic, history)
+    assert before == 1 and logged(table_rows(history), 1) == prober.must_be_logged()
 
 
 def test_what_was_sent_and_not_committed_is_not_taken(kafka, tmp_path, history, clock):
@@ -272,7 +357,8 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
     assert {row["op"] for row in rows if row["f"] == "send"} == {prober.op - 1}
     assert len(rows) > len(before)
     assert said == [
-        f"{topic} was read up to offset 2, and begins at {start}: what stood between is missing in the probe log"
+        f"{topic} was read up to offset 2, and begins at {start}: what stood between is missing in the probe log",
+        f"{topic} lacks 1 append(s) of {app_of(folder)}: what was in them is missing in the probe log",
     ]
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from probes.log.evidence import messages
-from probes.log.evidence.messages import Append, Assembly, NotOurs, packed
+from probes.log.evidence.messages import Append, Assembly, Newer, NotOurs, packed
 from rules.vocabulary.slices import SLICE_SCHEMA, Run, Slice, to_table
 from tests.probes.log.lives import BEGIN
 
@@ -72,11 +72,28 @@ def test_columns_that_an_earlier_version_did_not_have_are_absent():
         (None, b"hello", "it is no part of a probe log"),
         ([("app", b"a"), ("version", b"x"), ("part", b"0/1"), ("format", b"1")], b"", "it is no part of a probe log"),
         ([("app", b"a"), ("version", b"1"), ("part", b"0"), ("format", b"1")], b"", "it is no part of a probe log"),
-        ([("app", b"a"), ("version", b"1"), ("part", b"0/1"), ("format", b"9")], b"", "its rows have format 9"),
+        ([("app", b"a"), ("version", None), ("part", b"0/1"), ("format", b"1")], b"", "it is no part of a probe log"),
+        ([("app", b"a"), ("version", b"-1"), ("part", b"0/1"), ("format", b"1")], b"", "it is no part of a probe log"),
+        ([("app", b"a"), ("version", b"1"), ("part", b"2/1"), ("format", b"1")], b"", "it is no part of a probe log"),
         ([("app", b"a"), ("version", b"1"), ("part", b"0/1"), ("format", b"1")], b"hello", "it cannot be read"),
         ([("app", b"a"), ("version", b"1"), ("part", b"0/1"), ("format", b"1")], None, "it cannot be read"),
     ],
 )
-def test_what_is_none_of_ours_is_told(headers, value, why):
+def test_what_is_not_ours_is_told(headers, value, why):
     with pytest.raises(NotOurs, match=why):
         Assembly().take(0, headers, value)
+
+
+def test_bytes_that_were_cut_anywhere_are_told():
+    (headers, value) = next(iter(packed(rows(30), "a", 1)))
+    whole = bytes(value)
+    for cut in range(0, len(whole) - 8, 97):
+        with pytest.raises(NotOurs, match="it cannot be read"):
+            Assembly().take(0, headers, whole[:cut])
+
+
+def test_rows_of_a_later_format_are_not_passed_over():
+    (headers, value) = next(iter(packed(rows(1), "a", 1)))
+    later = [(key, b"2" if key == "format" else told) for key, told in headers]
+    with pytest.raises(Newer, match="rows of format 2"):
+        Assembly().take(0, later, bytes(value))
