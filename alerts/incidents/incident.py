@@ -122,6 +122,10 @@ class Incident:
         answered = self.evidence.get("since") if self.anomaly == UNREACHABLE else None
         return min(self.since, from_micros(answered)) if isinstance(answered, int) else self.since
 
+    def held_for(self, now: datetime) -> timedelta:
+        """For how long its present spell has held, or did."""
+        return (now if self.open else self.until or self.last) - self.holds_since
+
     @property
     def rested(self) -> timedelta | None:
         """For how long it had been over before it began again, None where it has not."""

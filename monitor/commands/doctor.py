@@ -109,7 +109,7 @@ def history(config: Config) -> Iterator[Answer]:
 def evidence(config: Config, names: dict[str, str]) -> Iterator[Answer]:
     """The cluster by way of which the probe log goes, and its topic. `names`: of the clusters that were asked before,
     by id; its own is added."""
-    about, topic = "evidence", evidence_topic
+    about = "evidence"
     try:
         reached = reach(config, "evidence")
         names[reached.cluster] = _EVIDENCE
@@ -118,11 +118,11 @@ def evidence(config: Config, names: dict[str, str]) -> Iterator[Answer]:
         yield Answer(about, "bad", str(error))
         return
     if found is None:
-        yield Answer(about, "ok", f"{topic(config)} is not there yet; it is made at the first start")
+        yield Answer(about, "ok", f"{evidence_topic(config)} is not there yet; it is made at the first start")
         return
     replicas = min(len(partition.replicas) for partition in found.partitions)
     state: State = "ok" if replicas > 1 else "warning"
-    yield Answer(about, state, f"{topic(config)}, {replicas} replica{'s' * (replicas != 1)}")
+    yield Answer(about, state, f"{evidence_topic(config)}, {replicas} replica{'s' * (replicas != 1)}")
 
 
 _EVIDENCE: Final = "the cluster of evidence"

@@ -36,9 +36,7 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
         yield Text(f"cluster {name}, {first['cluster']}")
     if incident is not None:
         state = "open" if incident.open else "over"
-        lasted = span(
-            ((now if incident.open else incident.until or incident.last) - incident.holds_since).total_seconds()
-        )
+        lasted = span(incident.held_for(now).total_seconds())
         yield Text(f"{state}, since {clock(incident.holds_since)}, {'for' if incident.open else 'lasted'} {lasted}")
         if incident.silence is not None:
             yield from _wrapped(silence_words(incident.silence, now), width)

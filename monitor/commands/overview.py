@@ -61,10 +61,9 @@ def silences(overview: Overview) -> Iterator[Text]:
 def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, clusters: bool = False) -> Text:
     """One incident on one line. The anomaly's name is never cut; place and message share what is left. `clusters`:
     there are several, so that each is named."""
-    ends = now if incident.open else incident.until or incident.last
     began = clock(incident.holds_since, now, seconds=width >= WIDE)
     time_of_day = 8 if width >= WIDE else 5
-    head = f"{incident.id[:ID]} {began:>{time_of_day + 6 * dated}} {age(ends - incident.holds_since):>3} "
+    head = f"{incident.id[:ID]} {began:>{time_of_day + 6 * dated}} {age(incident.held_for(now)):>3} "
     own = incident.findings - sum(incident.folded.values())
     times = f" ×{own}" if own > max(incident.places, 1) else ""
     if incident.silence is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from monitor.config.config import Config
 from monitor.process.reach import evidence_topic, reach
@@ -11,7 +12,7 @@ from probes.log.commits.history import History
 from probes.log.errors import ProbeLogError
 from probes.log.evidence.intake import Intake
 
-ENDED_WITHIN = 30.0
+ENDED_WITHIN: Final = 30.0
 """Seconds that the commit under way has left at a stop; one that is not done is made again by the next start."""
 
 

@@ -136,7 +136,7 @@ def _times(explained: Explained, now: datetime) -> str:
     incident = explained.incident
     if incident is None:
         return f"{clock(explained.findings[0]['first_at'])}; only counted: it judges nothing, and nobody is told of it"
-    lasted = span(((now if incident.open else incident.until or incident.last) - incident.holds_since).total_seconds())
+    lasted = span(incident.held_for(now).total_seconds())
     return f"since {clock(incident.holds_since)}, {'for' if incident.open else 'lasted'} {lasted}"
 
 

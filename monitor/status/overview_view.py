@@ -282,7 +282,6 @@ def where_first(incident: Incident) -> str:
 
 
 def _row(incident: Incident, now: datetime) -> Row:
-    ends = now if incident.open else incident.until or incident.last
     return Row(
         id=incident.id,
         anomaly=incident.anomaly,
@@ -291,7 +290,7 @@ def _row(incident: Incident, now: datetime) -> Row:
         where=where_first(incident),
         message=_LONG.sub(lambda number: f"…{number.group()[-4:]}", incident.message),
         since=clock(incident.holds_since, now, seconds=True),
-        lasted=span((ends - incident.holds_since).total_seconds()),
+        lasted=span(incident.held_for(now).total_seconds()),
         findings=incident.findings,
         silenced=clock(incident.silence.until, now, seconds=False) if incident.silence is not None else "",
     )

@@ -17,6 +17,7 @@ from deploy.local_kafka import LocalKafka
 from deploy.ports import HOST, free_ports
 from tests.monitor.commands import offsetwatch
 from tests.monitor.hosts import FEW, Host, until
+from tests.probes.log.lives import check_slices
 
 RUNS = {"host-a": "aaaa", "host-b": "bbbb"}
 PREFIX = "by-topic"
@@ -94,7 +95,9 @@ def test_hosts_that_share_only_a_cluster_of_evidence(kafka: LocalKafka, tmp_path
         others = Counter((row["anomaly"], row["severity"]) for row in found if row["anomaly"] != "duplicate")
         # The one host's committer may try again as many seconds after the other's as make it late.
         assert {name for name, severity in others if severity in ("critical", "warning")} <= {"evidence-late"}, others
-        check_that_each_row_is_there_once(watching)
+        log = watching.table("history")
+        check_slices(log)
+        assert {"committer", *RUNS.values()} == {row["run"] for row in log}
         assert watching.said.count("is not carried on, and tried again") <= 1
 
 
@@ -115,16 +118,6 @@ def nothing_is_left(hosts: list[Host], watching: Host) -> bool:
     table = DeltaTable(str(watching.data / "tables" / "history"))
     plans = [load(one.data / "journals") for one in hosts]
     return all(plan is not None and table.transaction_version(plan.app) == plan.version for plan in plans)
-
-
-def check_that_each_row_is_there_once(watching: Host) -> None:
-    columns = ["topic_id", "partition", "process", "slice", "run"]
-    log = DeltaTable(str(watching.data / "tables" / "history")).to_pyarrow_table(columns=columns)
-    assert {"committer", *RUNS.values()} == set(log["run"].to_pylist())
-    slices: dict[tuple[str, int, int], list[int]] = {}
-    for row in log.to_pylist():
-        slices.setdefault((row["topic_id"], row["partition"], row["process"]), []).append(row["slice"])
-    assert all(sorted(numbers) == list(range(len(numbers))) for numbers in slices.values())
 
 
 def test_what_commands_say_of_a_cluster_of_evidence(kafka: LocalKafka, tmp_path: Path) -> None:

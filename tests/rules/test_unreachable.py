@@ -373,15 +373,21 @@ def test_who_tries_again_in_the_middle_of_an_outage_does_not_end_it(fed: Callabl
     assert {e[3] for e in said if e[1] != "cluster-unreachable"} <= {AWAY}
 
 
-@FEEDS
-def test_what_is_due_when_the_cluster_answers_again_waits_a_moment(fed: Callable[[History], Store]) -> None:
-    """The cluster was away for a little less than the objective, so nothing explains who waited: they get going."""
+def nearly_away() -> History:
+    """A record waits for a reader while the cluster is away, for a little less than the objective."""
     h = History()
     h.assign("r")
     answered(h, 10)
     h.send("w", 10, 1, at=10)
     h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
     unanswered(h, 29)
+    return h
+
+
+@FEEDS
+def test_what_is_due_when_the_cluster_answers_again_waits_a_moment(fed: Callable[[History], Store]) -> None:
+    """Nothing explains who waited: they get going."""
+    h = nearly_away()
     for _ in range(3):
         h.observe(end=11)
         h.mark(1.0)
@@ -392,12 +398,7 @@ def test_what_is_due_when_the_cluster_answers_again_waits_a_moment(fed: Callable
 
 @FEEDS
 def test_who_does_not_get_going_when_the_cluster_answers_again_is_told(fed: Callable[[History], Store]) -> None:
-    h = History()
-    h.assign("r")
-    answered(h, 10)
-    h.send("w", 10, 1, at=10)
-    h.row("observer", "offsets", log_start=0, log_end=11, last_stable=11)
-    unanswered(h, 29)
+    h = nearly_away()
     for _ in range(12):
         h.observe(end=11)
         h.mark(1.0)

@@ -362,6 +362,28 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
     ]
 
 
+def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(kafka, tmp_path, history, clock):
+    topic, said = a_topic(kafka), []
+    folder, prober = a_host(tmp_path, "host", 1, clock)
+    with committer(folder, EvidenceTopic(topic), clock) as one:
+        one.commit()
+        carried(topic, history)
+        # An unclean election: the table has more of the topic than there is, and another append of this committer.
+        read = f"offsetwatch-evidence-{topic.id(topic.asker())}"
+        table = History(str(history))
+        table.last_versions([])
+        table.append_of(SLICE_SCHEMA.empty_table(), {read: 1_000, app_of(folder): 2})
+        for _ in range(2):
+            prober.send(0)
+            one.commit()
+        for _ in range(2):
+            carried(topic, history, said)
+    # Append 2 was in the table by then, so that it is not taken; 3 is, and once.
+    assert [row["op"] for row in table_rows(history) if row["f"] == "send"] == [2]
+    assert [line.partition(", and ")[0] for line in said] == [f"{topic} was read up to offset 1000"] * 2
+    assert table.last_versions([read]) == {read: 1_000}
+
+
 def test_a_committer_goes_on_in_a_topic_that_somebody_deleted(kafka, tmp_path, history, clock):
     topic = a_topic(kafka)
     folder, prober = a_host(tmp_path, "host", 1, clock)
