@@ -244,8 +244,7 @@ class Committer:
         self._append(self._pending)
         adopted = self._pending.plan
         appended = self._adopt(self._pending, time.perf_counter() - begun)
-        parts = adopted.parts if self._history.knows else {name: _unread(part) for name, part in adopted.parts.items()}
-        self._lives.clear(parts, adopted.now, self._pace.keep)
+        self._lives.clear(adopted.parts, adopted.now, self._pace.keep)
         return appended
 
     # Where to go on: the plan on disk, and the table's answer.
@@ -298,7 +297,8 @@ class Committer:
             # A journal was taken away since. What it held is gone, and the plan's marks with it: make another one.
             self._lives.forget()
             if not self._history.knows:
-                # It may be there as it was planned, and then another one of its number would not count.
+                # Segments are deleted once the append that they were read for is made: so it is there, as it was
+                # planned, and another one of its number would not count.
                 self._plan = planned
             return
         self._pending = _Pending(planned, _rows(planned, groups))
@@ -428,11 +428,6 @@ def _confirmed(before: Plan, told: dict[str, Moment], counters: Mapping[PlaceNam
     """When each topic id was last confirmed, of those that have partitions in the log."""
     known = {place.topic_id for place in counters}
     return {topic_id: at for topic_id, at in (before.confirmed | told).items() if topic_id in known}
-
-
-def _unread(part: Part) -> Part:
-    """What stays of a journal where the plan may have to be carried out again."""
-    return replace(part, end=part.start)
 
 
 def _vouched(reader: LifeReader) -> Vouched:

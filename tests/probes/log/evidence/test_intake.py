@@ -362,6 +362,34 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
     ]
 
 
+def test_an_append_that_was_half_read_when_the_intake_ended_is_read_by_the_next(
+    kafka, tmp_path, history, clock, monkeypatch
+):
+    monkeypatch.setattr(messages, "PART_BYTES", 700)
+    topic, probers, parts = a_topic(kafka), [], []
+    for process, name in ((1, "one"), (2, "other")):
+        folder, prober = a_host(tmp_path, name, process, clock)
+        probers.append(prober)
+        with committer(folder, EvidenceTopic(topic), clock) as one:
+            for _ in range(20):
+                prober.send(0, 1)
+            one.commit()
+        parts.append(len(everything(topic)))
+    assert parts[1] - parts[0] > 2
+    monkeypatch.setattr(intakes, "MOST_MESSAGES", parts[0] + 2)
+    monkeypatch.setattr(intakes, "_POLLED_FOR", LIMIT)
+    intake = Intake(topic, History(str(history)))
+    assert intake.turn() > 0
+    intake.close()
+    assert {row["process"] for row in table_rows(history)} & {1, 2} == {1}, "the other one is half read"
+    monkeypatch.setattr(intakes, "_POLLED_FOR", 0.2)
+    carried(topic, history)
+    rows = table_rows(history)
+    check_slices(rows)
+    for prober in probers:
+        assert logged(rows, prober.journal.life.process) == prober.must_be_logged()
+
+
 def test_a_topic_that_has_lost_its_end_is_read_again_and_what_it_lacks_is_told(kafka, tmp_path, history, clock):
     topic, said = a_topic(kafka), []
     folder, prober = a_host(tmp_path, "host", 1, clock)
