@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from alerts.cluster_info import ClusterInfo
 from alerts.event import FindingEvent
-from alerts.incidents.grouping import kind_of
 from alerts.incidents.incident import Names, nameless
+from alerts.incidents.judged import kind_of
 from alerts.partition_metrics import PartitionMetrics, Series
 from alerts.process_metrics import ProcessMetrics
 from rules.vocabulary.catalogue import CATALOGUE

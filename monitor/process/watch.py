@@ -26,7 +26,7 @@ from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
 from alerts.event import recorded as recorded_events
 from alerts.exposition import OfCluster
-from alerts.incidents.grouping import JUDGED
+from alerts.incidents.judged import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.paging import Paging
