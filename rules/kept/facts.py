@@ -15,7 +15,7 @@ from rules.vocabulary.slices import Place
 
 _OUTCOMES: Final = np.array(["ok", "fail", "info"], dtype=object)
 _NONE: Final = FACT_SCHEMA.empty_table()
-_COLUMNS: Final = ("kind", "at", "txn", "group", "outcome", "writer", "seq", "offset", "length", "about")
+_COLUMNS: Final = tuple(name for name in FACT_SCHEMA.names if name not in ("cluster", "topic_id", "topic", "partition"))
 
 
 class Transactions(NamedTuple):
