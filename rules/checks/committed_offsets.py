@@ -63,6 +63,7 @@ from rules.kept.codec import concat, take
 from rules.kept.state import State
 from rules.settling.clocks import ahead
 from rules.settling.gate import Evidence
+from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import FORMER_TOPIC_ID
 
@@ -303,7 +304,12 @@ def _tell(own: Committed, passage: Passage) -> None:
             waiting.append(verdict)
             continue
         decidable = at if passage.finished else when
-        passage.report.add(anomaly, tuple(subject), message, at=at, decidable=decidable, evidence=evidence)
+        passage.report.tell(
+            Finding(
+                **passage.report.here, anomaly=anomaly, subject=tuple(subject), message=message, evidence=evidence,
+                at=at, decidable=decidable,
+            )
+        )  # fmt: skip
     own.pending = waiting
 
 
