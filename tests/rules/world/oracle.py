@@ -209,7 +209,8 @@ class Oracle:
             first = min((o for o in mine if o > offset), default=None)
             if first is not None and any(o < offset for o in mine):
                 reached = max(p.entry.arrived or 0, self._reached(lost.partition, first, p.entry.completed))
-                by = max(lost.by or 0, reached + GRACE + self.slack + 2 * self.spread)
+                settled = reached + GRACE + self.truth.exchanged_within(lost.partition, reached + GRACE)
+                by = max(lost.by or 0, settled + self.slack + 2 * self.spread)
                 skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
                 skip.reader, skip.over, skip.why, skip.prompt = p.life.process, offset, f"by {p.life.name}", True
                 out.append(skip)
