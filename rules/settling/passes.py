@@ -83,14 +83,18 @@ def _lay(known: list[_Pass], one: _Pass) -> None:
     laid, start = [], one.start
     for other in known[first:last]:
         low, high = max(one.start, other.start), min(one.end, other.end)
+        if other.start < low:
+            laid.append(other._replace(end=low))
+        elif start < low:
+            laid.append(one._replace(start=start, end=low))
         newest = other if other.until > one.until else one
-        laid += [
-            one._replace(start=start, end=low), other._replace(end=low), other._replace(start=high),
-            newest._replace(start=low, end=high, first=min(one.first, other.first)),
-        ]  # fmt: skip
+        laid.append(newest._replace(start=low, end=high, first=min(one.first, other.first)))
+        if high < other.end:
+            laid.append(other._replace(start=high))
         start = high
-    laid.append(one._replace(start=start))
-    known[first:last] = sorted(part for part in laid if part.start < part.end)
+    if start < one.end:
+        laid.append(one._replace(start=start))
+    known[first:last] = laid
 
 
 def _joined(known: Went) -> Went:
