@@ -1,8 +1,8 @@
 """A loss counts from when its place was passed first, whichever comes first: the pass, or what tells of the sending.
 
-A value is acknowledged at offset 5 and second 5, and polled by nobody that is known of. What a reader polled in a hole
-of its log nobody knows: one that begins within the grace of the pass decides that nothing is told, a later one does not
-matter."""
+A transaction writes two values at second 5, to offsets 5 and 6, and whoever polls the first goes over the second. What
+a reader polled in a hole of its log nobody knows: one that begins within the grace of the pass decides that nothing is
+told, a later one does not matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import History, Store, number
 from tests.rules.told_of_cases import lost_at
-from tests.rules.whole import whole
+from tests.rules.whole import Told, whole
 
 V, ENDS = number("v"), 60
 ORDERS = ["in order", "the sending is told late", "the first pass is told late"]
@@ -21,7 +21,7 @@ ORDERS = ["in order", "the sending is told late", "the first pass is told late"]
 
 def history(hole: tuple[int, int], *, passes: Sequence[tuple[str, int]]) -> tuple[History, list[Slice], list[Slice]]:
     """All rows, the row that tells of the sending, and the first pass. `hole`: between which seconds what `q` did is
-    lost; `passes`: who went over offset 5, and when, in the only poll of theirs."""
+    lost; `passes`: who went over offset 6, and when, in the only poll of theirs."""
     h, sending, first = History(), list[Slice](), list[Slice]()
     h.start("v")
     readers = dict.fromkeys([*(name for name, _ in passes), "q"])
@@ -30,12 +30,12 @@ def history(hole: tuple[int, int], *, passes: Sequence[tuple[str, int]]) -> tupl
     for second in range(ENDS):
         h.time = float(second)
         if second == 5:
-            sending.append(h.send("v", 0, 1, at=5))
-        else:
+            sending.append(h.txn("v", [("v", 0, 2, 5)], txn=7, transactional_id="v"))
+        elif second != 6:
             h.send("w", second, 1, at=second)
         for name, at in passes:
             if at == second:
-                seen = [("w", 0, 5, 0), ("w", 6, second - 5, 6)]
+                seen = [("w", 0, 5, 0), ("v", 0, 1, 5), ("w", 7, second - 6, 7)]
                 polled = h.poll(name, seen, position_before=0, position_after=second + 1)
                 first += [polled] if not first else []
         h.observe(end=second + 1)
@@ -60,6 +60,23 @@ def fed(h: History, late: Sequence[Slice], *, size: int = 9) -> Store:
     return store
 
 
+def told(at: float, read_to: int) -> list[Told]:
+    lost = lost_at(6, V, 1, read_to, at)
+    of_it = {"txn": 7, "told": "committed", "transactional_id": "v"}
+    where = {"topic": "topic", "partition": 0, "writer": V}
+    torn = Told(
+        "torn-transaction", (7,),
+        f"of transaction 7 (ok), value {V}/0 was polled in partition 0 of topic, and value {V}/1 is absent from offset"
+        " 6 of partition 0 of topic, which a reader passed",
+        {
+            "txn": 7, "outcome": "ok", "transactional_id": "v",
+            "seen": {**where, "seq": 0, "offset": 5}, "absent": {**where, "seq": 1, "offset": 6},
+        }, at,
+    )  # fmt: skip
+    words = "; its transaction 7 of v was told to be committed"
+    return [lost._replace(message=lost.message + words, evidence={**lost.evidence, **of_it}), torn]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     ("passes", "hole", "lost"),
@@ -77,6 +94,6 @@ def test_it_counts_from_the_first_pass_in_every_order(
 ) -> None:
     """`passes`: when `r`, and then `s`, went over it."""
     h, sending, first = history(hole, passes=list(zip("rs", passes, strict=False)))
-    store = fed(h, {ORDERS[0]: [], ORDERS[1]: sending, ORDERS[2]: first}[order])
+    store = fed(h, dict(zip(ORDERS, ([], sending, first), strict=True))[order])
     read_to = (passes[0] if order == ORDERS[0] else passes[-1]) + 1
-    assert whole(store, ["lost-write"]) == ([] if lost is None else [lost_at(5, V, 0, read_to, float(lost))])
+    assert whole(store, ["lost-write", "torn-transaction"]) == ([] if lost is None else told(float(lost), read_to))
