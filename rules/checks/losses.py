@@ -3,7 +3,8 @@
 Acknowledged values of visible writes are *outstanding* until an ok operation polls them. A write is visible when its
 operation is ok, or is indefinite and one of its values was polled. An outstanding value is a loss when a reader in
 assign mode went over its place while that lay above the log start (`rules.settling.listings`), the grace is over since
-both were known, and the log of everybody who may have polled it is here past that point without a hole.
+it was acknowledged and the first of them did so, and the log of everybody who may have polled it is here past that
+point without a hole.
 
 Whichever of these comes last decides, whenever it comes: what readers went over and what nobody has polled are kept
 until then. A value that may have been polled in a hole is never called lost; it stays `suspected`.
