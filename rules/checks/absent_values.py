@@ -140,12 +140,13 @@ def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     for i in indices(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
-        for at in [-1, *intervals.distinct(proven.at).tolist()]:
-            start, end = EMPTY, EMPTY
-            for went in (passed, take(proven, proven.at <= at)):
-                # What was passed before it was sent holds something else, unless the log was cut meanwhile.
-                over = passes.over(passage.state, went, place, sent) if again[i] else went
-                start, end = np.append(start, over.start), np.append(end, over.end)
+        new = [(at, take(proven, proven.at == at)) for at in intervals.distinct(proven.at).tolist()]
+        known: list[tuple[int, passes.Timed]] = [*passes.by_time(passage.state, passed, low, high), *new]
+        start, end = EMPTY, EMPTY
+        for at, went in sorted(known, key=lambda one: one[0]):
+            # What was passed before it was sent holds something else, unless the log was cut meanwhile.
+            over = passes.over(passage.state, went, place, sent) if again[i] else went
+            start, end = np.append(start, over.start), np.append(end, over.end)
             if intervals.contained(*intervals.merge(start, end), low, high)[0]:
                 rows.due[i] = max(int(rows.at[i]), at) + grace
                 break
