@@ -23,7 +23,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.checks.transaction_runs import ABSENT, UNKNOWN, WAITING, Outcomes, Written
 from rules.kept.check import Passage
 from rules.kept.codec import concat, names, take
-from rules.kept.state import Spans, State
+from rules.kept.state import NEVER, Spans, State
 from rules.settling import listed_ends, passes, transactional_ids
 from rules.settling.clocks import ahead
 from rules.settling.frontier import TICK
@@ -73,23 +73,30 @@ def _over(own: Outcomes, state: State, i: int) -> tuple[int, int]:
 
 
 def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
-    """Readers went over these places, proven at these times: say from when on what lies there may be called absent.
-    Runs that were passed in part are split."""
+    """Readers went over these places, proven at these times: say from when on what lies there may be called absent. The
+    first of them counts, whichever is known first. Runs that were passed in part are split."""
     grace, passed, proven = passage.report.objectives.grace, passage.state.passed, passage.proven
     if passage.finished:  # where nobody proves what was above the log start, the last one known counts
         passed = take(passed, passed.end > passage.state.log_start)
         passed.start = np.maximum(passed.start, passage.state.log_start)
     rows = own.written
     wanted = among & (rows.due < 0) & (rows.high >= 0)
-    _stamp(own, passage.state, wanted, passed, -1, grace)
+    known = passes.by_time(passage.state, passed, rows.low[wanted], rows.high[wanted])
+    wanted = among & _is_later(rows, int(proven.at.min(initial=NEVER)), grace)
     places = intervals.merge(rows.low[wanted], rows.high[wanted])
     concerned = intervals.touched(*places, proven.start, proven.end)
-    for at in intervals.distinct(proven.at[concerned]).tolist():
-        wanted = np.append(wanted, np.ones(len(own.written) - len(wanted), bool)) & (own.written.due < 0)
-        if not wanted.any():
-            return
-        _stamp(own, passage.state, wanted, take(proven, proven.at == at), at, grace)
+    new = [(at, take(proven, proven.at == at)) for at in intervals.distinct(proven.at[concerned]).tolist()]
+    every: list[tuple[int, passes.Timed]] = [*known, *new]
+    for at, went in every:
+        among = np.append(among, np.ones(len(own.written) - len(among), bool))
+        _stamp(own, passage.state, among & _is_later(own.written, at, grace), went, at, grace)
     _stamp_unplaced(own, passage, grace)
+
+
+def _is_later(rows: Written, at: int, grace: int) -> Bools:
+    """Which may be called absent only later than if they had been passed by `at`, as far as is known."""
+    later: Bools = (rows.due > np.maximum(rows.at, at) + grace) & (rows.fate == WAITING)
+    return (rows.high >= 0) & ((rows.due < 0) | later)
 
 
 def _stamp(own: Outcomes, state: State, wanted: Bools, went: passes.Timed, at: int, grace: int) -> None:
@@ -133,12 +140,13 @@ def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     for i in indices(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
-        for at in [-1, *intervals.distinct(proven.at).tolist()]:
-            start, end = EMPTY, EMPTY
-            for went in (passed, take(proven, proven.at <= at)):
-                # What was passed before it was sent holds something else, unless the log was cut meanwhile.
-                over = passes.over(passage.state, went, place, sent) if again[i] else went
-                start, end = np.append(start, over.start), np.append(end, over.end)
+        new = [(at, take(proven, proven.at == at)) for at in intervals.distinct(proven.at).tolist()]
+        known: list[tuple[int, passes.Timed]] = [*passes.by_time(passage.state, passed, low, high), *new]
+        start, end = EMPTY, EMPTY
+        for at, went in sorted(known, key=lambda one: one[0]):
+            # What was passed before it was sent holds something else, unless the log was cut meanwhile.
+            over = passes.over(passage.state, went, place, sent) if again[i] else went
+            start, end = np.append(start, over.start), np.append(end, over.end)
             if intervals.contained(*intervals.merge(start, end), low, high)[0]:
                 rows.due[i] = max(int(rows.at[i]), at) + grace
                 break

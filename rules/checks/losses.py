@@ -3,7 +3,8 @@
 Acknowledged values of visible writes are *outstanding* until an ok operation polls them. A write is visible when its
 operation is ok, or is indefinite and one of its values was polled. An outstanding value is a loss when a reader in
 assign mode went over its place while that lay above the log start (`rules.settling.listings`), the grace is over since
-both were known, and the log of everybody who may have polled it is here past that point without a hole.
+it was acknowledged and the first of them did so, and the log of everybody who may have polled it is here past that
+point without a hole.
 
 Whichever of these comes last decides, whenever it comes: what readers went over and what nobody has polled are kept
 until then. A value that may have been polled in a hole is never called lost; it stays `suspected`.
@@ -206,12 +207,14 @@ def _touched_grouped(of: Values, waiting: Indefinite) -> Bools:
 
 
 def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
-    """Readers went over these places, proven at these times: say from when on what is outstanding there is lost."""
+    """Readers went over these places, proven at these times: say from when on what is outstanding there is lost. The
+    first of them counts, whichever is known first."""
     out = own.outstanding
     new = out.due == UNCOMPARED
     if new.any():
         out.due[new] = -1
-        _stamp(own, state, state.passed, -1, grace, new)
+        for at, went in passes.by_time(state, state.passed, *_where(out, new)):
+            _stamp(own, state, went, at, grace)
         out = own.outstanding
     if not len(out) or not len(proven):
         return
@@ -219,14 +222,21 @@ def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
     if not intervals.touched(*intervals.merge(proven.start, proven.end), place, place + out.length).any():
         return
     for at in intervals.distinct(proven.at).tolist():
-        _stamp(own, state, take(proven, proven.at == at), at, grace, own.outstanding.due < 0)
+        _stamp(own, state, take(proven, proven.at == at), at, grace)
 
 
-def _stamp(own: Losses, state: State, went: passes.Timed, at: int, grace: int, among: Bools) -> None:
-    """`at`: by when they had gone over it, -1 where that was before it was known."""
+def _where(out: Outstanding, among: Bools) -> tuple[Ints, Ints]:
+    """The places of these, of those that have one."""
+    low = out.offset[among]
+    high = low + out.length[among]
+    return low[low >= 0], high[low >= 0]
+
+
+def _stamp(own: Losses, state: State, went: passes.Timed, at: int, grace: int) -> None:
+    """`at`: by when they had gone over it."""
     out = own.outstanding
     every = intervals.merge(went.start, went.end)
-    hit = among & (out.offset >= 0)
+    hit = (out.offset >= 0) & ((out.due < 0) | (out.due > np.maximum(out.since, at) + grace))
     hit &= intervals.touched(*every, out.offset, out.offset + out.length)
     if not hit.any():
         return

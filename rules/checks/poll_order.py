@@ -168,7 +168,8 @@ def _ripe_inside(own: Steps, passage: Passage) -> Transitions:
     if not ripe.any():
         return Transitions()
     steps, own.inside = take(steps, ripe), take(steps, ~ripe)
-    steps.low = np.maximum(steps.low, known_from(state, passage.advance, steps.at))
+    low = known_from(state, passage.advance, steps.at, steps.boot, steps.previous)
+    steps.low = np.maximum(steps.low, low)
     return steps
 
 

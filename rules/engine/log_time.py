@@ -49,7 +49,8 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     passes.remember(state, passage.proven)
     _judge_unverifiable(state, passage.gate, passage.end, report)
     needed = poll_order.needed_from(order.own(state, poll_order.CHECK), state)
-    still = min([needed, *completeness.awaited_from(state)])
+    apart = 0 if passage.advance is None else passage.advance.apart
+    still = min([needed, *completeness.awaited_from(state, apart)])
     # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
     roomy = len(state.log) <= objectives.window_runs // 2
     window.forget_below(state, still if roomy else needed, still)

@@ -292,13 +292,15 @@ class Passed(Table):
 @dataclass(slots=True)
 class Went(Table):
     """Offsets [start, end) that readers went over, and when they did last: between `since` and `until` by the clock of
-    `boot`. Disjoint, in the order of offsets: see `rules.settling.passes`."""
+    `boot`; `first`: the tick by which the first of them had. Disjoint, in the order of offsets: see
+    `rules.settling.passes`."""
 
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
     since: Ints = field(default_factory=lambda: EMPTY)
     until: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
+    first: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)

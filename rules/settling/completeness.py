@@ -382,13 +382,15 @@ def lateness(state: State) -> list[tuple[int, Process, int]]:
     return found
 
 
-def awaited_from(state: State) -> list[int]:
+def awaited_from(state: State, apart: int) -> list[int]:
     """The offsets from which on readers go on whose rows come later than log time waited: where they stood when they
     were heard of last, or at the beginning of what is known where they have told nothing yet. On a host that is late,
-    and not for `GIVEN_UP`, others may have begun meanwhile."""
+    and not for `GIVEN_UP`, others may have begun meanwhile. Clocks are `apart`: what a reader has told that is within
+    reach may wait for log time, where its own is ahead."""
     late = any(host.now < state.tick and state.now - host.now <= GIVEN_UP for host in state.hosts.values())
     return [state.index_from] * late + [
         max(process.position, 0)
         for process in state.processes.values()
-        if process.told_through < state.tick and (process.reads or not process.next)
+        if (process.reads or not process.next)
+        and (process.told_through < state.tick or (apart and process.position >= state.index_from))
     ]

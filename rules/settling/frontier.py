@@ -37,6 +37,8 @@ class Advance:
     settled: Ints
     before: int
     """What was settled before the first tick."""
+    apart: int = 0
+    """How far the clocks are apart of those that live here, in whole ticks."""
 
     def settled_before(self, time: Ints) -> Ints:
         """What was settled at the last tick before each time: polls below it came too late to count for a verdict."""
@@ -86,7 +88,8 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     lives = _lives(state, moves)
     tracks = _positions(lives, times, moves)
     settled = np.empty(len(times), np.int64)
-    reached, queue, wait = state.reached, state.reached_at, objectives.grace + spread(state)
+    reached, queue, apart = state.reached, state.reached_at, spread(state)
+    wait = objectives.grace + apart
     held = {number: process.position for number, process in lives.items()}
     for t, time in enumerate(times.tolist()):
         lowest = FOREVER
@@ -110,7 +113,7 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     state.reached = reached
     if len(at):
         state.tick = int(at[-1])
-    return Advance(at, settled[len(times) - len(at) :], before)
+    return Advance(at, settled[len(times) - len(at) :], before, apart)
 
 
 def spread(state: State, unknown: int = 0) -> int:

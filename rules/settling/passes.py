@@ -8,9 +8,11 @@ passed: from there on a pass counts only where it certainly came after. Everywhe
 is proven, since clocks of two hosts tell no more than their measured bound (`rules.settling.clocks`), and old passes
 are remembered with coarse times.
 
+A value is missed from when its place was passed first, whether it was known by then or not. So a pass tells that, too.
+
 State: the stretches of `State.passed`. Readers go on where they were, so they touch; beyond `EXACT` of them the older
-half is joined by pairs, each saying between which times its parts were passed. And the offsets that were given again,
-until the log start has passed them.
+half is joined by pairs, each saying between which times its parts were passed, and since when. And the offsets that
+were given again, until the log start has passed them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 
-EXACT: Final = 48
+EXACT: Final = 96
 KEPT: Final = 4096
 SEVERAL: Final = -2
 """No boot's clock: a stretch whose parts were passed by several."""
@@ -49,7 +51,8 @@ def remember(state: State, proven: Proven) -> None:
     known = state.passed
     first = int(known.end.searchsorted(proven.start.min(), side="right"))  # those before are left as they are
     laid = _passes(take(known, slice(first, None)))
-    for one in sorted(_passes(proven), key=lambda one: one.until):
+    new = Went(proven.start, proven.end, proven.since, proven.until, proven.boot, proven.at)
+    for one in sorted(_passes(new), key=lambda one: one.until):
         _lay(laid, one)
     state.passed = concat(take(known, slice(first)), Went(*np.array(laid, np.int64).T))
     if len(state.passed) > EXACT:
@@ -64,26 +67,34 @@ class _Pass(NamedTuple):
     since: int
     until: int
     boot: int
+    first: int
 
 
-def _passes(went: Timed) -> list[_Pass]:
-    columns = (went.start, went.end, went.since, went.until, went.boot)
+def _passes(went: Went) -> list[_Pass]:
+    columns = (went.start, went.end, went.since, went.until, went.boot, went.first)
     return [_Pass(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _lay(known: list[_Pass], one: _Pass) -> None:
-    """Lay one more pass over the known: of each offset the last counts, as each reader's own clock tells it."""
+    """Lay one more pass over the known: of each offset the last counts, as each reader's own clock tells it, and of the
+    first its time."""
     first = bisect_right(known, one.start, key=lambda other: other.end)
     last = bisect_left(known, one.end, first, key=lambda other: other.start)
     laid, start = [], one.start
     for other in known[first:last]:
-        if other.until > one.until:
-            laid += [one._replace(start=start, end=other.start), other]
-            start = other.end
-        else:
-            laid += [other._replace(end=one.start), other._replace(start=one.end)]
-    laid.append(one._replace(start=start))
-    known[first:last] = sorted(part for part in laid if part.start < part.end)
+        low, high = max(one.start, other.start), min(one.end, other.end)
+        if other.start < low:
+            laid.append(other._replace(end=low))
+        elif start < low:
+            laid.append(one._replace(start=start, end=low))
+        newest = other if other.until > one.until else one
+        laid.append(newest._replace(start=low, end=high, first=min(one.first, other.first)))
+        if high < other.end:
+            laid.append(other._replace(start=high))
+        start = high
+    if start < one.end:
+        laid.append(one._replace(start=start))
+    known[first:last] = laid
 
 
 def _joined(known: Went) -> Went:
@@ -96,6 +107,7 @@ def _joined(known: Went) -> Went:
     made = take(known, first)
     made.end = known.end[second]
     made.since, made.until = np.minimum(made.since, known.since[second]), np.maximum(made.until, known.until[second])
+    made.first = np.minimum(made.first, known.first[second])
     made.boot = np.where(made.boot == known.boot[second], made.boot, SEVERAL)
     rest = np.ones(len(known), bool)
     rest[first] = rest[second] = False
@@ -104,10 +116,22 @@ def _joined(known: Went) -> Went:
 
 
 def timeless(spans: Spans) -> Went:
-    """What was passed in a finished history: who went over an offset did so after it was given."""
+    """What was passed in a finished history: who went over an offset did so after it was given, whenever that was."""
     size = len(spans)
-    late = np.full(size, NEVER, np.int64)
-    return Went(spans.start, spans.end, late, late, np.full(size, SEVERAL, np.int64))
+    late, ever = np.full(size, NEVER, np.int64), np.full(size, -1, np.int64)
+    return Went(spans.start, spans.end, late, late, np.full(size, SEVERAL, np.int64), ever)
+
+
+def by_time(state: State, went: Went, low: Ints, high: Ints) -> list[tuple[int, Went]]:
+    """What was passed of these places before they were known, and by when it had been: the first come first. Where
+    offsets were given again, who came first may have gone over what stood there before: there the last counts."""
+    own = intervals.touched(*intervals.merge(low, high), went.start, went.end)
+    if not own.any():
+        return []
+    went, given_again = take(went, own), state.given_again
+    again = intervals.touched(given_again.start, given_again.end, went.start, went.end)
+    by = np.where(again & (went.first >= 0), went.since, went.first)
+    return [(at, take(went, by == at)) for at in distinct(by).tolist()]
 
 
 def before(state: State, passes: Timed, sent: int, boot: int) -> Bools:

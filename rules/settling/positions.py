@@ -13,6 +13,7 @@ import numpy as np
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
 from rules.kept.state import Moves, State, Transitions, take
+from rules.settling.clocks import ahead
 from rules.settling.frontier import Advance, forgets
 
 
@@ -53,10 +54,6 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
         return Walked()
-    if advance is None:
-        low, awaits = log_start_at(state.log_start, moves, m.at), np.zeros(len(m), np.int64)
-    else:
-        low, awaits = known_from(state, advance, m.at), np.ones(len(m), np.int64)
     here = np.arange(len(m))
     head = np.concatenate(([True], m.process[1:] != m.process[:-1]))
     heads = np.maximum.accumulate(np.where(head, here, 0))
@@ -73,9 +70,14 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
     t = indices(sure)
+    none = np.zeros(len(t), np.int64)
+    if advance is None:
+        low, awaits = log_start_at(state.log_start, moves, m.at[t]), none
+    else:
+        low, awaits = known_from(state, advance, m.at[t], m.boot[t], previous[t]), none + 1
     steps = Transitions(
-        m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low[t],
-        np.zeros(len(t), np.int64), awaits[t], m.boot[t],
+        m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low, none, awaits,
+        m.boot[t],
     )  # fmt: skip
     _settle_positions(state, m, head, ok, dropped)
     by_assignment = ok & (m.subscribed == 0)
@@ -90,10 +92,32 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     return Walked(Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot), steps)
 
 
-def known_from(state: State, advance: Advance, at: Ints) -> Ints:
-    """From which offset on the index is part of the verdict of polls at these times: what was settled at that time is
-    not, and of a poll that comes late, what the index still reaches."""
+def known_from(state: State, advance: Advance, at: Ints, boot: Ints, previous: Ints) -> Ints:
+    """From which offset on the index is part of the verdict of steps from `previous`, made at these times: what was
+    settled at that time is not, and of a poll that comes late, what the index still reaches. One whose clock is ahead,
+    or may be, was there earlier than it says."""
+    low = _reached_from(state, advance, at)
+    if len(state.boot_names) < 2:
+        return low
+    doubtful = indices(low > previous + 1)
+    if len(doubtful):
+        at = at[doubtful] - _ahead_of_others(state, boot[doubtful])
+        low[doubtful] = _reached_from(state, advance, at)
+    return low
+
+
+def _reached_from(state: State, advance: Advance, at: Ints) -> Ints:
     return np.where(at < advance.at[0], state.index_from, advance.settled_before(at))
+
+
+def _ahead_of_others(state: State, boot: Ints) -> Ints:
+    """By how much the clock of each of these is ahead of that of any other that is known here, at most: `UNKNOWN` where
+    nobody knows."""
+    found = np.zeros(len(boot), np.int64)
+    others = {process.boot for process in state.processes.values()}
+    for one in distinct(boot[boot >= 0]).tolist():
+        found[boot == one] = max([0, *(ahead(state, one, other) for other in others - {-1, one})])
+    return found
 
 
 def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rules.vocabulary.slices import Mark
+from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import History, Store, number
 from tests.rules.settling.test_waiting import W, going_on, lost
+from tests.rules.whole import Told, whole
 
 
 def vouched(h: History, process: str, slices: int, **more: Any) -> Mark:
@@ -133,3 +134,55 @@ def test_what_retention_took_is_told_soon_also_where_a_reader_s_log_is_always_a_
         store.feed(rows[at : at + 3])
     told = [f for f in store.findings if f.anomaly == "benign-retention"]
     assert [f.subject for f in told] == [(W, seq) for seq in range(10)]
+
+
+def clocks(h: History) -> Callable[[str, float], dict[str, Any]]:
+    """Moments, one after the other, by the clock of a boot that is so many seconds ahead."""
+
+    def by(boot: str, ahead: float) -> dict[str, Any]:
+        h.time += 0.002
+        times = {"invoked": h.at(h.time + ahead - 0.001), "completed": h.at(h.time + ahead)}
+        mono = round((h.time + 100) * 1e9)
+        return {"boot": boot, "mono_invoked": mono - 1_000_000, "mono_completed": mono, **times}
+
+    return by
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["guilty", "innocent"])
+@pytest.mark.parametrize("late", [True, False])
+def test_a_late_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_the_others_were(
+    late: bool, there: bool
+) -> None:
+    """At second 34 `q` goes over offset 68, which `r` polls if it is `there`. By its own clock, which is 15 s ahead, it
+    did so at second 49; when its host is heard of again, at 47, offset 68 is settled."""
+    h, store, waiting = History(), Store(), list[Slice]()
+    by = clocks(h)
+    h.assign("q", **by("b", 15))
+    h.row("there", "mark", marks=[Mark(number("q"), 1, h.at(15.004))], **by("b", 15))
+    h.assign("r", **by("a", 0))
+    for i in range(75):
+        if i != 34 or there:
+            h.send("w", i, at=2 * i, **by("a", 0))
+        v = h.send("v", i, at=2 * i + 1, **by("b", 15))
+        polled = [("w", i, 1, 2 * i), ("v", i, 1, 2 * i + 1)]
+        h.poll("r", polled[i == 34 and not there :], **by("a", 0))
+        q = h.poll("q", polled[i == 34 :], **by("b", 15))
+        end = 2 * i + 2
+        h.row("observer", "offsets", log_start=0, log_end=end, last_stable=end, **by("a", 0))
+        h.time = i + 1.0
+        here = [Mark(number(p), h._slices[number(p), 0], h.at(h.time)) for p in ("w", "r", "observer")]
+        h.row("here", "mark", marks=here, **by("a", 0))
+        h.rows = [row for row in h.rows if row not in (v, q)]
+        waiting += [v, q]
+        if i >= 46 or not late:
+            h.rows += waiting
+            told = [Mark(number(p), h._slices[number(p), 0], h.at(h.time + 15)) for p in ("q", "v")]
+            h.row("there", "mark", marks=told, **by("b", 15))
+            waiting = []
+        store.feed(h.rows)
+        h.rows = []
+    q, values = number("q"), [{"offset": 68, "writer": W, "seq": 34}]
+    evidence = {"process": q, "op": 35, "previous_op": 34, "previous_offset": 67, "offset": 69, "skipped": values}
+    message = f"process {q} went from offset 67 to 69 over 1 known values"
+    skip = Told("poll-skip", (q, 35), message, evidence, 50.0 if late else 61.0, context={"mode": "assign"})
+    assert whole(store, ["poll-skip"]) == ([skip] if there else [])

@@ -103,16 +103,20 @@ def went(start: int, end: int, at: int, boot: int = 0) -> Proven:
     return Proven(*(np.array([n], np.int64) for n in (start, end, at, at, at, boot)))
 
 
-def kept(state: State) -> list[tuple[int, int, int, int, int]]:
-    columns = (state.passed.start, state.passed.end, state.passed.since, state.passed.until, state.passed.boot)
+def kept(state: State) -> list[tuple[int, ...]]:
+    """(start, end, since, until, boot, first)"""
+    columns = (getattr(state.passed, name) for name in ("start", "end", "since", "until", "boot", "first"))
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_the_last_pass_of_each_offset_is_remembered() -> None:
+def test_the_last_pass_of_each_offset_is_remembered_and_when_the_first_was() -> None:
     state = State()
     for one in (went(0, 10, 1), went(10, 20, 2), went(5, 12, 3), went(4, 30, 1)):
         passes.remember(state, one)
-    assert kept(state) == [(0, 4, 1, 1, 0), (4, 5, 1, 1, 0), (5, 12, 3, 3, 0), (12, 20, 2, 2, 0), (20, 30, 1, 1, 0)]
+    assert kept(state) == [
+        (0, 4, 1, 1, 0, 1), (4, 5, 1, 1, 0, 1), (5, 10, 3, 3, 0, 1), (10, 12, 3, 3, 0, 1), (12, 20, 2, 2, 0, 1),
+        (20, 30, 1, 1, 0, 1),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("place", "counted"), [((10, 20), True), ((2, 4), False), ((42, 44), False)])
@@ -165,10 +169,10 @@ def test_old_passes_are_joined_and_say_between_which_times_they_were() -> None:
     known = kept(state)
     assert len(known) <= EXACT
     assert [start for start, *_ in known] == [0, *(end for _, end, *_ in known[:-1])] and known[-1][1] == 10_000
-    for start, end, since, until, boot in known:
-        assert (since, until) == (start // 10, end // 10 - 1)
+    for start, end, since, until, boot, first in known:
+        assert (since, until, first) == (start // 10, end // 10 - 1, since)
         assert boot == (since % 400 // 200 if since % 400 // 200 == until % 400 // 200 else SEVERAL) or boot == SEVERAL
-    assert all(since == until for *_, since, until, _ in known[-EXACT // 4 :])
+    assert all(since == until for _, _, since, until, _, _ in known[-EXACT // 4 :])
 
 
 def test_stretches_with_gaps_between_them_are_bounded() -> None:

@@ -24,6 +24,8 @@ BLOCK = 1024
 """Offsets of an audit block."""
 SILENT = 30 * SECOND
 """So long log time waits for a host that says nothing, and the settled frontier for a reader that stands still."""
+TICK = SECOND
+"""Log time goes in steps of this: what is due within one is due at its end."""
 OPEN = 5 * SECOND
 """So far behind log time stays for an operation that has not returned."""
 CLOSE = 2 * SECOND
@@ -40,9 +42,8 @@ class Oracle:
         self.world = world
         self.slack = SLACK + patience
         self.spread = self._spread()
-        self.skews = Skews(world)
         self.truths = {cluster.topic_id: Truth(world, cluster.topic_id) for cluster in world.clusters}
-        self.truth = self.truths["t1"]
+        self.truth, self.skews = self.truths["t1"], Skews(world)
         """Of the topic's life that is looked at."""
         self.just_due: dict[Value, int] = {}
         """Lost values that are due as the log of a reader ends for ever, and their offsets."""
@@ -73,7 +74,7 @@ class Oracle:
     # What must be.
 
     def _all(self, topic_id: str) -> list[Must]:
-        self.truth = self.truths[topic_id]
+        self.truth, self.skews = self.truths[topic_id], Skews(self.world, topic_id)
         musts = [m for planted in self.world.planted if planted.topic_id == topic_id for m in self._of(planted)]
         for must in musts:
             must.topic_id = topic_id
@@ -185,6 +186,7 @@ class Oracle:
             must.why = "a log ends just as it is sent, or as it is due"
             self.just_due[value] = offset
             return must
+        came += [self.truth.known(r, partition, sent_at[r.host.name], until + TICK) for r in readers]
         must.by = max(c for c in came if c is not None) + self.slack + 2 * self.spread
         started = self._started(partition, offset)
         if started is not None and started <= must.by + GRACE:
@@ -207,7 +209,8 @@ class Oracle:
             first = min((o for o in mine if o > offset), default=None)
             if first is not None and any(o < offset for o in mine):
                 reached = max(p.entry.arrived or 0, self._reached(lost.partition, first, p.entry.completed))
-                by = max(lost.by or 0, reached + GRACE + self.slack + 2 * self.spread)
+                settled = reached + GRACE + self.truth.exchanged_within(lost.partition, reached + GRACE)
+                by = max(lost.by or 0, settled + self.slack + 2 * self.spread)
                 skip = Must("poll-skip|int-poll-skip", lost.partition, lost.value, by, by > self.world.plan.length, "")
                 skip.reader, skip.over, skip.why, skip.prompt = p.life.process, offset, f"by {p.life.name}", True
                 out.append(skip)

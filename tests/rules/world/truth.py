@@ -164,6 +164,18 @@ class Truth:
         ]
         return min(came, default=None)
 
+    def exchanged_within(self, partition: int, until: int) -> int:
+        """How long what one boot sent had taken at the least to be polled by another one, of those two that were the
+        slowest by then: by so much more than they are their clocks may be apart, as far as the table tells."""
+        least: dict[tuple[str | None, str | None], int] = {}
+        for value, sent in self.sends.items():
+            for seen in self.polls.get(value, ()) if value[0] == partition else ():
+                pair = sent.entry.row.boot, seen.entry.row.boot
+                if pair[0] != pair[1] and (seen.entry.arrived or NEVER) <= until:
+                    took = seen.entry.completed - sent.entry.invoked
+                    least[pair] = min(least.get(pair, took), took)
+        return max(least.values(), default=0)
+
     def observed(self, partition: int, since: int) -> int | None:
         """When a listing invoked at or after `since` reached the table."""
         came = [

@@ -82,7 +82,6 @@ class World:
         self.clusters = [Cluster(plan.partitions, "t1", lambda: self.kernel.now)]
         self.appends: list[Append] = []
         self.planted: list[Planted] = []
-        self.made = 0  # when the topic was made that is the newest
         self.hosts: list[Host] = []
         self.probes: dict[str, Probe] = {}
         self._processes = 1000
@@ -121,12 +120,7 @@ class World:
         fresh = f"t{len(self.clusters) + 1}"
         count = len(self.cluster.partitions)
         more = Cluster(count, fresh, lambda: self.kernel.now)
-
-        def made() -> None:
-            self.clusters.append(more)
-            self.made = self.kernel.now
-
-        self.kernel.at(self.kernel.now + 2 * SECOND, made)
+        self.kernel.at(self.kernel.now + 2 * SECOND, lambda: self.clusters.append(more))
 
     def run(self) -> World:
         self.kernel.run(self.plan.length)
