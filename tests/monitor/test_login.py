@@ -16,7 +16,14 @@ from confluent_kafka.admin import NewTopic
 
 from monitor.config.config import Config, load
 from monitor.process.reach import connection, reach
-from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer, open_producer
+from probes.kafka.client import (
+    Transactional,
+    admin_settings,
+    consumer_settings,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
 from probes.kafka.client import producer_settings as producing
 from tests.monitor.secured import LIMIT_S, PASSWORD, TOKEN_HOOK, USER, Secured, change_password
 
@@ -109,7 +116,7 @@ def test_a_function_of_the_users_gives_the_token_to_every_client(secured: Secure
     to = connection(config)
     reached.admin.create_topics([NewTopic("tokens", 1, 1)])["tokens"].result(LIMIT_S)
     failed: list[Exception] = []
-    producer = open_producer(producing(to, client="p", transactional_id="t", transaction_timeout=60.0), failed.append)
+    producer = open_producer(producing(to, client="p", transactional=Transactional("t", 60.0)), failed.append)
     producer.init_transactions(LIMIT_S)
     producer.begin_transaction()
     producer.produce("tokens", b"here", partition=0)
