@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from alerts.event import FindingEvent
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.integrity_job import Batch, Progress
@@ -59,7 +61,7 @@ def run(root: Path) -> int:
             "minutes": f"{seconds / 60:.1f}",
             "records sent, polled": f"{sent:,}, {polled:,}",
             "clients' lives": lives,
-            "batches, median": f"{len(durations)}, {sorted(durations)[len(durations) // 2]:.2f} s",
+            "batches, median": f"{len(durations)}, {np.median(durations or [np.nan]):.2f} s",
             "findings": ", ".join(f"{' '.join(key)} {n}" for key, n in sorted(counts.items())) or "none",
             "violations": len(violations),
         },
