@@ -66,4 +66,5 @@ def test_a_folder_that_a_version_has_left_is_taken_over(kept: Path, kafka: Local
     twice = [json.loads(row["evidence"])["seq"] for row in checks.duplicates()]
     assert sorted(twice) == sorted([*range(TOLD), *range(UNTOLD)])
     severe = {row["anomaly"] for row in after if row["severity"] in ("critical", "warning")}
-    assert severe == {"duplicate"}
+    # The probes that were killed ran in another boot, unless the folder was kept today: what they did last may be lost.
+    assert severe - {"unverifiable"} == {"duplicate"}
