@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := monitor probes streaming_jobs rules alerts deploy
 SOON := not evening and not drills and not alone
+QUICK := not kafka and not spark and not slow and $(SOON)
 
-.PHONY: setup demo test quick evening search mutate drills lint format bench docs clean
+.PHONY: setup demo test quick coverage evening search mutate drills lint format bench docs clean
 
 # Also brings back what was removed since: in a tenth of a second where nothing was.
 setup: $(READY)
@@ -38,7 +39,12 @@ test: $(READY)
 
 # What needs no broker and no Spark, and does not try thousands of random histories: for the time between two thoughts.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka and not spark and not slow and $(SOON)"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(QUICK)"
+
+# Which lines those reach: fails where they are fewer than the floor in pyproject.toml, and names the files.
+coverage: $(READY)
+	@mkdir -p .offsetwatch/coverage
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(QUICK)" --cov --cov-report=term
 
 # What takes too long for each change, one after the other: whole evenings on call with real clusters, probes, checks and
 # receivers, dashboards asked at a real Prometheus, rebuilds that are killed. Half an hour on a calm machine; on one that

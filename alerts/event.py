@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from rules.vocabulary.catalogue import CATALOGUE
-from rules.vocabulary.finding import Event
+from rules.vocabulary.finding import FINDING_SCHEMA, Event
 from rules.vocabulary.policy import Severity
 
 Identity = tuple[str, str, datetime]
@@ -86,21 +86,6 @@ def parsed(text: str) -> dict[str, Any]:
 def _event(row: Mapping[str, Any], counted: datetime, grace: float) -> FindingEvent:
     entry = CATALOGUE.get(row["anomaly"])
     waited = entry is not None and entry.decided == "on settlement"
-    return FindingEvent(
-        id=row["id"],
-        event=row["event"],
-        anomaly=row["anomaly"],
-        severity=row["severity"],
-        cluster=row["cluster"],
-        topic_id=row["topic_id"],
-        topic=row["topic"],
-        partition=row["partition"],
-        message=row["message"],
-        evidence=parsed(row["evidence"]),
-        context=parsed(row["context"]),
-        at=row["at"],
-        decidable=row["decidable"],
-        implied_by=row["implied_by"],
-        counted=counted,
-        grace=grace if waited else None,
-    )
+    told = {name: row[name] for name in FINDING_SCHEMA.names}
+    told |= {name: parsed(row[name]) for name in ("evidence", "context")}
+    return FindingEvent(**told, counted=counted, grace=grace if waited else None)

@@ -28,8 +28,8 @@ from typing import Final, TextIO
 
 from alerts.event import FindingEvent
 from alerts.evidence import exact, units
-from alerts.incidents.grouping import judged
 from alerts.incidents.incident import Names, nameless
+from alerts.incidents.judged import judged
 
 _LEVEL: Final = {"critical": "error", "warning": "warning", "info": "info", "allowed": "info"}
 

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from alerts.cluster_info import ClusterInfo
 from alerts.event import FindingEvent
-from alerts.incidents.grouping import kind_of
 from alerts.incidents.incident import Names, nameless
+from alerts.incidents.judged import kind_of
 from alerts.partition_metrics import PartitionMetrics, Series
 from alerts.process_metrics import ProcessMetrics
 from rules.vocabulary.catalogue import CATALOGUE
@@ -82,80 +82,91 @@ class Metrics:
         self._clusters: set[str] = set()
         self._newest: float | None = None
 
-        def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-            return Counter(name, text, labels, registry=self.registry)
-
-        def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
-            return Gauge(name, text, labels, registry=self.registry)
-
-        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
-            return Histogram(name, text, registry=self.registry, buckets=buckets)
-
         Info("offsetwatch_build", "Versions of the program and of what it runs on.", registry=self.registry).info(
             dict(build)
         )
-        self._findings = counter(
-            "offsetwatch_findings",
-            "Findings by anomaly and severity, from the findings table's beginning: violations raised, conditions "
-            "opened, observations classified.",
-            ("cluster", "anomaly", "severity", "kind"),
-        )
-        self._last = gauge(
-            "offsetwatch_last_finding_timestamp_seconds",
-            "When the latest finding of a severity was counted, in seconds since the epoch.",
-            ("cluster", "severity"),
-        )
-        self._conditions = gauge(
-            "offsetwatch_conditions_open", "Conditions that are open now.", ("cluster", "anomaly", "severity")
-        )
-        self._latency = histogram(
-            "offsetwatch_detection_latency_seconds",
-            "From the moment when a finding could be decided (after any grace) to its being counted here.",
-            LATENCY_BUCKETS,
-        )
-        self._grace = histogram(
-            "offsetwatch_detection_grace_seconds",
-            "Grace that findings from absence were given before they could be decided; not part of the latency.",
-            GRACE_BUCKETS,
-        )
-        self._batch = histogram("offsetwatch_batch_duration_seconds", "Duration of a batch of checks.", BATCH_BUCKETS)
-        self._rate = gauge(
-            "offsetwatch_batch_input_slices_per_second", "Rows of the probe log that came in per second, last batch."
-        )
-        self._behind = gauge(
-            "offsetwatch_probe_log_unread_commits",
-            "Commits of the probe log that the checks have not read to their end.",
-        )
-        self._batches = counter("offsetwatch_batches", "Batches of checks completed by this process.")
-        self._slices = counter("offsetwatch_slices_checked", "Rows of the probe log checked by this process.")
-        self._records = counter(
-            "offsetwatch_records_checked", "Records, sent and polled, in the rows checked by this process."
-        )
-        self._failures = counter(
-            "offsetwatch_alert_channel_failures", "Deliveries of finding events that a channel failed.", ("channel",)
-        )
-        self._failing = gauge(
-            "offsetwatch_alert_channel_consecutive_failures",
-            "Attempts to tell a receiver of incidents that failed since the last one that did not.",
-            ("channel",),
-        )
-        gauge(
-            "offsetwatch_evidence_age_seconds",
-            "Age of the newest row of the probe log that was checked, also by an earlier process; while none is known, "
-            "the age of this process.",
-        ).set_function(self._evidence_age)
-        self._lost = counter(
-            "offsetwatch_lost_records", "Acknowledged records that are proven lost (lost-write).", ("cluster", "topic")
-        )
-        self._duplicated = counter(
-            "offsetwatch_duplicated_records", "Records that stand at two or more offsets (duplicate).",
-            ("cluster", "topic"),
-        )  # fmt: skip
+        self._make_those_of_findings()
+        self._make_those_of_batches()
+        self._make_those_of_channels()
         self._partitions = PartitionMetrics(partition_series)
         self.registry.register(self._partitions)
         self.registry.register(ProcessMetrics(data))
         self.registry.register(ClusterInfo(lambda: self._clusters, names))
         self.know("")
+
+    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(name, text, registry=self.registry, buckets=buckets)
+
+    def _make_those_of_findings(self) -> None:
+        self._findings = self._counter(
+            "offsetwatch_findings",
+            "Findings by anomaly and severity, from the findings table's beginning: violations raised, conditions "
+            "opened, observations classified.",
+            ("cluster", "anomaly", "severity", "kind"),
+        )
+        self._last = self._gauge(
+            "offsetwatch_last_finding_timestamp_seconds",
+            "When the latest finding of a severity was counted, in seconds since the epoch.",
+            ("cluster", "severity"),
+        )
+        self._conditions = self._gauge(
+            "offsetwatch_conditions_open", "Conditions that are open now.", ("cluster", "anomaly", "severity")
+        )
+        self._latency = self._histogram(
+            "offsetwatch_detection_latency_seconds",
+            "From the moment when a finding could be decided (after any grace) to its being counted here.",
+            LATENCY_BUCKETS,
+        )
+        self._grace = self._histogram(
+            "offsetwatch_detection_grace_seconds",
+            "Grace that findings from absence were given before they could be decided; not part of the latency.",
+            GRACE_BUCKETS,
+        )
+        self._lost = self._counter(
+            "offsetwatch_lost_records", "Acknowledged records that are proven lost (lost-write).", ("cluster", "topic")
+        )
+        self._duplicated = self._counter(
+            "offsetwatch_duplicated_records", "Records that stand at two or more offsets (duplicate).",
+            ("cluster", "topic"),
+        )  # fmt: skip
+
+    def _make_those_of_batches(self) -> None:
+        self._batch = self._histogram(
+            "offsetwatch_batch_duration_seconds", "Duration of a batch of checks.", BATCH_BUCKETS
+        )
+        self._rate = self._gauge(
+            "offsetwatch_batch_input_slices_per_second", "Rows of the probe log that came in per second, last batch."
+        )
+        self._behind = self._gauge(
+            "offsetwatch_probe_log_unread_commits",
+            "Commits of the probe log that the checks have not read to their end.",
+        )
+        self._batches = self._counter("offsetwatch_batches", "Batches of checks completed by this process.")
+        self._slices = self._counter("offsetwatch_slices_checked", "Rows of the probe log checked by this process.")
+        self._records = self._counter(
+            "offsetwatch_records_checked", "Records, sent and polled, in the rows checked by this process."
+        )
+        self._gauge(
+            "offsetwatch_evidence_age_seconds",
+            "Age of the newest row of the probe log that was checked, also by an earlier process; while none is known, "
+            "the age of this process.",
+        ).set_function(self._evidence_age)
+
+    def _make_those_of_channels(self) -> None:
+        self._failures = self._counter(
+            "offsetwatch_alert_channel_failures", "Deliveries of finding events that a channel failed.", ("channel",)
+        )
+        self._failing = self._gauge(
+            "offsetwatch_alert_channel_consecutive_failures",
+            "Attempts to tell a receiver of incidents that failed since the last one that did not.",
+            ("channel",),
+        )
 
     def begin(
         self,

@@ -18,7 +18,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -132,14 +132,8 @@ class Silences:
 
     def _write(self, silences: Sequence[Silence]) -> None:
         beside = self._path.with_suffix(".new")
-        rows = [
-            {
-                "id": one.id, "cluster": one.cluster, "topic": one.topic, "since": one.since.isoformat(),
-                "until": one.until.isoformat(), "because": one.because, "by": one.by,
-            }
-            for one in silences
-        ]  # fmt: skip
-        beside.write_text(json.dumps({"silences": rows}, indent=1), encoding="utf-8")
+        told = {"silences": [asdict(one) for one in silences]}
+        beside.write_text(json.dumps(told, indent=1, default=datetime.isoformat), encoding="utf-8")
         os.replace(beside, self._path)  # noqa: PTH105 - the same, and atomic by name
 
 

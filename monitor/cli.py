@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.exceptions import TyperException
@@ -29,11 +30,6 @@ from monitor.drill.cli import app as drill_app
 from monitor.errors import USAGE_OR_ENVIRONMENT, UserError, known_errors
 from monitor.options import Asked, Cluster, ConfigFile, Data, Debug, History, LogFormat, Panels, Topics, loaded_by
 from monitor.postmortem.cli import add_to as add_postmortem
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from streaming_jobs.config import JobConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -236,7 +232,7 @@ def probe_gone(
 
 
 @app.command(rich_help_panel=Panels.found)
-def findings(
+def findings(  # noqa: PLR0913
     config: ConfigFile = None,
     data: Data = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
@@ -259,59 +255,14 @@ def findings(
     debug: Debug = False,
 ) -> None:
     """What stands now: the verdict, incidents open and over. Reads the tables; nothing else needs to run."""
-    from contextlib import nullcontext
-    from dataclasses import replace
+    from monitor.commands.findings_command import Question, run
 
-    from rich.text import Text
-
-    from monitor.commands.findings import json_line, listed
-    from monitor.commands.overview import lines
-    from monitor.commands.times import moment
-    from monitor.config.names import ClusterNames
-    from monitor.history_files.probe_log import located
-    from monitor.incidents.findings import Filter, known_clusters, read, require_topics
-    from monitor.incidents.overview import gather, verdict, with_silences
-    from monitor.screen import Screen
-    from rules.vocabulary.catalogue import CATALOGUE
-    from streaming_jobs.history.reachable import require_reachable
-
-    for name in anomaly or ():
-        if name not in CATALOGUE:
-            raise UserError(f"--anomaly: there is no anomaly {name}; known are {', '.join(CATALOGUE)}")
-    now = datetime.now(UTC)
-    wanted = Filter(
+    asked = Question(
         anomalies=anomaly or (), severities=severity or (), kinds=kind or (), states=state or (), topics=topic or (),
-        partition=partition, since=moment(since, now, "--since") if since else None,
-        until=moment(until, now, "--until") if until else None,
+        partition=partition, cluster=cluster, since=since, until=until,
+        form="json" if json else "each" if all_ else "incidents", limit=limit,
     )  # fmt: skip
-    if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
-        raise UserError(f"--until {until} is before --since {since}")
-    loaded = loaded_by(config, data)
-    job, hold, names = loaded.job, timedelta(seconds=loaded.alerts.quiet), ClusterNames(loaded)
-    if topic and history is None:
-        require_reachable(job.history_path)
-    kept = nullcontext((job.tables_path, now)) if history is None else _judged(history, job)
-    with kept as (tables, at):
-        require_topics(tables, located(history) or history if history else job.history_path, topic or ())
-        if cluster is not None:
-            wanted = replace(wanted, cluster=names.resolve(cluster, known_clusters(tables)))
-        overview, incidents = gather(tables, at, wanted, hold, names)
-        overview = replace(overview, kept=True) if history is not None else with_silences(overview, loaded.data)
-        rows = read(tables, wanted, names) if json or all_ else []
-    if json:
-        for row in rows:
-            print(json_line(row, (incidents.of(row["id"]) or "").partition("@")[0] or None))
-        return
-    console = Screen()
-    console.print(Text(verdict(overview)))
-    if all_:
-        for line in listed(rows[:limit], console.width):
-            console.print(line)
-        if len(rows) > limit:
-            console.print(f"{len(rows)} findings, the newest {limit} are shown (--limit)")
-    else:
-        for line in lines(overview, console.width, limit=limit):
-            console.print(line)
+    run(asked, partial(loaded_by, config, data), history)
 
 
 @app.command(rich_help_panel=Panels.found)
@@ -403,15 +354,8 @@ def status(
 add_postmortem(app)
 
 
-def _judged(history: Path, job: JobConfig) -> AbstractContextManager[tuple[Path, datetime]]:
-    from monitor.history_files.probe_log import as_tables
-    from monitor.process.program_log import say
-
-    return as_tables(history, job.objectives.objectives(), say)
-
-
 @app.command(rich_help_panel=Panels.kept)
-def check(
+def check(  # noqa: PLR0913
     files: Annotated[
         list[Path],
         typer.Argument(

@@ -37,140 +37,29 @@ Incidents that ended longer ago than `kept` are forgotten, unless it is None.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.incident import LISTED, LOSSES, Became, Incident, Names, nameless
-from rules.vocabulary.catalogue import CATALOGUE
+from alerts.incidents.group import Group
+from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
+from alerts.incidents.judged import is_condition, judged
+from alerts.incidents.keys import Key, keys_of, place_of
+from alerts.incidents.outage import SHORTLY, Outage
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
-from rules.vocabulary.times import from_micros
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
-SHORTLY: Final = timedelta(seconds=5)
-"""Before this nobody is told of a condition that waits on the cluster: partitions tell of one outage within seconds of
-each other."""
-PAUSE: Final = timedelta(seconds=30)
-"""Conditions come and go: one that has ended for less than this has not been told to be over."""
 KEPT: Final = timedelta(hours=24)
 MISSING: Final = frozenset({"suspected", "unseen"})
 """Conditions that end when what is missing is found, and when it is found to be lost."""
 LINKS: Final = 2_000
-PLACES: Final = 10_000
 WAITING: Final = 10_000
-
-OF_THE_CLUSTER: Final = frozenset(
-    {
-        "cluster-unreachable", "evidence-gap", "evidence-late", "stuck-close", "stuck-consumer", "stuck-producer",
-        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
-    }
-)  # fmt: skip
-"""Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
-topic."""
-
-_SOONER: Final = frozenset({"unseen", "stuck-close"})
-"""Conditions that wait on a cluster for less than an outage has to last."""
-JUDGED: Final = frozenset({"critical", "warning"})
-_NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
-
-Kind = Literal["violation", "condition"]
-Key = tuple[Any, ...]
-
-
-def kind_of(anomaly: str) -> str:
-    """violation, condition or classified; an anomaly that this version does not know counts as a violation."""
-    entry = CATALOGUE.get(anomaly)
-    return entry.kind if entry is not None else "violation"
-
-
-def judged(event: FindingEvent) -> bool:
-    """Is it about something that somebody should know of?"""
-    return event.severity in JUDGED and kind_of(event.anomaly) != "classified"
-
-
-@dataclass(slots=True)
-class _Group:
-    """One incident as it grows."""
-
-    first: FindingEvent
-    kind: Kind
-    since: datetime
-    last: datetime
-    counted: datetime
-    findings: int = 0
-    places: dict[str, None] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)
-    closed: datetime | None = None
-    """Machine time at which the last of its conditions closed, None while one is open or there is none."""
-    closed_at: datetime | None = None
-    """The same in log time."""
-    violations: datetime | None = None
-    """Machine time of its newest violation."""
-    own: set[str] = field(default_factory=set)
-    """Those of its own name that are open."""
-    own_closed: tuple[datetime, datetime] | None = None
-    """When the last of its own name closed, machine time and log time, None while one is open; others may go on."""
-    folded: Counter[str] = field(default_factory=Counter)
-    topics: set[str] = field(default_factory=set)
-    keys: set[Key] = field(default_factory=set)
-    newest: FindingEvent | None = None
-    """What began its present spell."""
-    began: datetime | None = None
-    """Log time of its first finding, of whichever spell."""
-    spells: int = 1
-    earlier: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=LISTED))
-    now_places: dict[str, None] = field(default_factory=dict)
-    """Those of the present spell."""
-    became: Became | None = None
-
-    def ended(self, now: datetime, hold: timedelta) -> datetime | None:
-        """Machine time from which it counts as over, None while it goes on."""
-        if self.open:
-            return None
-        ends = [self.closed] if self.closed is not None else []
-        if self.violations is not None:
-            ends.append(self.violations + hold)
-        end = max(ends, default=self.counted)
-        return end if end <= now else None
-
-    def begins_again(self, event: FindingEvent) -> bool:
-        """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
-        the cause has ended."""
-        if event.event != "opened" or event.anomaly != self.first.anomaly or self.own or self.own_closed is None:
-            return False
-        told, ended = self.own_closed
-        return event.at > ended and (event.at - ended >= PAUSE or event.counted - told >= PAUSE)
-
-    def begin_again(self, event: FindingEvent) -> None:
-        assert self.own_closed is not None
-        self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
-        self.since, self.newest = event.at, event
-        self.spells += 1
-        self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
-
-
-@dataclass(slots=True)
-class _Outage:
-    """The newest time for which a cluster answered nobody, as it was told: `since` the last answer, `called` when that
-    was long enough, `until` the next answer."""
-
-    finding: str
-    since: datetime
-    called: datetime
-    until: datetime | None = None
-
-    def explains(self, event: FindingEvent) -> bool:
-        """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
-        when the outage was called, or hardly before; one that waits for less, at any time in it."""
-        early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
-        return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)
 
 
 class Incidents:
@@ -188,13 +77,13 @@ class Incidents:
         self._names = names
         self._again = again
         self._kept = kept
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, Group] = {}
         self._by_key: dict[Key, int] = {}
         self._numbers = 0
         self._waiting: deque[FindingEvent] = deque()
         self._alone: dict[str, FindingEvent] = {}
         """Open, and explained by nothing so far; by the finding's id."""
-        self._outages: dict[str, _Outage] = {}
+        self._outages: dict[str, Outage] = {}
         """By cluster."""
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
         """By place, what is missing there: the finding, its incident, and when it closed."""
@@ -228,7 +117,7 @@ class Incidents:
         """The incidents as they stand at this machine time, the newest first."""
         self._promote(now)
         made = [
-            _incident(group, group.ended(now, self._hold), self._names(group.first.cluster))
+            group.incident(group.ended(now, self._hold), self._names(group.first.cluster))
             for group in self._groups.values()
         ]
         return sorted(made, key=lambda one: (one.since, one.id), reverse=True)
@@ -236,51 +125,28 @@ class Incidents:
     def of(self, finding: str) -> str | None:
         """The occurrence of the incident that this finding was told in last. None unless everything is kept."""
         number = self._members.get(finding)
-        return _occurrence(self._groups[number]) if number is not None else None
+        return self._groups[number].occurrence if number is not None else None
 
     def places(self, occurrence: str) -> list[str]:
         """All places of an incident, of which it lists the first itself; `PLACES` at most, none where it is unknown."""
-        found = (group.places for group in self._groups.values() if _occurrence(group) == occurrence)
+        found = (group.places for group in self._groups.values() if group.occurrence == occurrence)
         return [place for places in found for place in places if place]
 
     # One event
 
     def _add(self, event: FindingEvent) -> None:
-        keys = list(_keys(event))
+        keys = list(keys_of(event))
         number = self._found(event, keys)
         if number is None:
             number = self._numbers = self._numbers + 1
-            self._groups[number] = _Group(
-                first=event, kind=_kind(event), since=event.at, last=event.at, counted=event.counted
-            )
+            self._groups[number] = Group.begun(event)
         group = self._groups[number]
         self._leave(event, number)
         if self._kept is None:
             self._members[event.id] = number
-        if group.begins_again(event):
-            group.begin_again(event)
-        before = group.earlier[-1][1] if group.earlier else event.at
-        group.since, group.last = min(group.since, max(event.at, before)), max(group.last, event.at)
-        group.began = min(group.began or event.at, event.at)
-        group.counted = max(group.counted, event.counted)
-        group.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
-        group.topics.add(event.topic)
-        if event.anomaly == group.first.anomaly:
-            for places in (group.places, group.now_places):
-                if len(places) < PLACES:
-                    places.setdefault(_subject(event))
-        else:
-            group.folded[event.anomaly] += 1
-        if event.event == "opened":
-            group.open.add(event.id)
-            group.closed = group.closed_at = None
-            if event.anomaly == group.first.anomaly:
-                group.own.add(event.id)
-                group.own_closed = None
-            if event.anomaly in MISSING:
-                self._missing.setdefault(_place(event), {})[event.id] = number, None
-        else:
-            group.violations = event.counted
+        group.take(event)
+        if event.event == "opened" and event.anomaly in MISSING:
+            self._missing.setdefault(place_of(event), {})[event.id] = number, None
         for key in keys:
             self._register(key, number, event)
         if event.anomaly in LOSSES:
@@ -292,7 +158,7 @@ class Incidents:
         known = self._by_key.get(key)
         if key[0] == "finding":
             free = True  # a condition is where it was told last
-        elif key[0] == "group" and _kind(event) == "condition" and event.anomaly != group.first.anomaly:
+        elif key[0] == "group" and is_condition(event) and event.anomaly != group.first.anomaly:
             free = False  # the next one of its name may be explained by nothing
         else:
             free = known is None or known == number or not self._goes_on(known, event)
@@ -342,25 +208,20 @@ class Incidents:
         outage = self._outages.get(event.cluster)
         if outage is not None and outage.finding == event.id:
             outage.until = event.at
-        missing = self._missing.get(_place(event), {})
+        missing = self._missing.get(place_of(event), {})
         if event.id in missing:
             missing[event.id] = missing[event.id][0], event.at
         number = self._by_key.get(("finding", event.id))
         if number is not None and number in self._groups:
             self._shut(self._groups[number], event)
 
-    def _shut(self, group: _Group, event: FindingEvent) -> None:
-        if event.id in group.open:
-            group.open.discard(event.id)
-            if event.id != group.first.id and event.event == "closed":
-                group.keys.discard(("finding", event.id))
-                self._by_key.pop(("finding", event.id), None)
-            group.last = max(group.last, event.at)
-            group.own.discard(event.id)
-            if event.anomaly == group.first.anomaly and not group.own:
-                group.own_closed = event.counted, max(event.at, group.since)
-            if not group.open:
-                group.closed, group.closed_at = event.counted, max(event.at, group.since)
+    def _shut(self, group: Group, event: FindingEvent) -> None:
+        if event.id not in group.open:
+            return
+        if event.id != group.first.id and event.event == "closed":
+            group.keys.discard(("finding", event.id))
+            self._by_key.pop(("finding", event.id), None)
+        group.shut(event)
 
     # What waits on a cluster
 
@@ -383,7 +244,7 @@ class Incidents:
 
     def _explain(self, away: FindingEvent) -> None:
         """A cluster answers nobody: what was told alone, and waits on it, is folded under that."""
-        outage = _Outage(away.id, _since(away), away.decidable)
+        outage = Outage.told(away)
         self._outages[away.cluster] = outage
         number = self._by_key["finding", away.id]
         for event in [one for one in self._alone.values() if one.cluster == away.cluster and outage.explains(one)]:
@@ -393,7 +254,7 @@ class Incidents:
             if alone is not None and alone != number and alone in self._groups:
                 self._end_as_part(alone, self._groups[number], away)
 
-    def _end_as_part(self, number: int, cause: _Group, away: FindingEvent) -> None:
+    def _end_as_part(self, number: int, cause: Group, away: FindingEvent) -> None:
         """An incident of which nothing is left: no other finding joins it any more."""
         group = self._groups[number]
         if group.open:
@@ -408,9 +269,9 @@ class Incidents:
 
     # What is missing, and what is lost
 
-    def _tell_missing(self, loss: FindingEvent, group: _Group) -> None:
+    def _tell_missing(self, loss: FindingEvent, group: Group) -> None:
         """What was missing in this place has become a loss."""
-        place = _place(loss)
+        place = place_of(loss)
         for finding, (number, closed) in list(self._missing.get(place, {}).items()):
             missing = self._groups.get(number)
             if missing is None or (closed is not None and loss.at - closed > SHORTLY):
@@ -449,78 +310,7 @@ class Incidents:
                         del self._by_key[key]
 
 
-def _occurrence(group: _Group) -> str:
-    return f"{group.first.id}@{int(group.first.at.timestamp() * 1000)}"
-
-
 def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, str]:
     """As counted, and within a batch in log time; at one moment openings before ends, causes before what they
     explain."""
     return event.counted, event.at, event.event == "closed", event.implied_by is not None, event.id
-
-
-def _place(event: FindingEvent) -> Key:
-    return event.cluster, event.topic_id, event.partition
-
-
-def _since(away: FindingEvent) -> datetime:
-    """Since when nobody was answered."""
-    told = away.evidence.get("since")
-    return from_micros(told) if isinstance(told, int) else away.decidable - SHORTLY
-
-
-def _kind(event: FindingEvent) -> Kind:
-    return "condition" if kind_of(event.anomaly) == "condition" else "violation"
-
-
-def _keys(event: FindingEvent) -> Iterator[Key]:
-    """By what an event finds its incident, the strongest first."""
-    yield "finding", event.id
-    topic = "" if event.anomaly in OF_THE_CLUSTER else event.topic
-    yield "group", event.cluster, event.anomaly, topic, event.severity
-    if _kind(event) == "violation":
-        place = (event.cluster, event.topic_id, event.partition)
-        evidence = event.evidence
-        if evidence.get("txn") is not None:
-            yield "transaction", event.cluster, evidence["txn"]
-        skipped = evidence.get("skipped")
-        for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
-            yield from _records(place, one)
-
-
-def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:
-    if isinstance(evidence.get("writer"), int) and isinstance(evidence.get("seq"), int):
-        yield "value", *place, evidence["writer"], evidence["seq"]
-    if isinstance(evidence.get("offset"), int) and evidence["offset"] > 0:
-        yield "offset", *place, evidence["offset"]
-
-
-def _subject(event: FindingEvent) -> str:
-    """topic/partition; where it is about no partition, whoever it is about."""
-    if event.topic:
-        return f"{event.topic}/{event.partition}" if event.partition >= 0 else event.topic
-    for name in _NAMES:
-        if event.evidence.get(name) is not None:
-            told = event.evidence[name]
-            return str(told) if isinstance(told, str) else f"{name} {told}"
-    return ""
-
-
-def _incident(group: _Group, ended: datetime | None, name: str) -> Incident:
-    first, newest = group.first, group.newest or group.first
-    message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
-    until = None if ended is None else (group.closed_at or group.last) if group.kind == "condition" else group.last
-    places, ever = ([place for place in known if place] for known in (group.now_places, group.places))
-    return Incident(
-        id=first.id, occurrence=_occurrence(group),
-        anomaly=first.anomaly, kind=group.kind, severity=first.severity, cluster=first.cluster,
-        cluster_name=name,
-        topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
-        message=message, evidence=newest.evidence, since=group.since, last=group.last, until=until,
-        own_until=group.own_closed[1] if until is not None and group.own_closed is not None else None,
-        told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places), findings=group.findings,
-        standing=len(group.open), folded=dict(group.folded), topics=frozenset(group.topics),
-        due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
-        began=group.began or group.since, spells=group.spells, earlier=tuple(group.earlier),
-        ever=tuple(ever[:LISTED]) if group.spells > 1 else (), became=group.became,
-    )  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 
 from alerts.config import WebhookConfig
 from alerts.evidence import exact
-from alerts.incidents.grouping import PAUSE
+from alerts.incidents.group import PAUSE
 from alerts.incidents.incident import Incident, explanation, summary
 from alerts.receivers.alertmanager import Links, Post
 from alerts.receivers.http import Refused, post, reveal, tls

@@ -24,7 +24,7 @@ app = typer.Typer(help="Silences: nobody is told for a while, as during maintena
 
 
 @app.command()
-def add(
+def add(  # noqa: PLR0913
     until: Annotated[str, typer.Option(help="When it ends: 14:30, 2h, 2026-11-22T14:30 (UTC); in 7 days at most.")],
     because: Annotated[str, typer.Option(help="Why; everybody who looks sees it.")],
     cluster: Annotated[

@@ -32,7 +32,7 @@ from monitor.postmortem.report_command import write as write_report
 from monitor.postmortem.stretch import Stretch
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
-from monitor.process.watch import Watch
+from monitor.process.watch import Audience, Watch
 from streaming_jobs.errors import TableError
 from streaming_jobs.tables.findings import current_findings
 
@@ -171,10 +171,10 @@ class _Demo:
         self._say(f"{self._figures.cluster}; starting the probes and Spark")
         self._story.prepare(kafka, self._config)
         self._probes = ProbeProcess(self._config, self._data / "logs" / "probes.log", self._say)
-        self._watch = Watch(
-            self._config, say=self._say, fleet=self._probes, channels=[Standing(self._figures.on_stalled)],
-            listeners=[self._on_batch], on_progress=[self._on_progress],
-        )  # fmt: skip
+        audience = Audience(
+            channels=[Standing(self._figures.on_stalled)], events=[self._on_batch], progress=[self._on_progress]
+        )
+        self._watch = Watch(self._config, say=self._say, fleet=self._probes, audience=audience)
         self._watch.start()
 
     def _end(self, starter: threading.Thread, ending: ExitStack) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 from monitor.demo.provocation import SentTwice, send_twice
 from monitor.demo.story import Provoked, Row, Scene, Story, evidence_of
 from monitor.process.reach import connection
-from probes.clock import SystemClock
 
 RECORDS: Final = 3
 
@@ -59,7 +58,7 @@ class Duplicates(Story):
         scene.tell(f"{where[0]}/{where[1]}, and the same bytes again")
         sent = send_twice(
             connection(scene.config), scene.config.journals, run=status.run, layout=status.layout, where=where,
-            records=RECORDS, clock=SystemClock(),
+            records=RECORDS,
         )  # fmt: skip
         scene.tell(f"both copies are acknowledged: at offset {sent.first}, and at {sent.second}")
         return Duplicated(sent)

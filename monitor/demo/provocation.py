@@ -11,13 +11,14 @@ Never run this on a cluster that others use: it makes records that violate on pu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from monitor.errors import UserError
-from probes.clock import Clock
+from probes.clock import SystemClock
 from probes.kafka.client import Connection, loggable, open_producer, producer_settings
 from probes.log.journals.journal import Journal, Life
 from probes.log.life_log import LifeLog, random_id
@@ -60,12 +61,12 @@ class SentTwice:
 
 
 def send_twice(
-    connection: Connection, journals: Path, *, run: str, layout: Layout, where: Partition, records: int, clock: Clock
+    connection: Connection, journals: Path, *, run: str, layout: Layout, where: Partition, records: int
 ) -> SentTwice:
     """Send `records` tagged records to `where` twice, logged like any probe's operations.
 
     Raises UserError where the cluster did not acknowledge both copies, and the probes' and the log's own errors."""
-    writer, process = random_id(), random_id()
+    clock, writer, process = SystemClock(), random_id(), random_id()
     settings = producer_settings(connection, client=f"offsetwatch-{NAME}") | {"enable.idempotence": "false"}
     labels = {"name": NAME, "writer": str(writer), "idempotent": "false", "in_flight": "1"}
     life = Life(
@@ -81,7 +82,7 @@ def send_twice(
         encoder = Encoder(run=run, writer=writer, topic=where[0], partition=where[1], size=RECORD_BYTES)
         # One time for both copies: a producer that sends again sends the same bytes.
         sent = micros(clock.now())
-        copies = [_send(log, producer, encoder, writer, where, records, sent) for _ in range(2)]
+        copies = [_send(log, producer, Batch(writer, {where: (0, records)}), {where: encoder}, sent) for _ in range(2)]
         at = clock.now()
         producer.close()
         error = None
@@ -96,14 +97,15 @@ def send_twice(
 
 
 def _send(
-    log: LifeLog, producer: Producer, encoder: Encoder, writer: int, where: Partition, records: int, sent: int
+    log: LifeLog, producer: Producer, batch: Batch, encoders: Mapping[Partition, Encoder], sent: int
 ) -> list[Run]:
     """One copy as one operation; its runs as they were acknowledged."""
-    expected = {where: (0, records)}
+    ((where, (_, records)),) = batch.expected.items()
     op, invoked = log.next_op(), log.now()
-    log.opened(op, [log.row(where, "send", "info", op, invoked, sent=runs_to_send(writer, expected)[where])])
-    batch = Batch(writer, expected)
-    hand_over(producer, batch, {where: encoder}, sent=sent)
+    log.opened(
+        op, [log.row(where, "send", "info", op, invoked, sent=runs_to_send(batch.writer, batch.expected)[where])]
+    )
+    hand_over(producer, batch, encoders, sent=sent)
     collect(producer, batch, polls=_ACK_POLLS, beat=log.alive)
     completed = log.now()
     parts = fates(batch)[where]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from alerts.incidents.grouping import kind_of
+from alerts.incidents.judged import kind_of
 from monitor.demo.story import Provoked, Row
 
 JUDGING: Final = ("critical", "warning")

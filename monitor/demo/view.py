@@ -19,7 +19,7 @@ from rich.text import Text
 
 from alerts.event import FindingEvent
 from alerts.evidence import words
-from alerts.incidents.grouping import kind_of
+from alerts.incidents.judged import kind_of
 from alerts.partition_metrics import readers_lag
 from monitor.commands.findings import STYLE
 

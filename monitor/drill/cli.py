@@ -34,7 +34,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="One JSON object a l
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913
     names: Annotated[list[str] | None, typer.Argument(help="Drills, or single runs as name/case.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     report: Annotated[

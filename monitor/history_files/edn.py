@@ -118,11 +118,8 @@ def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, An
         for token in tokens:
             first = token[0]
             if "0" <= first <= "9":
-                items.append(
-                    int(token)
-                    if first != "0" and len(token) < _LONG and token.isdecimal()
-                    else _atom(token, line, atoms)
-                )
+                plain = first != "0" and len(token) < _LONG and token.isdecimal()
+                items.append(int(token) if plain else _atom(token, line, atoms))
             elif token in atoms:
                 items.append(atoms[token])
             elif first == "[" or first == "(" or first == "{" or token == "#{":
@@ -131,16 +128,14 @@ def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, An
                 items, bracket, since, prefixed = [], token, line, False
             elif first == "]" or first == ")" or first == "}":
                 if _CLOSES.get(bracket) != first:
-                    opened = f"the {bracket} of line {since} is open" if bracket else "nothing is open"
-                    raise Malformed(f"unexpected {first}: {opened}", line)
+                    raise _unexpected(first, bracket, since, line)
                 if prefixed and _waits(items := _apply(items)):
                     raise Malformed(f"a prefix has nothing after it before {first}", line)
                 if streams:
                     yield from ((line, item) for item in items)
                     items, bracket, since, streams, prefixed = stack.pop()
                     continue
-                form = items if first != "}" else map_or_set(items, bracket, since)
-                began = since
+                form, began = (items if first != "}" else map_or_set(items, bracket, since)), since
                 items, bracket, since, streams, prefixed = stack.pop()
                 items.append(form)
                 if streams:
@@ -165,11 +160,21 @@ def read_to_the_top(chunks: Iterable[str], line: int) -> Generator[tuple[int, An
                 items.append(_atom(token, line, atoms))
         if not stack and not items and not cut:
             return line
-    if stack:
-        raise Malformed(f"the {bracket} is never closed", since)
-    if items:
-        raise Malformed("a prefix has nothing after it", line)
+    if stack or items:
+        raise _unfinished(bracket, since, line)
     return line
+
+
+def _unexpected(closing: str, bracket: str, since: int, line: int) -> Malformed:
+    opened = f"the {bracket} of line {since} is open" if bracket else "nothing is open"
+    return Malformed(f"unexpected {closing}: {opened}", line)
+
+
+def _unfinished(bracket: str, since: int, line: int) -> Malformed:
+    """At the end: of the open collection, if there is one, else of a prefix at the top level."""
+    if bracket:
+        return Malformed(f"the {bracket} is never closed", since)
+    return Malformed("a prefix has nothing after it", line)
 
 
 def _tokens(chunks: Iterable[str], line: int) -> Iterator[tuple[list[str], bool]]:

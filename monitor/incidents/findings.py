@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from alerts.incidents.grouping import kind_of
 from alerts.incidents.incident import Names, nameless
+from alerts.incidents.judged import kind_of
 from monitor.errors import UserError
 from streaming_jobs.location import TableLocation, opened
 from streaming_jobs.tables.delta_tables import read_table

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alerts.event import recorded
-from alerts.incidents.grouping import HOLD, JUDGED, Incidents, kind_of
+from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident, Names, nameless, of_cluster, where
+from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, path_of, silenced
 from monitor.incidents.findings import Filter, tables_of

@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel=Panels.after)(command)
 
 
-def sql(
+def sql(  # noqa: PLR0913
     question: Annotated[str | None, typer.Argument(help="SQL, as DuckDB understands it; none: a prompt.")] = None,
     query: Annotated[str | None, typer.Option("--query", help="Run this ready query; --queries lists them.")] = None,
     param: Annotated[
@@ -50,16 +50,17 @@ def sql(
     debug: Debug = False,
 ) -> None:
     """Ask the tables in SQL, read-only: operations, records, incidents, partitions. --queries lists ready questions."""
-    from monitor.postmortem.sql_command import Asked, run
+    from monitor.postmortem.sql_command import Asked, Part, run
 
     asked = Asked(
-        question=question, query=query, parameters=param or (), queries=queries, since=since, until=until, as_of=as_of,
-        cluster=cluster, form="json" if json else "csv" if csv else "table", limit=limit, memory=memory,
+        question=question, query=query, parameters=param or (), queries=queries,
+        part=Part(since=since, until=until, cluster=cluster, as_of=as_of, memory=memory),
+        form="json" if json else "csv" if csv else "table", limit=limit,
     )  # fmt: skip
     run(asked, loaded_by(config, data), history)
 
 
-def report(
+def report(  # noqa: PLR0913
     output: Annotated[Path, typer.Option("--output", "-o", help="The file; - is standard output.")] = Path(
         "report.html"
     ),
@@ -81,7 +82,7 @@ def report(
     run(output, Stretch(begin, end, topic or (), cluster), loaded_by(config, data), history)
 
 
-def export(
+def export(  # noqa: PLR0913
     output: Annotated[Path, typer.Argument(help="The file: .edn or .jsonl, also .gz; - is standard output.")],
     since: Annotated[str | None, typer.Option(help="From this time on: 03:12, 2h, 2026-11-22T03:12 (UTC).")] = None,
     until: Annotated[str | None, typer.Option(help="Until this time, written in the same ways.")] = None,

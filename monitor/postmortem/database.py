@@ -26,8 +26,9 @@ import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
 from alerts.event import recorded
-from alerts.incidents.grouping import HOLD, JUDGED, Incidents
+from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Names, nameless
+from alerts.incidents.judged import JUDGED
 from monitor.errors import UserError
 from monitor.postmortem.past import dataset
 from rules.vocabulary.slices import SLICE_SCHEMA

@@ -13,7 +13,7 @@ from monitor.errors import UserError
 from monitor.incidents.findings import require_topics
 from monitor.postmortem.database import MEMORY
 from monitor.postmortem.report import gather, html, sentences, stretch
-from monitor.postmortem.sql_command import sources
+from monitor.postmortem.sql_command import Part, sources
 from monitor.postmortem.stretch import Stretch
 
 STDOUT: Final = Path("-")
@@ -32,10 +32,8 @@ def run(output: Path, asked: Stretch, config: Config, history: Path | None) -> N
 
 def write(output: Path, asked: Stretch, config: Config, history: Path | None) -> str:
     """Write the report; returns what it says, in two sentences. Raises UserError where it cannot."""
-    wanted = sources(
-        config, history, memory=MEMORY, since=asked.begin, until=asked.end, cluster=asked.cluster
-    )  # fmt: skip
-    with wanted as found:
+    part = Part(since=asked.begin, until=asked.end, cluster=asked.cluster, memory=MEMORY)
+    with sources(config, history, part) as found:
         of = replace(found, topics=asked.topics)
         require_topics(of.tables, of.history, of.topics)
         first, last = stretch(of)

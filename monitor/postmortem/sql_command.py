@@ -28,20 +28,27 @@ from streaming_jobs.history.reachable import reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Of which part of the tables the command line asks, as written there; `memory`: what a question may take."""
+
+    since: str | None = None
+    until: str | None = None
+    cluster: str | None = None
+    as_of: str | None = None
+    memory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line asks for; times and parameters as they were written there."""
+    """What the command line asks for; parameters as they were written there."""
 
     question: str | None
     query: str | None
     parameters: Sequence[str]
     queries: bool
-    since: str | None
-    until: str | None
-    cluster: str | None
-    as_of: str | None
+    part: Part
     form: Literal["table", "json", "csv"]
     limit: int
-    memory: str
 
 
 def run(asked: Asked, config: Config, history: Path | None) -> None:
@@ -57,11 +64,7 @@ def run(asked: Asked, config: Config, history: Path | None) -> None:
     ready = ready_query(asked.query) if asked.query is not None else None
     given = ready.values(parameters(list(asked.parameters))) if ready is not None else {}
     show = _show(asked)
-    asked_of = sources(
-        config, history, since=asked.since, until=asked.until, as_of=asked.as_of, memory=asked.memory,
-        cluster=asked.cluster,
-    )  # fmt: skip
-    with asked_of as of, Database(of) as database:
+    with sources(config, history, asked.part) as of, Database(of) as database:
         for sentence in database.missing:
             print(f"offsetwatch: {sentence}", file=sys.stderr)
         text = ready.text if ready is not None else asked.question
@@ -84,20 +87,18 @@ def _show(asked: Asked) -> Callable[[Rows], None]:
 
 
 @contextmanager
-def sources(
-    config: Config, history: Path | None, *, memory: str, since: str | None = None, until: str | None = None,
-    as_of: str | None = None, cluster: str | None = None,
-) -> Iterator[Sources]:  # fmt: skip
+def sources(config: Config, history: Path | None, part: Part) -> Iterator[Sources]:
     """Where the tables are: the monitor's, or, for as long as the context lasts, those that a kept probe log gives."""
     now = datetime.now(UTC)
-    at = moment(as_of, now, "--as-of") if as_of is not None else None
-    first, last = between(since, until, now)
+    at = moment(part.as_of, now, "--as-of") if part.as_of is not None else None
+    first, last = between(part.since, part.until, now)
     job, hold, names = config.job, timedelta(seconds=config.alerts.quiet), ClusterNames(config)
     if history is None:
         with reading(job.history_path):
             yield Sources(
                 tables=job.tables_path, history=job.history_path, now=at or now, since=first, until=last, at=at,
-                hold=hold, memory=memory, names=names, cluster=chosen(config, known_clusters(job.tables_path), cluster),
+                hold=hold, memory=part.memory, names=names,
+                cluster=chosen(config, known_clusters(job.tables_path), part.cluster),
             )  # fmt: skip
         return
     if at is not None:
@@ -106,6 +107,6 @@ def sources(
         log = located(history)
         assert log is not None
         yield Sources(
-            tables=tables, history=log, now=end, since=first, until=last, hold=hold, memory=memory, names=names,
-            cluster=chosen(config, known_clusters(tables), cluster),
+            tables=tables, history=log, now=end, since=first, until=last, hold=hold, memory=part.memory, names=names,
+            cluster=chosen(config, known_clusters(tables), part.cluster),
         )  # fmt: skip

@@ -204,6 +204,7 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
 
     `limit`: seconds after which what is missing is given up. Raises ConfigError where no cluster can be reached, and
     the probes' and the probe log's own errors, as where probes are at work on the same journals."""
+    from probes.running.drain import ProbeLog
     from probes.running.drain import drain as drain_all
 
     if config.evidence.used:
@@ -213,10 +214,8 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
         )
     require_reachable(config.job.history_path)
     record(config, reach(config).cluster)
-    done = drain_all(
-        config.probes, connection(config), config.journals, SystemClock(),
-        history=str(config.job.history_path), limit=limit, say=say,
-    )  # fmt: skip
+    probe_log = ProbeLog(config.journals, str(config.job.history_path))
+    done = drain_all(config.probes, connection(config), probe_log, SystemClock(), limit=limit, say=say)
     for word, runs in (("lost", done.missing), ("expired", done.expired)):
         for (topic, partition), listed in sorted(runs.items()):
             for one in listed:

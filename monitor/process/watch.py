@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -26,7 +27,7 @@ from alerts.dispatch import REMEMBERED, Channel, Dispatcher
 from alerts.event import FindingEvent, events
 from alerts.event import recorded as recorded_events
 from alerts.exposition import OfCluster
-from alerts.incidents.grouping import JUDGED
+from alerts.incidents.judged import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
 from alerts.paging import Paging
@@ -57,11 +58,21 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who is told, beside the monitor's own channels: other channels; `events`: of each batch's new events, after the
+    channels were; `progress`: of what Spark tells of a batch."""
+
+    channels: Sequence[Channel] = ()
+    events: Sequence[Callable[[list[FindingEvent], Batch], None]] = ()
+    progress: Sequence[Callable[[Progress], None]] = ()
+
+
 class Watch:
     """One run of the monitor. `start` returns once batches are being checked, or a stop was asked for; `stop` ends it.
 
-    `listeners` are told each batch's new events after the channels were. With `standby` it waits until no other is at
-    work on the same data. Errors of ours are raised by `start` and `wait`."""
+    With `standby` it waits until no other is at work on the same data. Errors of ours are raised by `start` and
+    `wait`."""
 
     def __init__(
         self,
@@ -69,9 +80,7 @@ class Watch:
         *,
         say: Say,
         fleet: Probes | None = None,
-        channels: Sequence[Channel] = (),
-        listeners: Sequence[Callable[[list[FindingEvent], Batch], None]] = (),
-        on_progress: Sequence[Callable[[Progress], None]] = (),
+        audience: Audience | None = None,
         standby: bool = False,
     ) -> None:
         self._config = config
@@ -80,9 +89,7 @@ class Watch:
         self.at_work = not standby
         """Are the data this monitor's own?"""
         self._fleet = fleet
-        self._listeners = tuple(listeners)
-        self._on_progress = tuple(on_progress)
-        self._extra = tuple(channels)
+        self._audience = audience or Audience()
         self._ending = ExitStack()
         self._stopping = threading.Event()
         self._fleet_lock = threading.Lock()
@@ -127,7 +134,7 @@ class Watch:
         paging.start()
         self._ending.callback(paging.stop)
         written = [] if people else [LogChannel(log, counted=alerts.log_counted, names=self._names)]
-        channels: list[Channel] = [self.metrics, *written, paging, board, *self._extra]
+        channels: list[Channel] = [self.metrics, *written, paging, board, *self._audience.channels]
         for channel in channels:
             self.metrics.know_channel(channel.name)
         for name, failures in paging.receivers.items():
@@ -209,7 +216,7 @@ class Watch:
         return Told(
             say=self._say,
             on_batch=self._on_batch,
-            on_progress=[self._on_batch_done, *self._on_progress],
+            on_progress=[self._on_batch_done, *self._audience.progress],
             on_cycles=self._on_cycles,
             on_condition=self._on_condition,
         )
@@ -243,7 +250,7 @@ class Watch:
         self.metrics.checked(slices=batch.stats.slices, records=records, newest=newest)
         if self._board is not None:
             self._board.checked(batch)
-        for listener in self._listeners:
+        for listener in self._audience.events:
             listener(fresh, batch)
 
     def _on_batch_done(self, progress: Progress) -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from alerts.event import FindingEvent
-from alerts.incidents.grouping import judged
 from alerts.incidents.incident import Incident, Names, nameless
+from alerts.incidents.judged import judged
 from alerts.incidents.silence import Silence
 from monitor.incidents.findings import Filter
 from monitor.incidents.overview import Overview, checked_rows, in_order, only_counted

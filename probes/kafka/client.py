@@ -15,7 +15,7 @@ import importlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
@@ -99,6 +99,13 @@ def token_function(name: str) -> Callable[[str], tuple[str, float]]:
     return found
 
 
+class Transactional(NamedTuple):
+    """A producer's transactional id, and how long a transaction of it may stay open, in seconds."""
+
+    id: str
+    timeout: float
+
+
 def producer_settings(
     connection: Connection,
     *,
@@ -106,10 +113,9 @@ def producer_settings(
     in_flight: int = 1,
     delivery_timeout: float = 30.0,
     linger_ms: int = 5,
-    transactional_id: str | None = None,
-    transaction_timeout: float | None = None,
+    transactional: Transactional | None = None,
 ) -> dict[str, str]:
-    """An idempotent producer's settings; with `transactional_id` a transactional one. Timeouts in seconds."""
+    """An idempotent producer's settings, or a transactional one's. Timeouts in seconds."""
     settings = _common(connection, client) | {
         "acks": "all",
         "enable.idempotence": "true",
@@ -120,9 +126,9 @@ def producer_settings(
         "queue.buffering.max.kbytes": "262144",
         "compression.type": "none",
     }
-    if transactional_id is not None and transaction_timeout is not None:
-        timeout = int(transaction_timeout * 1000)
-        settings["transactional.id"] = transactional_id
+    if transactional is not None:
+        timeout = int(transactional.timeout * 1000)
+        settings["transactional.id"] = transactional.id
         settings["transaction.timeout.ms"] = str(timeout)
         settings["message.timeout.ms"] = str(min(timeout, int(delivery_timeout * 1000)))
     return settings

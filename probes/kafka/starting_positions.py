@@ -133,28 +133,24 @@ def committed_at_last(
 
 
 def beginnings(
-    consumer: Consumer,
     admin: AdminClient,
     partitions: Iterable[Partition],
     carried: dict[Partition, int],
     beat: Callable[[], None],
     *,
-    use_committed: bool = True,
-    within: float = COORDINATOR_WITHIN,
-    in_callback: bool = False,
+    committed: Callable[[list[Partition]], dict[Partition, int | None]] | None,
 ) -> dict[Partition, int]:
     """The offset to begin at in each partition; OFFSET_BEGINNING where no leader told the log's start.
 
-    `within`: seconds that the group's coordinator is given.
+    `committed` asks what the group has committed; without it, that is not asked for.
 
     Raises ClientError and ClientStuck where the group's offsets cannot be read: to begin at the start instead would
     read everything again after each outage."""
     wanted = list(partitions)
     begin = {where: carried[where] for where in wanted if where in carried}
     rest = [where for where in wanted if where not in begin]
-    if use_committed:
-        found = committed_at_last(consumer, rest, beat, within, in_callback=in_callback)
-        begin |= {where: at for where, at in found.items() if at is not None}
+    if committed is not None:
+        begin |= {where: at for where, at in committed(rest).items() if at is not None}
     rest = [where for where in wanted if where not in begin]
     begin |= bounded(lambda: log_starts(admin, rest), ASK_WITHIN * 2, beat, "list offsets")
     return {where: begin.get(where, OFFSET_BEGINNING) for where in wanted}

@@ -96,13 +96,12 @@ class LifeLog:
         op: int,
         invoked: Instant,
         completed: Instant | None = None,
-        *,
-        transactional_id: str | None = None,
         **fields: Any,
     ) -> Slice:
-        """One slice of this life; completed when it was invoked, and of the life's transactional id, if nothing is
-        said."""
+        """One slice of this life, with these `fields` of it; completed when it was invoked, and of the life's
+        transactional id, if nothing is said."""
         completed = completed or invoked
+        fields["transactional_id"] = fields.get("transactional_id") or self.life.transactional_id
         topic, partition = where
         return Slice(
             cluster=self.life.cluster,
@@ -120,7 +119,6 @@ class LifeLog:
             boot=self.life.boot,
             mono_invoked=invoked.mono,
             mono_completed=completed.mono,
-            transactional_id=transactional_id or self.life.transactional_id,
             **fields,
         )
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules.vocabulary.slices import SLICE_SCHEMA, Altered, Irregular, Mark, RegisterOp, Run, Slice
+from rules.vocabulary.slices import ITEMS, SLICE_SCHEMA, Mark, Slice
 from rules.vocabulary.times import EPOCH, from_micros
 
 Row = list[Any]
@@ -35,9 +35,8 @@ AT: Final = {name: index for index, name in enumerate(FIELDS)}
 _PLAIN: Final = attrgetter(*FIELDS)
 _INVOKED, _COMPLETED, _BOOT, _SLICE = AT["invoked"], AT["completed"], AT["boot"], AT["slice"]
 _MARKS, _SETTINGS, _END_INVOKED = AT["marks"], AT["settings"], AT["end_invoked"]
-_TUPLES: Final = tuple(
-    AT[name] for name in ("sent", "polled", "sources", "registers", "irregular", "altered", "txn_partitions")
-)
+_LISTS: Final = {name: kind for name, kind in ITEMS.items() if name != "marks"}  # which hold times
+_TUPLES: Final = tuple(AT[name] for name in (*_LISTS, "txn_partitions"))
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -81,14 +80,10 @@ def unpack(row: Row, shared: Shared) -> Slice:
     boot = values.pop("boot", None)
     values["boot"] = shared.boot if boot is None else boot or None
     values["invoked"], values["completed"] = from_micros(row[_INVOKED]), from_micros(row[_COMPLETED])
-    values["sent"] = tuple(Run(*run) for run in values.get("sent") or ())
-    values["polled"] = tuple(Run(*run) for run in values.get("polled") or ())
-    values["sources"] = tuple(Run(*run) for run in values.get("sources") or ())
-    values["registers"] = tuple(RegisterOp(*one) for one in values.get("registers") or ())
+    for name, kind in _LISTS.items():
+        values[name] = tuple(kind(*one) for one in values.get(name) or ())
     if values.get("end_invoked") is not None:
         values["end_invoked"] = from_micros(values["end_invoked"])
-    values["irregular"] = tuple(Irregular(*one) for one in values.get("irregular") or ())
-    values["altered"] = tuple(Altered(*one) for one in values.get("altered") or ())
     values["marks"] = tuple(
         Mark(process, slices, from_micros(through), None if ended is None else from_micros(ended), bool(lost))
         for process, slices, through, ended, lost in values.get("marks") or ()

@@ -75,8 +75,7 @@ def hand_over(
 
     for where, (first, count) in batch.expected.items():
         values = encoders[where].encode(
-            first,
-            count,
+            range(first, first + count),
             sent=sent,
             txn=txn,
             sources=batch.sources.get(where, ()),

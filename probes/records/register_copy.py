@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from probes.records.tag import Tag
 from probes.topology import Partition
-from rules.vocabulary.slices import RegisterAction
+from rules.vocabulary.slices import RegisterAction, RegisterOp
 
 ACTIONS: Final[tuple[RegisterAction, ...]] = ("write", "cas", "read")
 _FORM: Final = struct.Struct("<Bqqq")
@@ -32,6 +32,16 @@ class Entry(NamedTuple):
 
     def encode(self) -> bytes:
         return _FORM.pack(ACTIONS.index(self.action), self.register, self.id, self.expected)
+
+    def told(self, observed: int | None = None) -> RegisterOp:
+        """As it is logged, with the id that it observed."""
+        return RegisterOp(
+            self.register,
+            self.action,
+            None if self.action == "read" else self.id,
+            self.expected if self.action == "cas" else None,
+            observed,
+        )
 
 
 def decode(payload: bytes | None) -> Entry | None:

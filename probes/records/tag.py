@@ -140,8 +140,7 @@ class Encoder:
 
     def encode(
         self,
-        first: int,
-        count: int,
+        seqs: range,
         *,
         sent: int,
         txn: int | None = None,
@@ -149,12 +148,12 @@ class Encoder:
         payloads: Sequence[bytes] = (),
         enveloped: bool = False,
     ) -> list[bytes]:
-        """The values of `count` records with seq first, first+1, ...; `sent` in microseconds since the epoch.
+        """The values of records with these consecutive sequence numbers; `sent` in microseconds since the epoch.
 
         `sources`: the runs of the input records that they reflect, in that order and as many; none if not given.
         `payloads`: one for each record; none if not given. `enveloped`: they promise what `envelope` sends with
         them. Raises ValueError where sources or payloads are not as many as the records, or the records too small."""
-        size = self._size
+        size, count = self._size, len(seqs)
         flags = (0 if txn is None else TRANSACTIONAL) | (SOURCED if sources else 0) | (LADEN if payloads else 0)
         flags |= ENVELOPED if enveloped else 0
         head = _HEAD.pack(
@@ -166,8 +165,8 @@ class Encoder:
         block[:] = np.frombuffer(template, dtype=np.uint8)
         if enveloped and count:
             block[0, _FLAGS_AT] |= HEADED
-        seqs = np.arange(first, first + count, dtype="<i8")
-        block[:, _SEQ_AT : _SEQ_AT + 8] = seqs.view(np.uint8).reshape(count, 8)
+        numbers = np.arange(seqs.start, seqs.stop, dtype="<i8")
+        block[:, _SEQ_AT : _SEQ_AT + 8] = numbers.view(np.uint8).reshape(count, 8)
         at = len(head) + len(self._run) + len(self._topic)
         if sources:
             if at + _SOURCE.size + CHECKSUM > size:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -123,13 +123,19 @@ class DrainReader(Reader):
         return super().labels() | {"drain": "true"}
 
 
+class ProbeLog(NamedTuple):
+    """Where a host's probe log is: its journals, and the table that they are appended to."""
+
+    journals: Path
+    history: str | Path
+
+
 def drain(
     config: ProbesConfig,
     connection: Connection,
-    journal_folder: Path,
+    probe_log: ProbeLog,
     clock: Clock,
     *,
-    history: str | Path,
     limit: float = 60.0,
     say: Callable[[str], None] | None = None,
 ) -> Drained:
@@ -142,7 +148,8 @@ def drain(
     layout = layout_of(topics.view(), topics.names)
     if not layout.topics:
         raise ProbeError(f"there is no probe topic to drain ({', '.join(topics.names)})")
-    run = run_id(config, journal_folder)
+    journals, history = probe_log
+    run = run_id(config, journals)
     world = World(
         config=config,
         connection=connection,
@@ -152,7 +159,7 @@ def drain(
         layout=lambda: layout,
     )
     confirmations = Confirmations(layout.cluster, topics.ids, clock)
-    with committer(journal_folder, history, clock, confirmations=confirmations) as log:
+    with committer(journals, history, clock, confirmations=confirmations) as log:
         log.drain()
         wanted = acknowledged(history, layout)
         result = Drained(acknowledged=sum(len(seqs) for place in wanted.values() for seqs in place.seqs.values()))
@@ -160,7 +167,7 @@ def drain(
         until = time.monotonic() + limit
         while True:
             result.rounds += 1
-            seen, polled, result.complete = _round(world, layout, journal_folder, wanted, until, result.rounds)
+            seen, polled, result.complete = _round(world, layout, journals, wanted, until, result.rounds)
             result.polled += polled
             missing = {where: _without(seqs, seen.get(where, {})) for where, seqs in missing.items()}
             left = sum(len(seqs) for place in missing.values() for seqs in place.values())

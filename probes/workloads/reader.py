@@ -14,6 +14,7 @@ A restless reader changes between the modes, and in mode `assign` it abandons a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -21,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.kafka.errors import ClientError, Crash, classify, translate
 from probes.kafka.leaving import close_member
-from probes.kafka.starting_positions import beginnings, committed
+from probes.kafka.starting_positions import beginnings, committed, committed_at_last
 from probes.log.life_log import Instant
 from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.topology import Partition
@@ -223,7 +224,8 @@ class Reader(Probe):
         invoked = self.log.begin()
         admin = open_admin(admin_settings(self._connection, client=f"{self.client}-admin"))
         known = {} if self._from_start else self._known_positions(partitions)
-        begin = beginnings(self.consumer, admin, partitions, known, self.log.alive, use_committed=not self._from_start)
+        asked = None if self._from_start else partial(committed_at_last, self.consumer, beat=self.log.alive)
+        begin = beginnings(admin, partitions, known, self.log.alive, committed=asked)
         self.consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in partitions])
         self.assigned = set(partitions)
         self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}

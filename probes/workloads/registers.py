@@ -27,7 +27,7 @@ from crc32c import crc32c
 from probes.kafka.client import open_consumer, open_producer, producer_settings
 from probes.kafka.errors import Crash, translate
 from probes.kafka.starting_positions import log_ends_when_led
-from probes.log.life_log import Instant, random_id
+from probes.log.life_log import random_id
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
 from probes.records.polls import Polled, Positions, sort_out
 from probes.records.register_copy import Asked, Copy, Entry
@@ -35,7 +35,7 @@ from probes.records.tag import Encoder, read
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
-from rules.vocabulary.slices import Isolation, Mode, Outcome, RegisterOp, Run
+from rules.vocabulary.slices import Isolation, Mode, Outcome, Run
 from rules.vocabulary.times import micros
 
 READS: Final = 0.45
@@ -140,7 +140,7 @@ class Registers(Probe):
         self._next_seq[where] = seq + 1
         self.log.reserve(where, seq + 1)
         op, send, invoked = self.log.next_op(), self.log.next_op(), self.log.now()
-        self.log.opened(op, [self._row(where, "info", None, op, invoked, None, entry)])
+        self.log.opened(op, [self.log.row(where, "register", "info", op, invoked, registers=[entry.told()])])
         run = Run(self.writer, seq, None, 1)
         self.log.opened(send, [self.log.row(where, "send", "info", send, invoked, sent=[run])])
         batch = Batch(self.writer, {where: (seq, 1)}, payloads={where: [entry.encode()]})
@@ -157,7 +157,9 @@ class Registers(Probe):
         self.measure.produced(batch, {where: [fate]})
         type, observed, error = self._answer(where, entry, seq, fate)
         completed = self.log.now()
-        self.log.append([self._row(where, type, error, op, invoked, completed, entry, observed)])
+        told = entry.told(observed)
+        row = self.log.row(where, "register", type, op, invoked, completed, error=error, registers=[told])
+        self.log.append([row])
         if batch.fatal is not None:
             raise batch.fatal
         return type
@@ -180,26 +182,6 @@ class Registers(Probe):
         if not asked.applied or asked.before is None:
             return "info", None, None
         return ("ok", None, None) if asked.held == entry.id else ("fail", asked.before, None)
-
-    def _row(
-        self,
-        where: Partition,
-        type: Outcome,
-        error: str | None,
-        op: int,
-        invoked: Instant,
-        completed: Instant | None,
-        entry: Entry,
-        observed: int | None = None,
-    ) -> Any:
-        told = RegisterOp(
-            entry.register,
-            entry.action,
-            None if entry.action == "read" else entry.id,
-            entry.expected if entry.action == "cas" else None,
-            observed,
-        )
-        return self.log.row(where, "register", type, op, invoked, completed, error=error, registers=[told])
 
     def poll(self, wait: float) -> None:
         """One consume call: its rows, and what it tells of the registers."""

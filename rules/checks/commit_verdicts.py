@@ -102,13 +102,6 @@ def _over_before(passage: Passage, time: int, boot: int) -> list[int]:
     return [n for n, process in gone if time - process.over_by > gate.ahead(boot, process.over_boot, strict=True)]
 
 
-def familiar(commits: Commits, reads: Reads) -> Bools:
-    """Which reads tell what one of these commits of their group asked for before, by the same clock."""
-    same = (reads.group[:, None] == commits.group) & (reads.offset[:, None] == commits.offset)
-    same &= (reads.domain[:, None] == commits.domain) & (commits.since <= reads.at[:, None])
-    return np.asarray(same.any(axis=1), dtype=bool)
-
-
 class Case:
     """One read, what was known before it, and what may be concluded. `waits`: not all of the group's log is here."""
 

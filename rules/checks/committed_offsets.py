@@ -53,8 +53,9 @@ import numpy as np
 from rules.arrays.columns import OFFSETS, OK, START, Columns
 from rules.arrays.intervals import Bools, among, distinct, indices
 from rules.checks import invoked_commits, kept_commits, unknown_commits
-from rules.checks.commit_rows import NEVER, NO_BOOT, Commits, GroupRows, Reads
-from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, familiar, nobody_committed_elsewhere
+from rules.checks.commit_rows import NEVER, NO_BOOT, GroupRows, Reads
+from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, nobody_committed_elsewhere
+from rules.checks.earlier_commits import familiar, less
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
 from rules.kept.check import Asked, Check, News, Passage
@@ -62,12 +63,15 @@ from rules.kept.codec import concat, take
 from rules.kept.state import State
 from rules.settling.clocks import ahead
 from rules.settling.gate import Evidence
+from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import FORMER_TOPIC_ID
 
 UNKNOWN_FOR: Final = 600 * SECOND
 """So long a read, or what was concluded from it, waits for the clocks of its group's members to be compared with its
 own."""
+ASKED_AGAIN: Final = 8
+"""Of the reads that wait, and tell one process less than it knew, so many of a group are judged at each step."""
 RETENTION: Final = "offsets_retention_minutes"
 """The setting by which the observer tells how long what groups have committed is kept."""
 
@@ -245,11 +249,7 @@ def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
     if len(reads) > 1:
         reads = take(reads, np.lexsort((reads.process, reads.offset, reads.completed, reads.domain, reads.at)))
     own.told = concat(own.told, reads)
-    doubtful = [
-        start + i
-        for start in range(0, len(reads), 512)
-        for i in indices(_suspicious(own, take(reads, slice(start, start + 512)))).tolist()
-    ]
+    doubtful = indices(_suspicious(own, reads)).tolist()
     if doubtful:
         kept_commits.spoil(own)
     for i in doubtful:
@@ -262,13 +262,17 @@ def _judge(own: Committed, reads: Reads, passage: Passage) -> None:
 
 
 def _judge_known(own: Committed, reads: Reads, passage: Passage) -> None:
-    """Of reads that wait for what may be long past: do they tell less than their readers knew?"""
-    less = _less(own.commits, reads) if len(reads) and len(own.commits) else np.zeros(0, bool)
-    if not less.any():
+    """Of reads that wait for what may be long past: do they tell less than their readers knew? Of those that a process
+    was told the newest are asked: the others were when they came, and are again when all is here."""
+    if not len(reads):
+        return
+    lower = indices(less(own.commits, reads))
+    if not len(lower):
         return
     kept_commits.spoil(own)
-    seen = replace(own, told=concat(own.told, reads))
-    for i in indices(less).tolist():
+    seen, low = replace(own, told=concat(own.told, reads)), take(reads, lower)
+    newest = kept_commits.newest(low, (low.process, low.domain, low.group), low.completed, ASKED_AGAIN)
+    for i in lower[newest].tolist():
         read = Told(*(int(getattr(reads, name)[i]) for name in Told._fields))
         if read.at >= passage.state.begins:
             Case(seen, read, passage, waits=True).judge_loss()
@@ -277,14 +281,7 @@ def _judge_known(own: Committed, reads: Reads, passage: Passage) -> None:
 def _suspicious(own: Committed, reads: Reads) -> Bools:
     """Which reads tell less than was known, or what nobody is known to have committed lately."""
     unknown: Bools = (reads.offset > 0) & ~familiar(own.commits, reads)
-    return _less(own.commits, reads) | _less(own.told, reads) | unknown
-
-
-def _less(earlier: Commits | Reads, reads: Reads) -> Bools:
-    """Which reads tell less than one of these had, by the same clock."""
-    before = (earlier.group == reads.group[:, None]) & (earlier.domain == reads.domain[:, None])
-    before &= (earlier.completed <= reads.invoked[:, None]) & (earlier.offset > reads.offset[:, None])
-    return np.asarray(before.any(axis=1), dtype=bool)
+    return less(own.commits, reads) | less(own.told, reads) | unknown
 
 
 def _tell(own: Committed, passage: Passage) -> None:
@@ -307,7 +304,12 @@ def _tell(own: Committed, passage: Passage) -> None:
             waiting.append(verdict)
             continue
         decidable = at if passage.finished else when
-        passage.report.add(anomaly, tuple(subject), message, at=at, decidable=decidable, evidence=evidence)
+        passage.report.tell(
+            Finding(
+                **passage.report.here, anomaly=anomaly, subject=tuple(subject), message=message, evidence=evidence,
+                at=at, decidable=decidable,
+            )
+        )  # fmt: skip
     own.pending = waiting
 
 

@@ -24,6 +24,7 @@ from rules.checks.transaction_evidence import of_row
 from rules.checks.transaction_runs import GivenUp, Outcomes, Written, name_of
 from rules.kept.check import Asked, Passage
 from rules.kept.codec import concat, take
+from rules.kept.facts import Transactions
 from rules.settling import listed_ends
 
 KEPT: Final = 4096
@@ -105,7 +106,7 @@ def _tell(passage: Passage, record: dict[str, Any], seq: int, offset: int, at: i
     passage.revealed.add((record["process"], record["op"]))
     one, writer = np.array([at]), np.array([record["writer"]])
     report.facts.add(
-        "visible", one, txn=np.array([record["txn"]]), outcome=np.array([record["type"]]),
+        "visible", one, of=Transactions(np.array([record["txn"]]), np.array([record["type"]])),
         runs=Runs(one, writer, np.array([seq]), np.array([offset]), np.array([1])),
         about=[orjson.dumps(record["about"]).decode()],
     )  # fmt: skip

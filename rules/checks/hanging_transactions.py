@@ -107,7 +107,6 @@ def fold(own: Stability, passage: Passage) -> None:
         if time - own.since >= limit:
             report.condition(
                 "hanging-transaction",
-                True,
                 f"the last stable offset stands at {own.held} for {(time - own.since) / 1e6:.0f} s, and the log ends"
                 f" at {end}",
                 at=tick,
@@ -123,7 +122,7 @@ def _close(state: State, tick: int, report: Report) -> None:
         name, _, subject = key.partition(":")
         if name in ("hanging-transaction", "unrecovered-transaction"):
             who = (subject,) if subject else ()
-            report.condition(name, False, "", at=tick, evidence={}, subject=who)
+            report.condition(name, None, at=tick, evidence={}, subject=who)
 
 
 def _narrow(own: Stability, time: int, stable: int, end: int) -> None:
@@ -152,7 +151,6 @@ def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: 
         if settled and all(one.process != life.process and one.completed <= life.completed for one in holders):
             report.condition(
                 "unrecovered-transaction",
-                True,
                 f"init_transactions of {name} returned, and an earlier life's transaction still holds offset"
                 f" {own.held}",
                 at=tick,

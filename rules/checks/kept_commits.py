@@ -151,7 +151,7 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     spoil(own)
     _forget_commits(own, late, until[0])
     told = own.told
-    own.told = take(told, _newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
+    own.told = take(told, newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own)
     _forget_domains(own)
     _forget_holds(own, until[1], state)
@@ -168,7 +168,7 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     own.kept = len(own.commits) + len(own.told) + len(own.holds) + len(own.members)
 
 
-def _newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints:
+def newest(table: Table, keys: tuple[Ints, ...], by: Ints, number: int) -> Ints:
     """Of the entries with the same keys the last `number`, as indices in order."""
     if not len(table):
         return EMPTY
@@ -190,10 +190,10 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
     keep = (commits.at > end) | among(commits.group, late | open_cases)
     past = indices(~keep)  # what is kept for its own sake must not count for what the next reads need
     before = take(commits, past)
-    keep[past[_newest(before, (before.domain, before.group), before.completed, 1)]] = True
+    keep[past[newest(before, (before.domain, before.group), before.completed, 1)]] = True
     good = past[(before.kind >= DONE) & (before.spoiled == NEVER)]
     one = take(commits, good)
-    keep[good[_newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
+    keep[good[newest(one, (one.domain, one.group), one.completed, COMMITS_KEPT)]] = True
     told = (one.group == own.told.group[:, None]) & (one.domain == own.told.domain[:, None])
     keep[good[(told & (one.offset == own.told.offset[:, None])).any(axis=0)]] = True
     if np.count_nonzero(keep) > WAITING_KEPT:
@@ -240,7 +240,7 @@ def _forget_domains(own: Committed) -> None:
 def let_go_unsaid(holds: Holds, state: State) -> Holds:
     """When members let go, at the earliest, that are over and never said so: lost with their hosts, they hold nothing
     from where their logs end."""
-    last = take(holds, _newest(holds, (holds.process,), holds.at, 1))
+    last = take(holds, newest(holds, (holds.process,), holds.at, 1))
     living = {number for number, process in state.processes.items() if not process.complete}
     last = take(last, (last.holds == 1) & ~among(last.process, living))
     ends = {hole.process: hole.start for hole in sorted(map(Hole._make, state.holes), key=lambda hole: hole.start)}

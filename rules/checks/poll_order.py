@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def _fill(own: Steps, new: News, runs: Runs, since: Ints) -> None:
         for j in indices(mine).tolist():
             known, some = _values_between(one, int(low[j]), int(high[j]))
             what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
-            _report_step("poll-skip", blank, j, what, int(blank.at[j]), new.report, {"skipped": some})
+            _report_step("poll-skip", _one(blank, j), what, int(blank.at[j]), new.report, {"skipped": some})
             if not blank.subscribed[j]:
                 new.report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
         told |= mine
@@ -206,9 +206,13 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
         at = decided_at(int(decided.previous[i]))
-        _report_step("nonmonotonic-poll", decided, i, f"went back from offset {previous[i]} to {first[i]}", at, report)
+        _report_step(
+            "nonmonotonic-poll", _one(decided, i), f"went back from offset {previous[i]} to {first[i]}", at, report
+        )
         if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
-            _report_step("spurious-zero-offset", decided, i, f"was at offset {previous[i]} and polled 0", at, report)
+            _report_step(
+                "spurious-zero-offset", _one(decided, i), f"was at offset {previous[i]} and polled 0", at, report
+            )
     for i in indices(over).tolist():
         at = decided_at(int(decided.first[i]))
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
@@ -216,7 +220,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         held = intervals.intersect(np.array([start]), np.array([stop]), index.start, index.end)
         known = max(known, int((held[1] - held[0]).sum()))  # the log may have forgotten what the index still knows
         what = f"went from offset {previous[i]} to {first[i]} over {known} known values"
-        _report_step("poll-skip", decided, i, what, at, report, {"skipped": some})
+        _report_step("poll-skip", _one(decided, i), what, at, report, {"skipped": some})
     if passage.advance is not None:
         _keep_blank(own, passage, take(decided, sure & ~below & ~over), decided_at)
 
@@ -257,26 +261,43 @@ def _values_between(log: Places | Runs, low: int, high: int) -> tuple[int, list[
     return int(np.maximum(end - start, 0).sum()), found
 
 
+class _Step(NamedTuple):
+    """One entry of `Transitions`: from the record at `previous` to the one at `first`."""
+
+    process: int
+    op: int
+    first: int
+    previous: int
+    previous_op: int
+    subscribed: bool
+    internal: bool
+
+
+def _one(steps: Transitions, i: int) -> _Step:
+    return _Step(
+        int(steps.process[i]), int(steps.op[i]), int(steps.first[i]), int(steps.previous[i]),
+        int(steps.previous_op[i]), bool(steps.subscribed[i]), bool(steps.internal[i]),
+    )  # fmt: skip
+
+
 def _report_step(
-    anomaly: str, steps: Transitions, i: int, what: str, at: int, report: Report, more: dict[str, object] | None = None
+    anomaly: str, step: _Step, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
-    process, op = int(steps.process[i]), int(steps.op[i])
-    internal = bool(steps.internal[i])
     report.add(
-        f"int-{anomaly}" if internal else anomaly,
-        (process, op, int(steps.first[i])) if internal else (process, op),
-        f"process {process} {what}",
+        f"int-{anomaly}" if step.internal else anomaly,
+        (step.process, step.op, step.first) if step.internal else (step.process, step.op),
+        f"process {step.process} {what}",
         at=at,
         evidence={
-            "process": process,
-            "op": op,
-            "previous_op": int(steps.previous_op[i]),
-            "previous_offset": int(steps.previous[i]),
-            "offset": int(steps.first[i]),
+            "process": step.process,
+            "op": step.op,
+            "previous_op": step.previous_op,
+            "previous_offset": step.previous,
+            "offset": step.first,
             **(more or {}),
         },
-        context={"mode": "subscribe" if steps.subscribed[i] else "assign"}
-        | duplicate_in(report.state, int(steps.first[i]), int(steps.previous[i])),
+        context={"mode": "subscribe" if step.subscribed else "assign"}
+        | duplicate_in(report.state, step.first, step.previous),
     )
 
 

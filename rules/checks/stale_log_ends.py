@@ -65,11 +65,13 @@ def _tell(own: StaleEnds, boot: str, at: int, passage: Passage, *, right: bool =
     over = right or at > last
     open_elsewhere = any(one[1] - one[0] >= liveness for other, one in own.short.items() if other != boot)
     seconds = round((last - since) / SECOND, 3)
+    message = (
+        f"the log is listed to end at {end}, where offset {known} was known before, and has been listed too short for"
+        f" {seconds:.1f} s"
+    )
     passage.report.condition(
         NAME,
-        open_elsewhere or (not over and last - since >= liveness),
-        f"the log is listed to end at {end}, where offset {known} was known before, and has been listed too short for"
-        f" {seconds:.1f} s",
+        message if open_elsewhere or (not over and last - since >= liveness) else None,
         at=at,
         since=since,
         evidence={"log_end": end, "known": known, "short_for_s": seconds},

@@ -40,14 +40,14 @@ def fold(own: Closes, passage: Passage) -> None:
     """Open and close it in the order of time, and close it for those who are forgotten."""
     state, report = passage.state, passage.report
     for at, number, since in sorted(entry for entry in own.waiting if entry[0] <= passage.end):
-        message = f"closing the client of process {number} does not return"
+        message = f"closing the client of process {number} does not return" if since >= 0 else None
         evidence = {"process": number} if since < 0 else {"process": number, "since": since}
-        report.condition(NAME, since >= 0, message, at=at, since=since, evidence=evidence, subject=(number,))
+        report.condition(NAME, message, at=at, since=since, evidence=evidence, subject=(number,))
     own.waiting = [entry for entry in own.waiting if entry[0] > passage.end]
     for key in [k for k in state.open_conditions if k.startswith(NAME)]:
         number = int(key.partition(":")[2])
         if number not in state.processes:
-            report.condition(NAME, False, "", at=passage.end, evidence={"process": number}, subject=(number,))
+            report.condition(NAME, None, at=passage.end, evidence={"process": number}, subject=(number,))
 
 
 CHECK: Final = Check(NAME, Closes, arrive=arrive, fold=fold, live_only=True)

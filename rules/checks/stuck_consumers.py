@@ -219,7 +219,7 @@ def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:
         number = int(key.partition(":")[2])
         if number not in late and (number not in own.readers or number not in passage.state.processes):
             evidence = {"process": number}
-            passage.report.condition(NAME, False, "", at=passage.end, evidence=evidence, subject=(number,))
+            passage.report.condition(NAME, None, at=passage.end, evidence=evidence, subject=(number,))
 
 
 @dataclass(slots=True)
@@ -458,11 +458,12 @@ def _tell_at(
 ) -> None:  # fmt: skip
     spell = next((s for first, last, s in bounds if first <= t < last), None)
     evidence = dict(spell.evidence) if spell else {"process": walk.process}
+    message = f"process {walk.process} has not moved from offset {evidence.get('position')}" + (
+        ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
+    )
     report.condition(
         NAME,
-        holds,
-        f"process {walk.process} has not moved from offset {evidence.get('position')}"
-        + (", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"),
+        message if holds else None,
         at=int(at[t]),
         since=spell.start if spell else None,
         evidence=evidence,

@@ -300,7 +300,7 @@ def _forget(own: Producers, state: State, end: int, report: Report) -> None:
         ended = next((closed for name, _, closed in own.failed if name == who), -1)
         borne = any(one.who == who for one in own.lives.values())
         if not borne and end - ended > report.objectives.liveness:
-            report.condition(NAME, False, "", at=end, evidence={"writer": who}, subject=(who,))
+            report.condition(NAME, None, at=end, evidence={"writer": who}, subject=(who,))
 
 
 def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report: Report) -> None:
@@ -317,7 +317,7 @@ def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report
         if away is not None:
             evidence |= {"away_from": away[0], "away_until": away[1]}
             message += f", though the broker that was away for {(away[1] - away[0]) / 1e6:.0f} s answers again"
-    report.condition(NAME, holds, message, at=time, since=since, evidence=evidence, subject=(one.who,))
+    report.condition(NAME, message if holds else None, at=time, since=since, evidence=evidence, subject=(one.who,))
 
 
 CHECK: Final = Check(NAME, Producers, arrive=arrive, fold=fold, live_only=True)

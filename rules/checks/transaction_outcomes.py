@@ -39,6 +39,7 @@ from rules.checks.transaction_runs import ABSENT, JUDGED, SEEN, WAITING, Outcome
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import chunk_names, values
 from rules.kept.codec import concat, take
+from rules.kept.facts import Transactions
 from rules.settling.frontier import TICK
 
 NAMES_KEPT: Final = 64
@@ -118,7 +119,7 @@ def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
     told = told[rows.txn[told] >= 0]
     plain = (rows.type[told] == OK) & whole[told]  # only of finished histories, and of those nearly all there are
     few = take(rows, told[plain])
-    report.facts.add("visible", few.at, txn=few.txn, outcome=few.type, runs=transaction_runs.runs_of(few))
+    report.facts.add("visible", few.at, of=Transactions(few.txn, few.type), runs=transaction_runs.runs_of(few))
     for i in told[~plain].tolist():
         _tell_visible(own, passage, rows, i)
     for i in chosen[(rows.said[chosen] == 1) & (kind == INFO)].tolist():
@@ -176,7 +177,7 @@ def _tell_visible(own: Outcomes, passage: Passage, rows: Written, i: int) -> Non
     seq, offset, at = _first_seen(passage, rows, i)
     one = np.array([at])
     passage.report.facts.add(
-        "visible", one, txn=rows.txn[i : i + 1], outcome=rows.type[i : i + 1],
+        "visible", one, of=Transactions(rows.txn[i : i + 1], rows.type[i : i + 1]),
         runs=Runs(one, rows.writer[i : i + 1], np.array([seq]), np.array([offset]), np.array([1])),
         about=[orjson.dumps(of_row(passage.state, own, rows, i).evidence).decode()],
     )  # fmt: skip
@@ -206,7 +207,7 @@ def _tell_absent(own: Outcomes, passage: Passage, rows: Written, one: Absent) ->
     if told_here:
         about["told_here"] = True
     facts.add(
-        "absent", np.full(n, one.at), txn=rows.txn[same], outcome=rows.type[same], runs=runs,
+        "absent", np.full(n, one.at), of=Transactions(rows.txn[same], rows.type[same]), runs=runs,
         about=[orjson.dumps(about).decode() if about else None] * n,
     )  # fmt: skip
     if shown and alone and (kind == FAIL or (kind == OK and passage.finished)):  # its other part was seen here
@@ -244,7 +245,7 @@ def _guard(own: Outcomes, passage: Passage, rows: Written, one: Absent) -> None:
                     told.append(_inconsistent(offset, sorted(((writer, seq), (int(rows.writer[i]), offset + shift)))))
     same = np.full(len(told), i)
     passage.report.facts.add(
-        "guarded", np.full(len(told), one.at), txn=rows.txn[same], outcome=rows.type[same], about=told
+        "guarded", np.full(len(told), one.at), of=Transactions(rows.txn[same], rows.type[same]), about=told
     )
 
 

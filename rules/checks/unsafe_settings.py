@@ -73,7 +73,7 @@ def _open(state: State) -> list[str]:
 
 
 def _end(number: int, at: int, report: Report) -> None:
-    report.condition("unsafe-config", False, "", at=at, evidence={"process": number}, subject=(number,))
+    report.condition("unsafe-config", None, at=at, evidence={"process": number}, subject=(number,))
 
 
 def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
@@ -88,22 +88,23 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
     if told.get("created_by") == "auto":
         few.append("created automatically")
     report.condition(
-        "under-replicated-probe-topic", bool(few), f"the probe topic has {', '.join(few)}", at=at, evidence=dict(told)
-    )
+        "under-replicated-probe-topic", f"the probe topic has {', '.join(few)}" if few else None,
+        at=at, evidence=dict(told),
+    )  # fmt: skip
     unsafe = []
     if told.get("unclean_leader_election") == "true":
         unsafe.append("unclean leader election is on")
     if "compact" in told.get("cleanup_policy", ""):
         unsafe.append(f"cleanup.policy is {told['cleanup_policy']}")
     report.condition(
-        "unsafe-config", bool(unsafe), f"of the probe topic, {', '.join(unsafe)}", at=at, evidence=dict(told)
+        "unsafe-config", f"of the probe topic, {', '.join(unsafe)}" if unsafe else None, at=at, evidence=dict(told)
     )
 
 
 def _forget_topic(at: int, report: Report) -> None:
     """The partition is not there any more."""
     for name in ("under-replicated-probe-topic", "unsafe-config"):
-        report.condition(name, False, "", at=at, evidence={})
+        report.condition(name, None, at=at, evidence={})
 
 
 def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report) -> None:
@@ -116,8 +117,7 @@ def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report)
         unsafe["acks"] = told["acks"]
     report.condition(
         "unsafe-config",
-        bool(unsafe),
-        f"process {number} writes with {' and '.join(f'{k}={v}' for k, v in unsafe.items())}",
+        f"process {number} writes with {' and '.join(f'{k}={v}' for k, v in unsafe.items())}" if unsafe else None,
         at=at,
         evidence={"process": number, **unsafe},
         subject=(number,),

@@ -79,11 +79,11 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         values = int(out.length[due][late][held].sum())
         age = round((int(at[a]) - int(since[late][held].min()) + objectives.delivery) / 1e6, 3)
         report.condition(
-            "unseen", True, f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
+            "unseen", f"{values} acknowledged values have not been polled, the oldest for {age:.1f} s",
             at=int(at[a]), since=int(since[late][held].min()),
             evidence={"values": values, "first": _some(take(take(take(out, due), late), held)), "age_s": age},
         )  # fmt: skip
-        report.condition("unseen", False, "", at=int(at[b]), evidence={"values": 0})
+        report.condition("unseen", None, at=int(at[b]), evidence={"values": 0})
 
 
 def _due(due: Ints, state: State, delivery: int) -> Ints:
@@ -110,8 +110,9 @@ def judge(out: Outstanding, passage: Passage) -> None:
     oldest = int(out.readable[overdue].min()) if overdue.any() else at
     report.condition(
         "unseen",
-        bool(overdue.any()),
-        f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s",
+        f"{state.unseen} acknowledged values have not been polled, the oldest for {(at - oldest) / 1e6:.1f} s"
+        if overdue.any()
+        else None,
         at=at,
         since=due,
         evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
@@ -119,8 +120,9 @@ def judge(out: Outstanding, passage: Passage) -> None:
     past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))
     report.condition(
         "suspected",
-        bool(past.any()),
-        f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none",
+        f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none"
+        if past.any()
+        else None,
         at=at,
         evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
     )
@@ -154,7 +156,6 @@ def judge_finished(out: Outstanding, state: State, at: int, report: Report) -> N
     ]
     report.condition(
         "unseen",
-        True,
         "1 acknowledged value was never polled"
         if state.unseen == 1
         else f"{state.unseen} acknowledged values were never polled",

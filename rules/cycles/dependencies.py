@@ -131,7 +131,7 @@ def read(table: pa.Table, *, ww: bool = False) -> History:
     """The operations of a table of `SLICE_SCHEMA` (any partitions, any order) and their dependencies; write-write ones
     only where `ww`. Rows that are no send, poll or txn are passed over; a row that comes twice counts once."""
     kept = pc.is_in(table["f"], value_set=pa.array([FUNCTIONS[f] for f in (SEND, POLL, TXN)]))
-    table = table.select(_COLUMNS)
+    table = table.select(COLUMNS)
     if table.num_rows and not pc.all(kept).as_py():
         table = table.filter(kept)
     cluster, clusters = _numbered(table["cluster"])
@@ -161,10 +161,11 @@ def read(table: pa.Table, *, ww: bool = False) -> History:
     return History(operations, partitions, dependencies)
 
 
-_COLUMNS: Final = [
+COLUMNS: Final = [
     "cluster", "topic_id", "topic", "partition", "process", "op", "f", "type", "boot", "mono_invoked",
     "mono_completed", "invoked", "completed", "sent", "polled", "isolation",
 ]  # fmt: skip
+"""Those that a search reads."""
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:

@@ -120,8 +120,7 @@ def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> No
     silent = [hole[0] for hole in state.holes if hole[2] > oldest or at - hole[5] < report.objectives.delivery]
     report.condition(
         "unverifiable",
-        bool(silent),
-        f"of the log of {len(set(silent))} processes, something is missing for good",
+        f"of the log of {len(set(silent))} processes, something is missing for good" if silent else None,
         at=at,
         evidence={"processes": sorted(set(silent))[:10]},
     )
@@ -144,8 +143,9 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
         over = True
     report.condition(
         "window-overflow",
-        over or (runs > objectives.window_runs // 2 and "window-overflow" in state.open_conditions),
-        f"the open window held {runs} runs; its older half was settled before its time",
+        f"the open window held {runs} runs; its older half was settled before its time"
+        if over or (runs > objectives.window_runs // 2 and "window-overflow" in state.open_conditions)
+        else None,
         at=at,
         evidence={"runs": runs, "settled_below": state.settled},
     )

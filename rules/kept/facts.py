@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,14 @@ from rules.vocabulary.slices import Place
 
 _OUTCOMES: Final = np.array(["ok", "fail", "info"], dtype=object)
 _NONE: Final = FACT_SCHEMA.empty_table()
-_COLUMNS: Final = ("kind", "at", "txn", "group", "outcome", "writer", "seq", "offset", "length", "about")
+_COLUMNS: Final = tuple(name for name in FACT_SCHEMA.names if name not in ("cluster", "topic_id", "topic", "partition"))
+
+
+class Transactions(NamedTuple):
+    """The transaction of each fact, by its id, and what became of it: codes of `rules.arrays.columns`."""
+
+    txn: Ints
+    outcome: Ints
 
 
 class Facts:
@@ -29,14 +36,13 @@ class Facts:
         kind: FactKind,
         at: Ints,
         *,
-        txn: Ints | None = None,
+        of: Transactions | None = None,
         group: Sequence[str] | None = None,
-        outcome: Ints | None = None,
         runs: Runs | None = None,
         about: Sequence[str | None] | None = None,
     ) -> None:
-        """One fact for each entry of `at`, log time in microseconds; the others are as long or absent. `outcome` are
-        codes of `rules.arrays.columns`."""
+        """One fact for each entry of `at`, log time in microseconds; the others are as long or absent. It is
+        `of` a transaction, or of a transform's `group`."""
         n = len(at)
         if not n:
             return
@@ -44,9 +50,9 @@ class Facts:
         told: dict[str, Any] = {
             "kind": [kind] * n,
             "at": at.tolist(),
-            "txn": absent if txn is None else txn.tolist(),
+            "txn": absent if of is None else of.txn.tolist(),
             "group": absent if group is None else list(group),
-            "outcome": absent if outcome is None else _OUTCOMES[outcome].tolist(),
+            "outcome": absent if of is None else _OUTCOMES[of.outcome].tolist(),
             "about": absent if about is None else list(about),
         }
         for name in ("writer", "seq", "offset", "length"):

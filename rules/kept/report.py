@@ -37,35 +37,35 @@ class Report:
         message: str,
         *,
         at: int,
-        decidable: int | None = None,
         evidence: Mapping[str, Any] | None = None,
         context: Mapping[str, str] | None = None,
-        event: Event = "raised",
-        implied_by: str | None = None,
     ) -> None:
-        """Report once per step and subject; see `Finding` for the fields. Beyond `findings_per_step`, only counts."""
-        key = (anomaly, event, subject, 0 if event == "raised" else at)
+        """Report what is decidable when it is told, once per step and subject."""
+        self.tell(
+            Finding(
+                **self.here, anomaly=anomaly, subject=subject, message=message, evidence=evidence or {},
+                context=context or {}, at=at, decidable=at,
+            )
+        )  # fmt: skip
+
+    @property
+    def here(self) -> dict[str, Any]:
+        """The fields of a `Finding` that name this partition."""
+        place = self.place
+        return {
+            "cluster": place.cluster, "topic_id": place.topic_id, "topic": self.state.topic,
+            "partition": place.partition,
+        }  # fmt: skip
+
+    def tell(self, finding: Finding) -> None:
+        """Report a finding once per step and subject. Beyond `findings_per_step`, only counts."""
+        key = (finding.anomaly, finding.event, finding.subject, 0 if finding.event == "raised" else finding.at)
         if key in self._findings:
             return
-        counted = _counted(anomaly, context)
+        counted = _counted(finding.anomaly, finding.context)
         self._counts[counted] += 1
-        if self._counts[counted] > self.objectives.findings_per_step:
-            return
-        self._findings[key] = Finding(
-            anomaly=anomaly,
-            cluster=self.place.cluster,
-            topic_id=self.place.topic_id,
-            topic=self.state.topic,
-            partition=self.place.partition,
-            subject=subject,
-            event=event,
-            message=message,
-            evidence=evidence or {},
-            context=context or {},
-            at=at,
-            decidable=at if decidable is None else decidable,
-            implied_by=implied_by,
-        )
+        if self._counts[counted] <= self.objectives.findings_per_step:
+            self._findings[key] = finding
 
     def take(self, finding: Finding) -> None:
         """Take a finding that was made elsewhere, once per step and subject."""
@@ -101,28 +101,30 @@ class Report:
         self._counts[_counted(anomaly, context)] += number
 
     def condition(
-        self, name: str, holds: bool, message: str, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
+        self, name: str, message: str | None, *, at: int, since: int | None = None, evidence: Mapping[str, Any],
         subject: tuple[int | str, ...] = (),
     ) -> None:  # fmt: skip
         """Open the partition's condition when it begins to hold, close it when it ends; nothing in between.
 
-        `subject` names whose condition it is, where a partition can have several of one name. What waits on a cluster
-        that answers nobody is opened as explained by that, and once more, as not explained, where it outlasts it
-        (`rules.kept.outages`)."""
+        It holds where there is a `message`. `subject` names whose condition it is, where a partition can have several
+        of one name. What waits on a cluster that answers nobody is opened as explained by that, and once more, as not
+        explained, where it outlasts it (`rules.kept.outages`)."""
         opened = self.state.open_conditions
         key = ":".join((name, *map(str, subject)))
-        if holds and key in opened:
+        if message is not None and key in opened:
             until = self.outages.explained_until(name, opened[key])
             if at < until:
                 return
             since = until
-        if holds:
+        if message is not None:
             if not self.outages.undecided(name, at):
                 opened[key] = at if since is None else since
                 cause = self.outages.cause(name, opened[key])
-                self.add(
-                    name, subject, message, at=at, decidable=opened[key], evidence=evidence, event="opened",
-                    implied_by=cause,
+                self.tell(
+                    Finding(
+                        **self.here, anomaly=name, subject=subject, event="opened", message=message, evidence=evidence,
+                        at=at, decidable=opened[key], implied_by=cause,
+                    )
                 )  # fmt: skip
         elif key in opened:
             self._close(name, key, at, evidence, subject)
@@ -132,9 +134,12 @@ class Report:
     ) -> None:  # fmt: skip
         since = self.state.open_conditions.pop(key)
         lasted = (at - since) / 1e6
-        self.add(
-            name, subject, f"{name} ended after {lasted:.1f} s", at=at, event="closed",
-            evidence={**evidence, "lasted_s": round(lasted, 3)}, implied_by=self.outages.cause(name, since),
+        self.tell(
+            Finding(
+                **self.here, anomaly=name, subject=subject, event="closed", at=at, decidable=at,
+                message=f"{name} ended after {lasted:.1f} s", evidence={**evidence, "lasted_s": round(lasted, 3)},
+                implied_by=self.outages.cause(name, since),
+            )
         )  # fmt: skip
 
     def findings(self) -> list[Finding]:

@@ -37,6 +37,7 @@ from rules.registers.blocks import NEVER, Contradiction, Op
 from rules.registers.form import pack, unpack
 from rules.registers.linearizability import Register
 from rules.settling.frontier import TICK
+from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.times import from_micros
 
@@ -173,17 +174,20 @@ def _forget(kept: Kept) -> None:
 def _report(number: int, register: Register, report: Report) -> None:
     found, register.found = register.found, []
     for one in found:
-        report.add(
-            "nonlinearizable-register",
-            (number, *(part for op in one.ops for part in (op.process, op.op))),
-            _message(number, one),
-            at=-(-one.at // TICK) * TICK,
-            decidable=one.at,
-            evidence={
-                "register": number,
-                "reason": one.reason,
-                "operations": [_plain(op) for op in one.ops],
-            },
+        report.tell(
+            Finding(
+                **report.here,
+                anomaly="nonlinearizable-register",
+                subject=(number, *(part for op in one.ops for part in (op.process, op.op))),
+                message=_message(number, one),
+                evidence={
+                    "register": number,
+                    "reason": one.reason,
+                    "operations": [_plain(op) for op in one.ops],
+                },
+                at=-(-one.at // TICK) * TICK,
+                decidable=one.at,
+            )
         )
 
 

@@ -133,21 +133,13 @@ FINDING_SCHEMA: Final = pa.schema(
 def to_table(judged: Iterable[tuple[Finding, str]]) -> pa.Table:
     """(finding, severity) pairs as an Arrow table of `FINDING_SCHEMA`."""
     rows = [
-        {
-            "id": f.id,
-            "event": f.event,
-            "anomaly": f.anomaly,
+        {name: getattr(f, name) for name in FINDING_SCHEMA.names if name != "severity"}
+        | {
             "severity": severity,
-            "cluster": f.cluster,
-            "topic_id": f.topic_id,
-            "topic": f.topic,
-            "partition": f.partition,
-            "message": f.message,
             "evidence": json.dumps(f.evidence),
             "context": json.dumps(dict(f.context)),
             "at": from_micros(f.at),
             "decidable": from_micros(f.decidable),
-            "implied_by": f.implied_by,
         }
         for f, severity in judged
     ]

@@ -18,13 +18,15 @@ of every process on that host is complete: see `Mark`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import pyarrow as pa
+
+from rules.vocabulary.row_columns import Int32, columns, items
 
 FORMAT_VERSION: Final = 1
 """Of the rows of a probe log; another one is not read."""
@@ -52,13 +54,10 @@ Function = Literal[
 `register` is a read or a write of a register kept on top of the log; `zombie` is a request of a producer's life, or a
 group member's, that was over."""
 
-FUNCTIONS: Final[tuple[str, ...]] = (
-    "send", "poll", "txn", "init", "assign", "subscribe", "revoke", "commit", "position", "offsets",
-    "start", "close", "mark", "register", "zombie",
-)  # fmt: skip
+FUNCTIONS: Final[tuple[str, ...]] = get_args(Function)
 
 Outcome = Literal["ok", "fail", "info"]
-OUTCOMES: Final[tuple[str, ...]] = ("ok", "fail", "info")
+OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Mode = Literal["assign", "subscribe"]
@@ -89,7 +88,7 @@ class Irregular(NamedTuple):
     writer: int | None = None
     seq: int | None = None
     topic: str | None = None
-    partition: int | None = None
+    partition: Int32 | None = None
     run: str | None = None
 
 
@@ -113,7 +112,7 @@ class Altered(NamedTuple):
     what: str
     sent: str
     told: str
-    leader_epoch: int | None = None
+    leader_epoch: Int32 | None = None
 
 
 class Mark(NamedTuple):
@@ -158,134 +157,6 @@ class Place(NamedTuple):
     partition: int
 
 
-_RUN: Final = pa.struct(
-    [
-        pa.field("writer", pa.int64(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("offset", pa.int64()),
-        pa.field("length", pa.int64(), nullable=False),
-    ]
-)
-_IRREGULAR: Final = pa.struct(
-    [
-        pa.field("index", pa.int64(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("hash", pa.int64(), nullable=False),
-        pa.field("writer", pa.int64()),
-        pa.field("seq", pa.int64()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("run", pa.string()),
-    ]
-)
-_ALTERED: Final = pa.struct(
-    [
-        pa.field("writer", pa.int64(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("length", pa.int64(), nullable=False),
-        pa.field("what", pa.string(), nullable=False),
-        pa.field("sent", pa.string(), nullable=False),
-        pa.field("told", pa.string(), nullable=False),
-        pa.field("leader_epoch", pa.int32()),
-    ]
-)
-_TIME: Final = pa.timestamp("us", tz="UTC")
-_MARK: Final = pa.struct(
-    [
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("slices", pa.int64(), nullable=False),
-        pa.field("through", _TIME, nullable=False),
-        pa.field("ended", _TIME),
-        pa.field("lost", pa.bool_()),
-    ]
-)
-_REGISTER: Final = pa.struct(
-    [
-        pa.field("register", pa.int64(), nullable=False),
-        pa.field("action", pa.string(), nullable=False),
-        pa.field("id", pa.int64()),
-        pa.field("expected", pa.int64()),
-        pa.field("observed", pa.int64()),
-    ]
-)
-_TOUCHED: Final = pa.struct(
-    [pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32(), nullable=False)]
-)
-
-SLICE_SCHEMA: Final = pa.schema(
-    [
-        # Which slice this is. (process, slice) is unique within a place for ever.
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("op", pa.int64(), nullable=False),
-        pa.field("slice", pa.int64(), nullable=False),
-        # What was done and how it ended.
-        pa.field("f", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("error", pa.string()),
-        # The transaction, if any.
-        pa.field("transactional_id", pa.string()),
-        pa.field("txn", pa.int64()),
-        pa.field("txn_partitions", pa.list_(_TOUCHED)),
-        pa.field("txn_intent", pa.string()),
-        pa.field("end_invoked", _TIME),
-        pa.field("mono_end_invoked", pa.int64()),
-        # When: wall clock in UTC, and the host's monotonic clock in ns, comparable within one boot id.
-        pa.field("invoked", _TIME, nullable=False),
-        pa.field("completed", _TIME, nullable=False),
-        pa.field("boot", pa.string()),
-        pa.field("mono_invoked", pa.int64()),
-        pa.field("mono_completed", pa.int64()),
-        # The records.
-        pa.field("sent", pa.list_(_RUN)),
-        pa.field("polled", pa.list_(_RUN)),
-        pa.field("irregular", pa.list_(_IRREGULAR)),
-        pa.field("altered", pa.list_(_ALTERED)),
-        pa.field("sources", pa.list_(_RUN)),
-        pa.field("registers", pa.list_(_REGISTER)),
-        # What was observed of the partition.
-        pa.field("position_before", pa.int64()),
-        pa.field("position_after", pa.int64()),
-        pa.field("reached", pa.int64()),
-        pa.field("log_start", pa.int64()),
-        pa.field("log_end", pa.int64()),
-        pa.field("last_stable", pa.int64()),
-        pa.field("committed", pa.int64()),
-        pa.field("group", pa.string()),
-        # How the process reads.
-        pa.field("isolation", pa.string()),
-        pa.field("mode", pa.string()),
-        pa.field("assigned", pa.bool_()),
-        pa.field("rebalanced", pa.bool_()),
-        # What the process is (start rows), and how far its log is complete (mark rows).
-        pa.field("kind", pa.string()),
-        pa.field("settings", pa.map_(pa.string(), pa.string())),
-        pa.field("marks", pa.list_(_MARK)),
-        # Delta's partition column: the day of `completed`.
-        pa.field("date", pa.date32(), nullable=False),
-    ]
-)
-"""One slice. Offsets are Kafka offsets, absent where unknown; `log_end` is the read_uncommitted end (one past the last
-record), `last_stable` the read_committed one. `position_before` and `position_after` are a consumer's position around
-a poll. `assigned` tells whether this partition is in the process's assignment once an assign, subscribe or revoke has
-completed. `committed` with `group` is a committed offset, written (`commit`) or read back (`offsets`).
-
-`end_invoked` is when a transaction's commit or abort was invoked, absent where it never was. `sources` are the input
-records that a transform's output records (`sent`, in the order of their seqs) reflect: their writer and seq, and the
-offset in the input partition of the same number; the row's `group` is the transform's. A `position` row with `txn`
-tells where a consumer stands after that transaction was aborted: `position_before` when it began, `reached` when its
-polls had ended, `position_after` after the abort. An `offsets` row may carry `settings`, what the cluster says of the
-topic, which brokers do not answer, and who leads or coordinates; so may a `txn` row, who coordinates its transactional
-id: see `probes/topics/settings.py`, `probes/workloads/observer.py` and `probes/kafka/coordinators.py`. Those of a
-`zombie` row say what was asked, for whom, and when its life was over: see `probes/workloads/zombies.py`."""
-
-
 FORMER_TOPIC_ID: Final = "former_topic_id"
 """The setting of a start row by which a process tells that its topic was deleted and made again since its run began:
 the id of the one before."""
@@ -296,58 +167,91 @@ UNWRITABLE: Final = "journal-unwritable"
 """The error of a life that ended because its journal could not be written."""
 
 
+_TOUCHED: Final = pa.struct([pa.field("topic", pa.string(), False), pa.field("partition", pa.int32(), False)])
+
+
 @dataclass(slots=True, kw_only=True)
 class Slice:
-    """One row of the probe log, as the probes make it. The fields are those of `SLICE_SCHEMA`."""
+    """One row of the probe log: what one operation did in one partition. `SLICE_SCHEMA` is made of these fields.
 
+    Times are UTC. Offsets are Kafka offsets; what is unknown is absent.
+
+    An `offsets` row may carry `settings`, what the cluster says of the topic, which brokers do not answer, and who
+    leads or coordinates; so may a `txn` row, who coordinates its transactional id: see `probes/topics/settings.py`,
+    `probes/workloads/observer.py` and `probes/kafka/coordinators.py`. Those of a `zombie` row say what was asked, for
+    whom, and when its life was over: see `probes/workloads/zombies.py`."""
+
+    # Which slice this is. (process, slice) is unique within a place for ever.
     cluster: str
     topic_id: str
     topic: str
-    partition: int
+    partition: Int32
     run: str
     process: int
     op: int
     slice: int
+    # What was done and how it ended.
     f: Function
     type: Outcome
-    invoked: datetime
-    completed: datetime
     error: str | None = None
+    # The transaction, if any.
     transactional_id: str | None = None
     txn: int | None = None
-    txn_partitions: Sequence[tuple[str, int]] | None = None
+    txn_partitions: Annotated[Sequence[tuple[str, int]] | None, pa.list_(_TOUCHED)] = None
     txn_intent: Literal["commit", "abort"] | None = None
     end_invoked: datetime | None = None
+    """When its commit or abort was invoked, absent where it never was."""
     mono_end_invoked: int | None = None
+    # When: the wall clock, and the host's monotonic clock in ns, comparable within one boot id.
+    invoked: datetime
+    completed: datetime
     boot: str | None = None
     mono_invoked: int | None = None
     mono_completed: int | None = None
+    # The records.
     sent: Sequence[Run] = ()
     polled: Sequence[Run] = ()
     irregular: Sequence[Irregular] = ()
     altered: Sequence[Altered] = ()
     sources: Sequence[Run] = ()
+    """The input records that a transform's output records (`sent`, in the order of their seqs) reflect: their writer
+    and seq, and the offset in the input partition of the same number; the row's `group` is the transform's."""
     registers: Sequence[RegisterOp] = ()
+    # What was observed of the partition.
     position_before: int | None = None
+    """A consumer's position before a poll. A `position` row with `txn` tells where a consumer stands after that
+    transaction was aborted: `position_before` when it began, `reached` when its polls had ended, `position_after` after
+    the abort."""
     position_after: int | None = None
     reached: int | None = None
     log_start: int | None = None
     log_end: int | None = None
+    """The read_uncommitted end, one past the last record."""
     last_stable: int | None = None
+    """The read_committed end."""
     committed: int | None = None
+    """A committed offset of `group`, written (`commit`) or read back (`offsets`)."""
     group: str | None = None
+    # How the process reads.
     isolation: Isolation | None = None
     mode: Mode | None = None
     assigned: bool | None = None
+    """Whether this partition is in the process's assignment once an assign, subscribe or revoke has completed."""
     rebalanced: bool | None = None
+    # What the process is (start rows), and how far its log is complete (mark rows).
     kind: str | None = None
-    settings: Mapping[str, str] | None = field(default=None)
+    settings: Mapping[str, str] | None = None
     marks: Sequence[Mark] = ()
 
     @property
     def place(self) -> Place:
         return Place(self.cluster, self.topic_id, self.partition)
 
+
+SLICE_SCHEMA: Final = pa.schema([*columns(Slice), pa.field("date", pa.date32(), nullable=False)])
+"""Slices as a table, and the day of `completed`, which is Delta's partition column."""
+ITEMS: Final = items(Slice)
+"""The columns that are lists, and what they list."""
 
 _FIELDS: Final = tuple(f.name for f in fields(Slice))
 _TOLD: Final = attrgetter(*_FIELDS)
@@ -357,7 +261,7 @@ _FEW: Final = 64
 
 
 def _column(name: str, values: Sequence[Any]) -> Sequence[object]:
-    if name in ("sent", "polled", "irregular", "altered", "marks", "sources", "registers"):
+    if name in ITEMS:
         return [[v._asdict() for v in runs] if runs else None for runs in values]
     if name == "txn_partitions":
         return [[{"topic": t, "partition": p} for t, p in touched] if touched else None for touched in values]

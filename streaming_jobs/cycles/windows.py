@@ -18,16 +18,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from rules.arrays.columns import integers
+from rules.cycles import dependencies
 from rules.settling.completeness import GIVEN_UP
 from rules.vocabulary.table_errors import in_words
 from rules.vocabulary.times import from_micros
 from streaming_jobs.errors import TableError
 from streaming_jobs.location import TableLocation, opened
 
-COLUMNS: Final = [
-    "cluster", "topic_id", "topic", "partition", "process", "op", "f", "type", "boot", "mono_invoked",
-    "mono_completed", "invoked", "completed", "sent", "polled", "isolation", "marks",
-]  # fmt: skip
+COLUMNS: Final = [*dependencies.COLUMNS, "marks"]
 READ: Final = ("send", "poll", "txn", "mark", "close")
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from streaming_jobs.history.layout import reason_against, write_json, write_layout
 from streaming_jobs.history.replay import Piece
@@ -51,6 +52,9 @@ class Plan:
     pieces: tuple[Piece, ...]
 
 
+_PLAN: Final = TypeAdapter(Plan)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How many pieces are done, the file of the state after them, and what else is needed to go on."""
@@ -73,7 +77,7 @@ class Workspace:
             told = json.loads((self.folder / "plan.json").read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return _plan(told)
+        return _PLAN.validate_python(told)
 
     def begin(self, plan: Plan) -> None:
         """A new rebuild; what an older one left is deleted."""
@@ -154,10 +158,4 @@ def handover(checkpoint: Path) -> Handover | None:
     except (FileNotFoundError, ValueError):
         return None
     began = any((checkpoint / "commits").glob("[0-9]*"))
-    return Handover(_plan(told), None if began else checkpoint / "handover" / "state.parquet")
-
-
-def _plan(told: Mapping[str, Any]) -> Plan:
-    pieces = tuple(Piece(**piece) for piece in told["pieces"])
-    reached = tuple(tuple(row) for row in told["reached"])
-    return Plan(**{**told, "files": tuple(told["files"]), "reached": reached, "pieces": pieces})
+    return Handover(_PLAN.validate_python(told), None if began else checkpoint / "handover" / "state.parquet")

@@ -44,7 +44,7 @@ from streaming_jobs.history.source import first_version
 from streaming_jobs.tables.delta_tables import read_table, version_of
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
 from streaming_jobs.verdicts.kept import Kept
-from streaming_jobs.verdicts.sink import Listener, Sink
+from streaming_jobs.verdicts.sink import Listener, Rebuilt, Sink
 from streaming_jobs.verdicts.untold import Key, Untold
 
 log = logging.getLogger(__name__)
@@ -110,21 +110,19 @@ class Rebuild:
         say: Callable[[str], None] = lambda line: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         stopping: Callable[[], bool] = lambda: False,
-        rows: int = ROWS,
     ) -> None:
         self._config = config
         self._listeners = listeners
         self._checks = Checks(config.objectives.objectives(), check or Check())
         self._clock = clock
         self._stopping = stopping
-        self._rows = rows
         self._say_only = say
         self._space = Workspace(config.checkpoint_path)
         self._partitions: dict[Place, tuple[Kept, _Chunks]] = {}
         self._summaries: dict[Place, str] = {}
 
-    def run(self, reason: str) -> None:
-        """Rebuild because of `reason`, or go on with an unfinished rebuild.
+    def run(self, reason: str, *, rows: int = ROWS) -> None:
+        """Rebuild because of `reason`, or go on with an unfinished rebuild. A piece has about so many `rows`.
 
         Raises `RebuildStopped`, and `JobError`s: the log cannot be read, a table cannot be written."""
         plan = self._space.plan()
@@ -137,13 +135,13 @@ class Rebuild:
                 self._say(f"the interrupted rebuild begins anew ({error})")
                 self._space.discard()
                 self._partitions, self._summaries = {}, {}
-        self._go(self._new_plan(reason))
+        self._go(self._new_plan(reason, rows))
 
     def _say(self, line: str) -> None:
         log.info("%s", line)
         self._say_only(line)
 
-    def _new_plan(self, reason: str) -> Plan:
+    def _new_plan(self, reason: str, rows: int) -> Plan:
         replay = Replay(self._config.history_path)
         plan = Plan(
             id=uuid.uuid4().hex,
@@ -152,7 +150,7 @@ class Rebuild:
             files=tuple(replay.added_files()),
             tables={name: version_of(self._config.tables_path, name) for name in _REMEMBERED},
             reached=tuple(_reached(read_table(self._config.tables_path, "partition_state").to_pylist())),
-            pieces=tuple(replay.pieces(self._rows)),
+            pieces=tuple(replay.pieces(rows)),
         )
         self._space.begin(plan)
         return plan
@@ -190,9 +188,8 @@ class Rebuild:
             f"{self._config.name}:{plan.id}",
             self._listeners,
             clock=self._clock,
-            untold=untold,
             objectives=self._config.objectives.objectives(),
-            begin=(resolution,),
+            rebuilt=Rebuilt(untold, resolution),
         )
         saved = told = time.monotonic()
         for number, slices in _ahead(replay, plan.pieces, progress.done):

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
+from streaming_jobs.tables import data_file
 from streaming_jobs.tables.schemas import SPECS, TableSpec
 
 T = TypeVar("T")
@@ -95,6 +97,7 @@ class Table:
 
         def act() -> Written:
             failed: Exception | None = None
+            file: AddAction | None = None
             for _ in range(_ATTEMPTS):
                 self._delta.update_incremental()
                 if app_id is not None and batch is not None:
@@ -102,14 +105,13 @@ class Table:
                     if last is not None and last >= batch:
                         return Written(True, self._delta.version())
                 done = None if app_id is None or batch is None else [Transaction(app_id, batch)]
+                file = data_file.write(self.path, rows) if file is None else file
                 try:
-                    write_deltalake(
-                        self._delta, rows, mode=mode, commit_properties=CommitProperties(app_transactions=done)
+                    self._delta.create_write_transaction(
+                        [file], mode, self._delta.schema(), commit_properties=CommitProperties(app_transactions=done)
                     )
                     return Written(False, self._delta.version())
-                except (
-                    CommitFailedError
-                ) as error:  # somebody's commit came between, or ours did and its answer was lost
+                except CommitFailedError as error:  # another commit came between, or ours did and its answer was lost
                     failed = error
             assert failed is not None
             raise failed

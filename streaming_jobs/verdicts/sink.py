@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -84,6 +84,13 @@ class Batch:
 Listener = Callable[[Batch], None]
 
 
+class Rebuilt(NamedTuple):
+    """What a rebuild begins with: what to write of what is found again, and the state of stage 2."""
+
+    untold: Untold
+    resolution: bytes | None
+
+
 class Sink:
     """Writes batches and calls `listeners` in order. One batch at a time, from any thread.
 
@@ -96,18 +103,17 @@ class Sink:
         listeners: Sequence[Listener] = (),
         *,
         clock: Callable[[], datetime] | None = None,
-        untold: Untold | None = None,
         objectives: Objectives | None = None,
-        begin: tuple[bytes | None] | None = None,
+        rebuilt: Rebuilt | None = None,
     ) -> None:
-        """`app` is `<job>:<query id>`. In a rebuild, `untold` tells what to write of what is found again, and `begin`
-        holds the state of stage 2 to begin with (else it is that of the batch before)."""
-        self._untold = untold
+        """`app` is `<job>:<query id>`. But for a rebuild, the state of stage 2 is that of the batch before."""
+        self._untold = rebuilt.untold if rebuilt is not None else None
         self._app = app
         self._listeners = tuple(listeners)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._lock = threading.Lock()
         self._tables = open_tables(root)
+        begin = (rebuilt.resolution,) if rebuilt is not None else None
         self._resolution = Resolution(self._tables["across"], app, objectives or Objectives(), begin)
         self._states: dict[Key, dict[str, Any]] = {
             _key(r): r for r in self._tables["partition_state"].read().to_pylist()

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from alerts.exposition import Exposition, OfCluster
-from alerts.incidents.grouping import kind_of
+from alerts.incidents.judged import kind_of
 from alerts.metrics import Count, Metrics, Open
 from alerts.serving.server import PortTaken
 from rules.vocabulary.catalogue import CATALOGUE

@@ -13,7 +13,8 @@ import pytest
 
 from alerts.config import AlertmanagerConfig, ChatConfig, Secret, WebhookConfig
 from alerts.event import FindingEvent
-from alerts.incidents.grouping import SHORTLY, Incidents
+from alerts.incidents.grouping import Incidents
+from alerts.incidents.outage import SHORTLY
 from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.chat import Chat
 from alerts.receivers.memory import Memory

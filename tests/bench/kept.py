@@ -51,7 +51,7 @@ def partition(records: int = 100_000_000, writers: int = 20) -> bool:
         rows = traffic.window(first, min(per_window, sends - first))
         plain += plainly.seconds(rows)
         kept.feed(rows)
-    (one,) = kept.stored.values()
+    (one,) = kept.store.stored.values()
     show(
         f"state of one partition after {records:,} records by {writers} writers, nothing below the log start",
         {

@@ -18,7 +18,6 @@ import numpy as np
 from alerts.event import FindingEvent
 from monitor.demo.provocation import send_twice
 from monitor.process.reach import connection
-from probes.clock import SystemClock
 from streaming_jobs.integrity_job import Batch, Progress
 from tests.bench.live import live
 from tests.bench.report import machine, show
@@ -63,7 +62,7 @@ def run(root: Path) -> None:
         while time.monotonic() - began < seconds:
             send_twice(
                 connection(config), config.journals, run=status.run, layout=status.layout,
-                where=where[provoked % len(where)], records=1, clock=SystemClock(),
+                where=where[provoked % len(where)], records=1,
             )  # fmt: skip
             provoked += 1
             time.sleep(EVERY)

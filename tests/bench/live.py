@@ -12,7 +12,7 @@ from alerts.event import FindingEvent
 from deploy.local_kafka import LocalKafka
 from monitor.config.config import Config, from_environment
 from monitor.process.reach import open_fleet
-from monitor.process.watch import Watch
+from monitor.process.watch import Audience, Watch
 from probes.running.fleet import Fleet
 from streaming_jobs.integrity_job import Batch, Progress
 
@@ -53,7 +53,8 @@ def live(
             }
         )
         fleet = open_fleet(config, print)
-        watch = Watch(config, say=print, fleet=fleet, listeners=[on_batch], on_progress=[on_progress])
+        audience = Audience(events=[on_batch], progress=[on_progress])
+        watch = Watch(config, say=print, fleet=fleet, audience=audience)
         try:
             watch.start()
             yield Live(kafka, config, fleet, watch)

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from monitor.config.config import from_environment
-from monitor.process.watch import Watch
+from monitor.process.watch import Audience, Watch
 from streaming_jobs.integrity_job import Progress
 from tests.bench.footprint import taken
 from tests.bench.report import machine, mib, show
@@ -86,7 +86,7 @@ def measure(recorded: Path, data: Path, *, first: int, warm: float, seconds: flo
         "OFFSETWATCH_ALERTS__LOG": str(data.with_suffix(".jsonl")),
         "OFFSETWATCH_JOB__TRIGGER": trigger,
     }
-    watch = Watch(from_environment(settings), say=print, on_progress=[done.append])
+    watch = Watch(from_environment(settings), say=print, audience=Audience(progress=[done.append]))
     try:
         watch.start()
         while not done:

@@ -16,7 +16,6 @@ from deltalake.exceptions import TableNotFoundError
 from monitor.config.config import from_environment
 from monitor.demo.provocation import SentTwice, send_twice
 from monitor.process.reach import connection
-from probes.clock import SystemClock
 from probes.kafka.client import admin_settings, open_admin
 from probes.topics.probe_topics import ProbeTopics, layout_of
 from tests.monitor.commands import offsetwatch, started
@@ -98,7 +97,6 @@ class Host:
         where = max(layout.partitions(config.probes.topics.records))
         return send_twice(
             to, config.journals, run=config.probes.run, layout=layout, where=where, records=records,
-            clock=SystemClock(),
         )  # fmt: skip
 
 

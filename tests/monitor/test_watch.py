@@ -11,7 +11,7 @@ import pytest
 
 from alerts.dispatch import Dispatcher
 from alerts.event import events as finding_events
-from alerts.incidents.grouping import kind_of
+from alerts.incidents.judged import kind_of
 from alerts.metrics import Metrics
 from monitor.process.watch import begin, of_incidents, recorded_identities
 from tests.monitor.commands import offsetwatch

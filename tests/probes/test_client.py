@@ -6,6 +6,7 @@ import pytest
 
 from probes.kafka.client import (
     Connection,
+    Transactional,
     admin_settings,
     consumer_settings,
     loggable,
@@ -46,13 +47,13 @@ def test_the_consumer_is_safe():
 
 
 def test_a_message_never_outlives_its_transaction():
-    short = producer_settings(CONNECTION, client="c", transactional_id="t", transaction_timeout=1.0)
+    short = producer_settings(CONNECTION, client="c", transactional=Transactional("t", 1.0))
     assert (short["transaction.timeout.ms"], short["message.timeout.ms"]) == ("1000", "1000")
 
 
 def test_security_settings_reach_the_client_and_nothing_of_them_the_log():
     for settings in (
-        producer_settings(CONNECTION, client="c", transactional_id="t", transaction_timeout=60),
+        producer_settings(CONNECTION, client="c", transactional=Transactional("t", 60)),
         consumer_settings(CONNECTION, client="c", group="g"),
         admin_settings(CONNECTION, client="c"),
     ):
@@ -72,7 +73,7 @@ def test_the_library_accepts_the_settings():
     plain = Connection("127.0.0.1:1")
     ignore = [].append
     open_producer(producer_settings(plain, client="c"), ignore)
-    open_producer(producer_settings(plain, client="c", transactional_id="t", transaction_timeout=1.0), ignore)
+    open_producer(producer_settings(plain, client="c", transactional=Transactional("t", 1.0)), ignore)
     open_consumer(consumer_settings(plain, client="c", group="g"), ignore, lambda error, partitions: None).close()
     open_admin(admin_settings(plain, client="c"))
 

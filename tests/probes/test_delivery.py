@@ -38,7 +38,7 @@ class Report:
         return self.at
 
     def value(self) -> bytes:
-        return ENCODER.encode(self.seq, 1, sent=0)[0]
+        return ENCODER.encode(range(self.seq, self.seq + 1), sent=0)[0]
 
 
 def outcome(first: int, count: int, *reports: Report) -> list[Fate]:

@@ -117,7 +117,7 @@ def test_a_tag_of_another_writer_is_not_taken_for_ones_own(stage):
     probe.turn()
     where = (one.config.topics.records, 0)
     stranger = Encoder(run="run-a", writer=probe.writer + 1, topic=where[0], partition=0, size=256)
-    probe._producer.produce(where[0], stranger.encode(0, 1, sent=0)[0], partition=0)
+    probe._producer.produce(where[0], stranger.encode(range(0, 1), sent=0)[0], partition=0)
     assert probe._producer.flush(60) == 0
     probe.send([where])  # it stands behind the stranger's: once it has come, that one has come too
     while len(probe.trips):

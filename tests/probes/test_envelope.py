@@ -21,7 +21,7 @@ SIZE = 120
 
 def values_of(first: int, count: int, sent: int = SENT, *, enveloped: bool = True) -> list[bytes]:
     encoder = Encoder(run="run-a", writer=7, topic=HERE[0], partition=HERE[1], size=SIZE)
-    return encoder.encode(first, count, sent=sent, enveloped=enveloped)
+    return encoder.encode(range(first, first + count), sent=sent, enveloped=enveloped)
 
 
 def record(offset: int, value: bytes, **changes: Any) -> Message:

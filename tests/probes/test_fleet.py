@@ -23,7 +23,7 @@ from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.kafka.errors import ProbeError, Unreachable
 from probes.log.commits import compaction
-from probes.running.drain import drain
+from probes.running.drain import ProbeLog, drain
 from probes.running.fleet import Fleet, specs
 from probes.running.probe_run import run_id
 from probes.topology import Broker
@@ -171,7 +171,7 @@ def test_a_restless_fleet_logs_the_truth_and_nothing_is_lost(kafka: LocalKafka, 
     until(lambda: happened(read(tmp_path / "history")) >= HAPPENS)
     fleet.stop()
     assert {probe.state for probe in fleet.status().probes} == {"stopped"}
-    drained = drain(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history", limit=180)
+    drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], tmp_path / "history"), where[1], limit=180)
     history = History(read(tmp_path / "history"))
     history.check()
     assert drained.acknowledged == len(history.acknowledged) > 1000
@@ -206,7 +206,7 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
     end = lost["sent"][-1]["offset"] + lost["sent"][-1]["length"]
     phantom = lost | {"sent": [lost["sent"][-1] | {"seq": 10**6, "offset": end, "length": 3}]}
     write_deltalake(str(history), pa.Table.from_pylist([phantom], schema=SLICE_SCHEMA), mode="append")
-    drained = drain(asked, Connection(kafka.bootstrap), *where, history=history, limit=10)
+    drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], history), where[1], limit=10)
     (missing,) = drained.missing[asked.topics.records, 1]
     assert (missing.seq, missing.offset, missing.length) == (10**6, end, 3)
     assert not drained.complete

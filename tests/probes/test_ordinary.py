@@ -38,7 +38,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def value_of(seq: int, kind: str, writer: int = 7) -> bytes:
     told: dict[str, Any] = {"run": "r1", "topic": TOPIC, "partition": 0, "size": 120, "enveloped": True} | KINDS[kind]
     place = {name: told.pop(name) for name in ("run", "topic", "partition", "size")}
-    return Encoder(writer=writer, **place).encode(seq, 1, sent=SENT, **told)[0]
+    return Encoder(writer=writer, **place).encode(range(seq, seq + 1), sent=SENT, **told)[0]
 
 
 def record(offset: int, value: bytes | None, change: str) -> Message:

@@ -25,7 +25,7 @@ SECOND = 1_000_000_000
 
 def tagged(run: str, first: int, count: int, *, partition: int = HERE[1], writer: int = WRITER) -> list[bytes]:
     encoder = Encoder(run=run, writer=writer, topic=HERE[0], partition=partition, size=120)
-    return encoder.encode(first, count, sent=SENT, enveloped=True)
+    return encoder.encode(range(first, first + count), sent=SENT, enveloped=True)
 
 
 def message(offset: int, value: bytes | None, partition: int = HERE[1]) -> Message:

@@ -27,7 +27,8 @@ def produce(one: Stage, where: Partition, values: list[bytes]) -> None:
 
 
 def tagged(where: Partition, first: int, count: int, run: str = "run-a") -> list[bytes]:
-    return Encoder(run=run, writer=WRITER, topic=where[0], partition=where[1], size=120).encode(first, count, sent=1)
+    encoder = Encoder(run=run, writer=WRITER, topic=where[0], partition=where[1], size=120)
+    return encoder.encode(range(first, first + count), sent=1)
 
 
 def until(condition: Callable[[], object], *readers: Reader, within: float = 180.0) -> None:

@@ -41,7 +41,7 @@ def decoded(values: list[bytes | None], first: int = 0) -> tuple[list[Run], list
 def test_what_is_encoded_is_read_back(run, topic, writer, partition, first, count, sent, txn, room):
     size = smallest(run, topic) + room
     made = Encoder(run=run, writer=writer, topic=topic, partition=partition, size=size)
-    values = made.encode(first, count, sent=sent, txn=txn)
+    values = made.encode(range(first, first + count), sent=sent, txn=txn)
     assert [len(value) for value in values] == [size] * count
     expected = [Tag(run, writer, first + i, topic, partition, sent, txn) for i in range(count)]
     assert [read(value) for value in values] == expected
@@ -60,16 +60,16 @@ def test_what_is_encoded_is_read_back(run, topic, writer, partition, first, coun
 def test_a_payload_is_carried_beside_the_source(payloads, room, source):
     size = smallest("run-a", TOPIC, source=source, payload=max(map(len, payloads))) + room
     sources = [Run(8, 70, 700, len(payloads))] if source else []
-    values = encoder(size=size).encode(5, len(payloads), sent=1, sources=sources, payloads=payloads)
+    values = encoder(size=size).encode(range(5, 5 + len(payloads)), sent=1, sources=sources, payloads=payloads)
     assert [read(value).payload for value in values] == payloads
     assert [read(value).source is not None for value in values] == [source] * len(payloads)
     assert decoded(values, 50) == ([Run(7, 5, 50, len(payloads))], [])
     with pytest.raises(ValueError, match="no room for a payload"):
-        encoder(size=size).encode(5, 1, sent=1, sources=sources[:0], payloads=[b"x" * size])
+        encoder(size=size).encode(range(5, 6), sent=1, sources=sources[:0], payloads=[b"x" * size])
 
 
 def test_a_payload_that_does_not_fit_its_record_is_a_broken_tag():
-    (value,) = encoder(size=80).encode(5, 1, sent=1, payloads=[b"abc"])
+    (value,) = encoder(size=80).encode(range(5, 6), sent=1, payloads=[b"abc"])
     at = value.index(b"\3\0abc")
     for length in (2, 3, 80, 60_000):
         forged = value[:at] + length.to_bytes(2, "little") + value[at + 2 : -4]
@@ -80,7 +80,7 @@ def test_a_payload_that_does_not_fit_its_record_is_a_broken_tag():
 
 @pytest.mark.parametrize("sources", [(), (Run(8, 70, 700, 1),)])
 def test_a_change_of_any_bit_of_any_byte_is_found(sources):
-    (value,) = encoder(size=120).encode(5, 1, sent=123456, txn=99, sources=sources)
+    (value,) = encoder(size=120).encode(range(5, 6), sent=123456, txn=99, sources=sources)
     for at in range(len(value)):
         for bit in range(8):
             broken = value[:at] + bytes([value[at] ^ 1 << bit]) + value[at + 1 :]
@@ -90,14 +90,14 @@ def test_a_change_of_any_bit_of_any_byte_is_found(sources):
 
 @given(st.data())
 def test_what_is_cut_or_made_up_is_corrupted_and_never_raises(data):
-    (value,) = encoder().encode(5, 1, sent=1)
+    (value,) = encoder().encode(range(5, 6), sent=1)
     junk = data.draw(st.binary(max_size=200) | st.integers(0, len(value) - 1).map(lambda n: value[:n]) | st.none())
     assert read(junk) is None
     assert decoded([junk]) == ([], [Irregular(0, 0, "corrupted", crc32c(junk or b""))])
 
 
 def test_a_whole_form_with_lengths_beyond_its_end_is_corrupted():
-    (value,) = encoder().encode(5, 1, sent=1)
+    (value,) = encoder().encode(range(5, 6), sent=1)
     lying = bytearray(value[:-4])
     lying[5] = 255
     lying += crc32c(bytes(lying)).to_bytes(4, "little")
@@ -106,20 +106,20 @@ def test_a_whole_form_with_lengths_beyond_its_end_is_corrupted():
 
 def test_outputs_name_the_inputs_that_they_reflect_one_by_one():
     sources = [Run(8, 70, 700, 2), Run(9, 5, 702, 1), Run(8, 72, 710, 3)]
-    values = encoder().encode(5, 6, sent=1, txn=3, sources=sources)
+    values = encoder().encode(range(5, 11), sent=1, txn=3, sources=sources)
     told = [(8, 70, 700), (8, 71, 701), (9, 5, 702), (8, 72, 710), (8, 73, 711), (8, 74, 712)]
     assert [read(value).source for value in values] == told
     assert decoded([*values]) == ([Run(7, 5, 0, 6)], [])
-    assert [value.source for value in map(read, encoder().encode(5, 2, sent=1))] == [None, None]
+    assert [value.source for value in map(read, encoder().encode(range(5, 7), sent=1))] == [None, None]
 
 
 def test_sources_that_do_not_fit_are_refused_and_a_cut_source_is_corrupted():
     with pytest.raises(ValueError, match="2 records are to reflect 3"):
-        encoder().encode(5, 2, sent=1, sources=[Run(8, 70, 700, 3)])
+        encoder().encode(range(5, 7), sent=1, sources=[Run(8, 70, 700, 3)])
     tight = smallest("run-a", TOPIC)
     with pytest.raises(ValueError, match="too small to name their source"):
-        encoder(size=tight).encode(5, 1, sent=1, sources=[Run(8, 70, 700, 1)])
-    (value,) = encoder(size=tight).encode(5, 1, sent=1)
+        encoder(size=tight).encode(range(5, 6), sent=1, sources=[Run(8, 70, 700, 1)])
+    (value,) = encoder(size=tight).encode(range(5, 6), sent=1)
     lying = bytearray(value[:-4])
     lying[4] |= 2
     lying += crc32c(bytes(lying)).to_bytes(4, "little")
@@ -128,7 +128,8 @@ def test_sources_that_do_not_fit_are_refused_and_a_cut_source_is_corrupted():
 
 
 def test_a_relocated_record_names_its_intended_place():
-    elsewhere = encoder(partition=4).encode(10, 1, sent=1) + encoder(topic="canary-recorda").encode(11, 1, sent=1)
+    elsewhere = encoder(partition=4).encode(range(10, 11), sent=1)
+    elsewhere += encoder(topic="canary-recorda").encode(range(11, 12), sent=1)
     runs, irregular = decoded([*elsewhere], first=40)
     assert runs == []
     assert irregular == [
@@ -138,7 +139,7 @@ def test_a_relocated_record_names_its_intended_place():
 
 
 def test_another_run_is_foreign_and_so_is_another_version():
-    (foreign,) = encoder(run="run-c").encode(1, 1, sent=1)
+    (foreign,) = encoder(run="run-c").encode(range(1, 2), sent=1)
     newer = bytearray(foreign[:-4])
     newer[3] = 2
     newer += crc32c(bytes(newer)).to_bytes(4, "little")
@@ -151,7 +152,7 @@ def test_another_run_is_foreign_and_so_is_another_version():
 
 def test_the_hashes_of_two_records_are_two():
     """Of an intact one without its own checksum, with which it would be one constant; of a broken one all bytes."""
-    intact = encoder(run="run-c").encode(1, 3, sent=1)
+    intact = encoder(run="run-c").encode(range(1, 4), sent=1)
     broken = [value[:-1] + b"!" for value in intact]
     _, irregular = decoded([*intact, *broken, b"", b"?"])
     assert crc32c(intact[0]) == UNTOLD_HASH
@@ -160,8 +161,8 @@ def test_the_hashes_of_two_records_are_two():
 
 
 def test_an_irregular_record_cuts_a_run_and_known_runs_do_not():
-    a = encoder().encode(0, 4, sent=1)
-    b = encoder(run="run-b", writer=8, size=200).encode(9, 2, sent=1)
+    a = encoder().encode(range(0, 4), sent=1)
+    b = encoder(run="run-b", writer=8, size=200).encode(range(9, 11), sent=1)
     runs, irregular = decoded([a[0], a[1], b"?", a[2], a[3], *b])
     assert runs == [Run(7, 0, 0, 2), Run(7, 2, 3, 2), Run(8, 9, 5, 2)]
     assert [(one.index, one.offset, one.status) for one in irregular] == [(2, 2, "corrupted")]
@@ -177,7 +178,7 @@ def test_runs_hold_the_same_records_in_the_same_order_and_are_as_long_as_can_be(
     for writer, seq, size, step in records:
         at += step
         offsets.append(at)
-        values += encoder(writer=writer, size=size).encode(seq, 1, sent=1)
+        values += encoder(writer=writer, size=size).encode(range(seq, seq + 1), sent=1)
     runs, irregular = decode(values, offsets, topic=TOPIC, partition=3, runs={"run-a"})
     unfolded = [(r.writer, r.seq + i, r.offset + i) for r in runs for i in range(r.length)]
     assert unfolded == [(w, s, o) for (w, s, _, _), o in zip(records, offsets, strict=True)]

@@ -330,7 +330,7 @@ def test_a_record_that_an_older_probe_told_of_where_another_value_stands_is_anot
 
 def test_two_intact_records_that_are_read_at_one_offset() -> None:
     """From the bytes on: two readers are given two records of another canary at the same offset."""
-    made = Encoder(run="another", writer=V, topic="topic", partition=0, size=128).encode(1, 2, sent=1)
+    made = Encoder(run="another", writer=V, topic="topic", partition=0, size=128).encode(range(1, 3), sent=1)
     h = History()
     for reader, value in zip("rs", made, strict=True):
         h.irregular(reader, irregular(0, 5, value, {"ours"}))

@@ -17,7 +17,7 @@ def config(root: Path) -> JobConfig:
 
 def main(root: Path) -> None:
     rebuild.SAVE_EVERY = 0.0  # type: ignore[misc]
-    rebuild.Rebuild(config(root), rows=ROWS).run("its checkpoint is gone")
+    rebuild.Rebuild(config(root)).run("its checkpoint is gone", rows=ROWS)
 
 
 if __name__ == "__main__":

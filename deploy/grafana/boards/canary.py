@@ -14,7 +14,7 @@ def canary() -> Dashboard:
     return filled(
         made,
         {
-            "Does it see?": _sight(),
+            "Does it see?": [*_sight(), *_keeping_up()],
             "The probes": _probes(),
             "What it takes": _costs(),
         },
@@ -30,7 +30,7 @@ def _each(metric: str, legend: str) -> Query:
 
 
 def _sight() -> list[Panel]:
-    """Whether the checks see, and keep up."""
+    """Whether the checks see, and keep up, now."""
     return [
         number(
             "Processes that answer",
@@ -80,6 +80,12 @@ def _sight() -> list[Panel]:
             good_below=0.5,
             bad_from=0.5,
         ),
+    ]
+
+
+def _keeping_up() -> list[Panel]:
+    """How they kept up."""
+    return [
         lines(
             "Duration of a batch",
             "Of checks. Two seconds at the median is the objective.",

@@ -14,7 +14,7 @@ def overview() -> Dashboard:
         made,
         {
             "Is it safe?": _safety(),
-            "How well does it serve?": _service(),
+            "How well does it serve?": [*_availability(), *_latency_and_failures()],
             "What was found?": _found(),
         },
     )
@@ -72,8 +72,8 @@ def _safety() -> list[Panel]:
     ]
 
 
-def _service() -> list[Panel]:
-    """Availability and latency, as clients get them."""
+def _availability() -> list[Panel]:
+    """Availability, as clients get it."""
     return [
         available("Produce availability", "produce_records", "produce_record_failures"),
         available("End-to-end availability", "end_to_end_records", "end_to_end_record_failures"),
@@ -81,6 +81,12 @@ def _service() -> list[Panel]:
         available("Offset commits", "offset_commits", "offset_commit_failures"),
         available("Transaction commits", "transaction_commits", "transaction_commit_failures"),
         available("Metadata", "metadata_requests", "metadata_request_failures"),
+    ]
+
+
+def _latency_and_failures() -> list[Panel]:
+    """Latency and failures, as clients get them."""
+    return [
         lines(
             "Produce latency",
             "From handing a record to the producer until its acknowledgement.",

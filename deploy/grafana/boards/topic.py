@@ -18,14 +18,14 @@ def topic() -> Dashboard:
     return filled(
         made,
         {
-            "$topic": _whole_topic(),
+            "$topic": [*_in_numbers(), *_over_time()],
             "By partition": _partitions(),
         },
     )
 
 
-def _whole_topic() -> list[Panel]:
-    """The topic as a whole."""
+def _in_numbers() -> list[Panel]:
+    """The topic as a whole, in numbers."""
     return [
         number(
             "Records written a second",
@@ -73,6 +73,12 @@ def _whole_topic() -> list[Panel]:
             good_below=30,
             bad_from=120,
         ),
+    ]
+
+
+def _over_time() -> list[Panel]:
+    """The topic as a whole, over time."""
+    return [
         lines(
             "Produce latency",
             "Until the acknowledgement.",

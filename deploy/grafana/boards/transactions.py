@@ -38,7 +38,7 @@ def transactions() -> Dashboard:
     return filled(
         made,
         {
-            "Transactions": _outcomes(),
+            "Transactions": [*_endings(), *_endings_over_time()],
             "Groups and committed offsets": _coordinators(),
         },
     )
@@ -52,8 +52,8 @@ def _number_of(outcome: str) -> str:
     return f"sum(increase(offsetwatch_probe_transactions_{outcome}_total{{{HERE}}}[$__range]))"
 
 
-def _outcomes() -> list[Panel]:
-    """How transactions end."""
+def _endings() -> list[Panel]:
+    """How transactions end, in numbers."""
     return [
         available("Commits that succeed", "transaction_commits", "transaction_commit_failures"),
         number(
@@ -92,6 +92,12 @@ def _outcomes() -> list[Panel]:
             good_below=0.5,
             bad_from=0.5,
         ),
+    ]
+
+
+def _endings_over_time() -> list[Panel]:
+    """How transactions end, over time."""
+    return [
         lines(
             "Commit latency",
             "From the call until it returns.",

@@ -178,9 +178,10 @@ class Forged(Lie):
             tag = read(last)
             assert tag is not None and last is not None
             encoder = Encoder(run=tag.run, writer=tag.writer, topic=tag.topic, partition=tag.partition, size=len(last))
-            (value,) = encoder.encode(tag.seq + AHEAD, 1, sent=tag.sent)
+            seq = tag.seq + AHEAD
+            (value,) = encoder.encode(range(seq, seq + 1), sent=tag.sent)
             offset = await self.side.produce(place, [batch_of([(None, value)], batches[-1].max_timestamp)])
-            self.did("appended a forged record", exchange, place, seq=tag.seq + AHEAD, offset=offset)
+            self.did("appended a forged record", exchange, place, seq=seq, offset=offset)
         return PASS
 
 

@@ -34,9 +34,9 @@ from probes.clock import Clock
 from probes.log.commits.append_plan import Part, Plan, load, save
 from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
-from probes.log.commits.history import History, TableProperties
+from probes.log.commits.history import History
 from probes.log.commits.lives import Lives
-from probes.log.commits.marks import COMMITTER, PlaceName, Vouched, current_places, mark_rows
+from probes.log.commits.marks import COMMITTER, Append, PlaceName, Vouched, current_places, mark_rows
 from probes.log.errors import (
     FolderTaken,
     HistoryConflict,
@@ -109,15 +109,12 @@ def committer(
     clock: Clock,
     pace: Pace | None = None,
     *,
-    properties: TableProperties | None = None,
-    storage_options: Mapping[str, str] | None = None,
     confirmations: Confirmations | None = None,
 ) -> Committer:
-    """A committer from a journal folder to `history`: a path or an object store's URL of a Delta table (`properties`
-    of a new one and `storage_options` are for these), or another destination. Without `confirmations` topics are
-    believed to be what rows say."""
+    """A committer from a journal folder to `history`: a path or an object store's URL of a Delta table, or another
+    destination. Without `confirmations` topics are believed to be what rows say."""
     if isinstance(history, str | Path):
-        history = History(str(history), properties or TableProperties(), storage_options)
+        history = History(str(history))
     return Committer(folder, history, clock, pace, confirmations)
 
 
@@ -334,10 +331,8 @@ class Committer:
         if not places:
             return None
         read = _journals_read(before, unread, now)
-        marks = mark_rows(
-            places, [_vouched(one) for one in vouched], counters, now, read, before.version + 1,
-            self._clock.boot, mono,
-        )  # fmt: skip
+        append = Append(before.version + 1, read, now, self._clock.boot, mono)
+        marks = mark_rows(places, [_vouched(one) for one in vouched], counters, append)
         counters |= {place: counters.get(place, 0) + 1 for place in places}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(

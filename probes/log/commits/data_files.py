@@ -13,9 +13,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date
 from pathlib import Path
-from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
+from rules.vocabulary.file_statistics import statistics
 
 
 def write(table: Path, rows: pa.Table, selected_by: Sequence[str]) -> list[AddAction]:
@@ -50,23 +49,3 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
         data_change=True,
         stats=orjson.dumps(statistics(rows, selected_by)).decode(),
     )
-
-
-def statistics(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
-    """What Delta's log says of a file with these rows. Bounds of times are whole milliseconds around the times."""
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
-    for name in columns:
-        bounds = pc.min_max(rows[name]).as_py()
-        if bounds["min"] is not None:
-            least[name], most[name] = _bound(bounds["min"], up=False), _bound(bounds["max"], up=True)
-    nulls = {name: rows[name].null_count for name in columns}
-    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
-
-
-def _bound(value: Any, *, up: bool) -> Any:
-    if not isinstance(value, datetime):
-        return value
-    rest = timedelta(microseconds=value.microsecond % 1000)
-    whole = value - rest + (_MILLISECOND if up and rest else timedelta(0))
-    return whole.strftime("%Y-%m-%dT%H:%M:%S.") + f"{whole.microsecond // 1000:03d}Z"

@@ -53,6 +53,17 @@ class Vouched(NamedTuple):
         return self.life.process, slices, progress.through, None, False
 
 
+class Append(NamedTuple):
+    """The append that marks are written for: its number is their `op`. Journals were `read` through one moment, and the
+    marks are written `now`, in microseconds, or at `mono` of this boot's monotonic clock."""
+
+    number: int
+    read: int
+    now: int
+    boot: str
+    mono: int
+
+
 def current_places(
     lives: Iterable[tuple[Life, Progress]], before: Mapping[PlaceName, int], now: int
 ) -> dict[PlaceName, int]:
@@ -71,12 +82,10 @@ def current_places(
 
 
 def mark_rows(
-    places: Iterable[PlaceName], vouched: Iterable[Vouched], counters: Mapping[PlaceName, int],
-    now: int, read: int, op: int, boot: str, mono: int,
-) -> dict[str, list[Row]]:  # fmt: skip
-    """Packed mark rows by cluster. `counters`: mark rows that each place had before; `now`, and through when journals
-    were `read`, in microseconds."""
-    known = [(one.life.cluster, one.progress, one.mark(0, now)) for one in vouched]
+    places: Iterable[PlaceName], vouched: Iterable[Vouched], counters: Mapping[PlaceName, int], append: Append
+) -> dict[str, list[Row]]:
+    """Packed mark rows by cluster. `counters`: mark rows that each place had before."""
+    known = [(one.life.cluster, one.progress, one.mark(0, append.now)) for one in vouched]
     rows: dict[str, list[Row]] = {}
     for place in places:
         key = (place.topic_id, place.partition)
@@ -86,9 +95,10 @@ def mark_rows(
             if cluster == place.cluster and (slices := progress.next_slice(key))
         ]
         told = {
-            "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": op,
-            "slice": counters.get(place, 0), "f": "mark", "type": "ok", "invoked": read, "completed": now,
-            "mono_invoked": mono, "mono_completed": mono, "kind": COMMITTER, "marks": marks or None, "boot": boot,
+            "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": append.number,
+            "slice": counters.get(place, 0), "f": "mark", "type": "ok",
+            "invoked": append.read, "completed": append.now, "boot": append.boot,
+            "mono_invoked": append.mono, "mono_completed": append.mono, "kind": COMMITTER, "marks": marks or None,
         }  # fmt: skip
         rows.setdefault(place.cluster, []).append([told.get(name) for name in FIELDS])
     return rows

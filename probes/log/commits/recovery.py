@@ -27,7 +27,7 @@ from typing import Literal
 from probes.clock import Clock
 from probes.log.errors import JournalUnwritable
 from probes.log.journals.frames import frames, payloads
-from probes.log.journals.journal import Journal
+from probes.log.journals.journal import Journal, OpenSegment
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
 from probes.log.journals.segments import LIVES, NEW, OVER, SUFFIX, is_held, life_folders, lock, segments
 from probes.log.rows import unpack
@@ -212,7 +212,7 @@ def _take_over(life_folder: Path, held: int) -> Journal:
     except BaseException:
         os.close(descriptor)
         raise
-    return Journal(life_folder, life, progress, held, descriptor, base, end)
+    return Journal(life_folder, life, progress, held, OpenSegment(descriptor, base, end))
 
 
 def _head(messages: Iterator[bytes]) -> tuple[Life, Progress]:

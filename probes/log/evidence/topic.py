@@ -20,7 +20,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from probes.kafka.client import Connection, admin_settings, open_admin, open_producer, producer_settings
+from probes.kafka.client import Connection, Transactional, admin_settings, open_admin, open_producer, producer_settings
 from probes.kafka.errors import ClientError, translate
 from probes.log.errors import HistoryUnavailable
 from probes.log.evidence.messages import packed
@@ -165,7 +165,7 @@ class EvidenceTopic:
         if self._producer is None:
             settings = producer_settings(
                 self.topic.connection, client="offsetwatch-evidence", delivery_timeout=OPEN_FOR,
-                transactional_id=app, transaction_timeout=OPEN_FOR,
+                transactional=Transactional(app, OPEN_FOR),
             )  # fmt: skip
             self._producer = open_producer(settings, lambda error: None)
             self._producer.init_transactions(ANSWERED_WITHIN)

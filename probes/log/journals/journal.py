@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from probes.log.errors import JournalUnwritable
 from probes.log.journals.frames import Packer
@@ -31,6 +31,14 @@ SEGMENT_BYTES: Final = 6 << 20
 __all__ = ["Journal", "JournalUnwritable", "Life"]
 
 
+class OpenSegment(NamedTuple):
+    """A segment that is written: `size` good bytes, which begin at offset `base` of the journal."""
+
+    descriptor: int
+    base: int
+    size: int
+
+
 class Journal:
     """One life's journal, open for writing. Make one with `create`.
 
@@ -38,18 +46,16 @@ class Journal:
     journal, and the same call may be made again. `slice` numbers are assigned here, on `append`: probes leave -1."""
 
     def __init__(
-        self, folder: Path, life: Life, progress: Progress, lock_descriptor: int, descriptor: int,
-        base: int, size: int, segment_bytes: int = SEGMENT_BYTES,
+        self, folder: Path, life: Life, progress: Progress, lock_descriptor: int, segment: OpenSegment,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:  # fmt: skip
-        """For `create` and recovery: take over an open segment of `size` good bytes that begins at offset `base`."""
+        """For `create` and recovery: take over a lock and an open segment."""
         self.life = life
         self.folder = folder
         self.progress = progress
         self._shared = life.shared
         self._lock = lock_descriptor
-        self._descriptor = descriptor
-        self._base = base
-        self._size = size
+        self._descriptor, self._base, self._size = segment
         self._segment_bytes = segment_bytes
         self._packer = Packer()
 
@@ -78,7 +84,7 @@ class Journal:
                 raise
         except OSError as refused:
             raise JournalUnwritable(f"cannot begin a journal in {folder}: {refused.strerror or refused}") from refused
-        return cls(final, life, progress, held, descriptor, 0, len(first), segment_bytes)
+        return cls(final, life, progress, held, OpenSegment(descriptor, 0, len(first)), segment_bytes)
 
     @property
     def offset(self) -> int:

@@ -28,10 +28,10 @@ from typing import Any, ClassVar, Final, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
-from probes.kafka.client import open_consumer, producer_settings
+from probes.kafka.client import Transactional, open_consumer, producer_settings
 from probes.kafka.errors import ClientError, ClientStuck, Crash
 from probes.kafka.leaving import close_member
-from probes.kafka.starting_positions import beginnings
+from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
 from probes.records.polls import Polled, Positions, positions, sort_out
@@ -107,8 +107,7 @@ class Aborts(Probe):
             self.world.connection,
             client=self.client,
             linger_ms=0,
-            transactional_id=self._transactional_id,
-            transaction_timeout=self._config.timeout,
+            transactional=Transactional(self._transactional_id, self._config.timeout),
         )
 
     @property
@@ -180,7 +179,8 @@ class Aborts(Probe):
             # The coordinator does not tell the committed offsets while our own transaction holds some of them.
             self._open.abort()
         admin = self.open_admin()
-        begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, in_callback=True)
+        asked = partial(committed_at_last, self.consumer, beat=self.log.alive, in_callback=True)
+        begin = beginnings(admin, partitions, {}, self.log.alive, committed=asked)
         self.position = dict(begin)
         return begin
 

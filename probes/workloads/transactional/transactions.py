@@ -12,13 +12,14 @@ a fresh one in each life, so that what a dead life left open is only ended by it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from probes.kafka.client import open_consumer, producer_settings
+from probes.kafka.client import Transactional, open_consumer, producer_settings
 from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
-from probes.kafka.starting_positions import beginnings
+from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
 from probes.records.polls import Positions, sort_out
@@ -85,8 +86,7 @@ class Transactions(Probe):
             client=self.client,
             delivery_timeout=self.world.config.writer.delivery_timeout,
             linger_ms=0,
-            transactional_id=self._transactional_id,
-            transaction_timeout=self._timeout,
+            transactional=Transactional(self._transactional_id, self._timeout),
         )
 
     @property
@@ -107,7 +107,8 @@ class Transactions(Probe):
         invoked = self.log.begin()
         carried = self.carried.positions
         known = {w: carried[self.topic_place(w)] for w in self.targets if self.topic_place(w) in carried}
-        begin = beginnings(self.consumer, admin, self.targets, known, self.log.alive)
+        asked = partial(committed_at_last, self.consumer, beat=self.log.alive)
+        begin = beginnings(admin, self.targets, known, self.log.alive, committed=asked)
         self.consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in begin.items()])
         self.position = begin
         self.log.append(

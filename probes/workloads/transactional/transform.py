@@ -26,11 +26,12 @@ partitions what was sent and its `sources`. Records that are broken or not ours 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
-from probes.kafka.client import open_consumer, producer_settings
+from probes.kafka.client import Transactional, open_consumer, producer_settings
 from probes.kafka.errors import ClientError, ClientStuck, Crash, ProbeError, translate
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
@@ -110,8 +111,7 @@ class Transform(Probe):
             client=self.client,
             delivery_timeout=self.world.config.writer.delivery_timeout,
             linger_ms=0,
-            transactional_id=transactional_id,
-            transaction_timeout=self._timeout,
+            transactional=None if transactional_id is None else Transactional(transactional_id, self._timeout),
         )
 
     @property
@@ -182,7 +182,8 @@ class Transform(Probe):
                 self._take_over(number, f"{self.group}-{number}")
         admin = self.open_admin()
         patience = max(self._config.timeouts) + COORDINATOR_GRACE
-        begin = beginnings(self.consumer, admin, partitions, {}, self.log.alive, within=patience, in_callback=True)
+        asked = partial(committed_at_last, self.consumer, beat=self.log.alive, within=patience, in_callback=True)
+        begin = beginnings(admin, partitions, {}, self.log.alive, committed=asked)
         self._began = dict(begin)
         self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
         return begin

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from alerts.incidents.grouping import kind_of
+from alerts.incidents.judged import kind_of
 from monitor.commands.check import Options, run
 from monitor.history_files.probe_log import judge, located, verdict
 from probes.log.commits.history import History as Table

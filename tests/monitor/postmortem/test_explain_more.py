@@ -61,7 +61,7 @@ def log_end(admin: AdminClient) -> int:
 
 
 def tagged(encoder: Encoder, seq: int) -> bytes:
-    (value,) = encoder.encode(seq, 1, sent=0)
+    (value,) = encoder.encode(range(seq, seq + 1), sent=0)
     return value
 
 

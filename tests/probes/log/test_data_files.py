@@ -6,10 +6,10 @@ import cramjam
 import orjson
 import pyarrow.parquet as pq
 
-from probes.log.commits import data_files
 from probes.log.commits.append_plan import PLAN, load, save
 from probes.log.commits.committer import committer
 from probes.log.rows import Shared, pack, table
+from rules.vocabulary.file_statistics import statistics
 from rules.vocabulary.slices import Slice
 from tests.probes.log.lives import Prober, table_rows
 
@@ -27,14 +27,14 @@ def rows_at(*times: datetime):
 
 
 def test_bounds_of_times_are_milliseconds_that_hold_the_times_between_them():
-    told = data_files.statistics(rows_at(AT, AT + timedelta(microseconds=700)), ["invoked", "op", "group"])
+    told = statistics(rows_at(AT, AT + timedelta(microseconds=700)), ["invoked", "op", "group"])
     assert told == {
         "numRecords": 2,
         "minValues": {"invoked": "2026-03-01T12:00:00.001Z", "op": 0},
         "maxValues": {"invoked": "2026-03-01T12:00:00.003Z", "op": 1},
         "nullCount": {"invoked": 0, "op": 0, "group": 2},
     }
-    whole = data_files.statistics(rows_at(AT.replace(microsecond=2_000)), ["invoked"])
+    whole = statistics(rows_at(AT.replace(microsecond=2_000)), ["invoked"])
     assert whole["minValues"] == whole["maxValues"] == {"invoked": "2026-03-01T12:00:00.002Z"}
 
 

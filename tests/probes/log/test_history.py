@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from probes.log.commits.append_plan import PLAN
 from probes.log.commits.committer import Pace, committer
-from probes.log.commits.history import TableProperties
+from probes.log.commits.history import History, TableProperties
 from probes.log.errors import HistoryMismatch, HistoryUnavailable
 from rules.vocabulary.slices import SLICE_SCHEMA
 from tests.probes.log.lives import (
@@ -137,7 +137,7 @@ def test_the_log_of_the_table_stays_short(folder, history, clock):
     """Checkpoints and the deletion of old log files happen by themselves, by the properties of the table."""
     Prober.start(folder, 1, clock)
     properties = TableProperties(checkpoint_interval=5, log_retention="interval 0 seconds")
-    with committer(folder, history, clock, properties=properties) as one:
+    with committer(folder, History(str(history), properties), clock) as one:
         for _ in range(40):
             one.commit()
     assert len(list((history / "_delta_log").glob("*.json"))) <= 12

@@ -1,0 +1,147 @@
+"""One incident as it grows, from its first finding on; `alerts.incidents.grouping` says what belongs to it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from alerts.event import FindingEvent
+from alerts.incidents.incident import LISTED, Became, Incident
+from alerts.incidents.judged import is_condition
+from alerts.incidents.keys import OF_THE_CLUSTER, Key, subject_of
+from alerts.incidents.outage import SHORTLY
+from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
+
+PAUSE: Final = timedelta(seconds=30)
+"""Conditions come and go: one that has ended for less than this has not been told to be over."""
+PLACES: Final = 10_000
+
+
+@dataclass(slots=True)
+class Group:
+    """One incident as it grows: `first` names it, and never changes."""
+
+    first: FindingEvent
+    kind: Literal["violation", "condition"]
+    since: datetime
+    last: datetime
+    counted: datetime
+    findings: int = 0
+    places: dict[str, None] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    closed: datetime | None = None
+    """Machine time at which the last of its conditions closed, None while one is open or there is none."""
+    closed_at: datetime | None = None
+    """The same in log time."""
+    violations: datetime | None = None
+    """Machine time of its newest violation."""
+    own: set[str] = field(default_factory=set)
+    """Those of its own name that are open."""
+    own_closed: tuple[datetime, datetime] | None = None
+    """When the last of its own name closed, machine time and log time, None while one is open; others may go on."""
+    folded: Counter[str] = field(default_factory=Counter)
+    topics: set[str] = field(default_factory=set)
+    keys: set[Key] = field(default_factory=set)
+    newest: FindingEvent | None = None
+    """What began its present spell."""
+    began: datetime | None = None
+    """Log time of its first finding, of whichever spell."""
+    spells: int = 1
+    earlier: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=LISTED))
+    now_places: dict[str, None] = field(default_factory=dict)
+    """Those of the present spell."""
+    became: Became | None = None
+
+    @classmethod
+    def begun(cls, event: FindingEvent) -> Group:
+        """One of which nothing is taken yet, that this finding will name."""
+        kind: Literal["violation", "condition"] = "condition" if is_condition(event) else "violation"
+        return cls(first=event, kind=kind, since=event.at, last=event.at, counted=event.counted)
+
+    @property
+    def occurrence(self) -> str:
+        """What names this one of all incidents of its finding's: the finding may be told again long after."""
+        return f"{self.first.id}@{int(self.first.at.timestamp() * 1000)}"
+
+    def ended(self, now: datetime, hold: timedelta) -> datetime | None:
+        """Machine time from which it counts as over, None while it goes on."""
+        if self.open:
+            return None
+        ends = [self.closed] if self.closed is not None else []
+        if self.violations is not None:
+            ends.append(self.violations + hold)
+        end = max(ends, default=self.counted)
+        return end if end <= now else None
+
+    def begins_again(self, event: FindingEvent) -> bool:
+        """Is this another spell of it, and not the same one that had ended for a moment? What came with it may go on:
+        the cause has ended."""
+        if event.event != "opened" or event.anomaly != self.first.anomaly or self.own or self.own_closed is None:
+            return False
+        told, ended = self.own_closed
+        return event.at > ended and (event.at - ended >= PAUSE or event.counted - told >= PAUSE)
+
+    def begin_again(self, event: FindingEvent) -> None:
+        assert self.own_closed is not None
+        self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
+        self.since, self.newest = event.at, event
+        self.spells += 1
+        self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
+
+    def take(self, event: FindingEvent) -> None:
+        """One more finding of it, which is not the end of a condition."""
+        if self.begins_again(event):
+            self.begin_again(event)
+        before = self.earlier[-1][1] if self.earlier else event.at
+        self.since, self.last = min(self.since, max(event.at, before)), max(self.last, event.at)
+        self.began = min(self.began or event.at, event.at)
+        self.counted = max(self.counted, event.counted)
+        self.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
+        self.topics.add(event.topic)
+        own = event.anomaly == self.first.anomaly
+        if own:
+            for places in (self.places, self.now_places):
+                if len(places) < PLACES:
+                    places.setdefault(subject_of(event))
+        else:
+            self.folded[event.anomaly] += 1
+        if event.event != "opened":
+            self.violations = event.counted
+            return
+        self.open.add(event.id)
+        self.closed = self.closed_at = None
+        if own:
+            self.own.add(event.id)
+            self.own_closed = None
+
+    def shut(self, event: FindingEvent) -> None:
+        """A condition of it is over, or goes on elsewhere."""
+        self.open.discard(event.id)
+        self.last = max(self.last, event.at)
+        self.own.discard(event.id)
+        if event.anomaly == self.first.anomaly and not self.own:
+            self.own_closed = event.counted, max(event.at, self.since)
+        if not self.open:
+            self.closed, self.closed_at = event.counted, max(event.at, self.since)
+
+    def incident(self, ended: datetime | None, name: str) -> Incident:
+        """As it is told: `ended` is the machine time from which it is over, `name` the cluster's, if it has one."""
+        first, newest = self.first, self.newest or self.first
+        message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
+        until = None if ended is None else (self.closed_at or self.last) if self.kind == "condition" else self.last
+        places, ever = ([place for place in known if place] for known in (self.now_places, self.places))
+        return Incident(
+            id=first.id, occurrence=self.occurrence,
+            anomaly=first.anomaly, kind=self.kind, severity=first.severity, cluster=first.cluster,
+            cluster_name=name, topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
+            message=message, evidence=newest.evidence, since=self.since, last=self.last, until=until,
+            own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
+            told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),
+            findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
+            due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
+            began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
+            ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
+        )  # fmt: skip

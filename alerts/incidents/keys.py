@@ -1,0 +1,60 @@
+"""By what an event of a finding finds its incident, and what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from alerts.event import FindingEvent
+from alerts.incidents.judged import is_condition
+
+Key = tuple[Any, ...]
+
+OF_THE_CLUSTER: Final = frozenset(
+    {
+        "cluster-unreachable", "evidence-gap", "evidence-late", "stuck-close", "stuck-consumer", "stuck-producer",
+        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
+    }
+)  # fmt: skip
+"""Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
+topic."""
+
+_NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
+
+
+def place_of(event: FindingEvent) -> Key:
+    """The partition that it is about, of this topic's life."""
+    return event.cluster, event.topic_id, event.partition
+
+
+def keys_of(event: FindingEvent) -> Iterator[Key]:
+    """By what an event finds its incident, the strongest first."""
+    yield "finding", event.id
+    topic = "" if event.anomaly in OF_THE_CLUSTER else event.topic
+    yield "group", event.cluster, event.anomaly, topic, event.severity
+    if not is_condition(event):
+        place = place_of(event)
+        evidence = event.evidence
+        if evidence.get("txn") is not None:
+            yield "transaction", event.cluster, evidence["txn"]
+        skipped = evidence.get("skipped")
+        for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
+            yield from _records(place, one)
+
+
+def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:
+    if isinstance(evidence.get("writer"), int) and isinstance(evidence.get("seq"), int):
+        yield "value", *place, evidence["writer"], evidence["seq"]
+    if isinstance(evidence.get("offset"), int) and evidence["offset"] > 0:
+        yield "offset", *place, evidence["offset"]
+
+
+def subject_of(event: FindingEvent) -> str:
+    """topic/partition; where it is about no partition, whoever it is about."""
+    if event.topic:
+        return f"{event.topic}/{event.partition}" if event.partition >= 0 else event.topic
+    for name in _NAMES:
+        if event.evidence.get(name) is not None:
+            told = event.evidence[name]
+            return str(told) if isinstance(told, str) else f"{name} {told}"
+    return ""

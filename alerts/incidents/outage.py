@@ -1,0 +1,39 @@
+"""The times for which a cluster answered nobody, and what they explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from alerts.event import FindingEvent
+from rules.vocabulary.times import from_micros
+
+SHORTLY: Final = timedelta(seconds=5)
+"""Before this nobody is told of a condition that waits on the cluster: partitions tell of one outage within seconds of
+each other."""
+_SOONER: Final = frozenset({"unseen", "stuck-close"})
+"""Conditions that wait on a cluster for less than an outage has to last."""
+
+
+@dataclass(slots=True)
+class Outage:
+    """The newest time for which a cluster answered nobody, as it was told: `since` the last answer, `called` when that
+    was long enough, `until` the next answer."""
+
+    finding: str
+    since: datetime
+    called: datetime
+    until: datetime | None = None
+
+    @classmethod
+    def told(cls, away: FindingEvent) -> Outage:
+        """The one that a `cluster-unreachable` tells of."""
+        since = away.evidence.get("since")
+        return cls(away.id, from_micros(since) if isinstance(since, int) else away.decidable - SHORTLY, away.decidable)
+
+    def explains(self, event: FindingEvent) -> bool:
+        """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
+        when the outage was called, or hardly before; one that waits for less, at any time in it."""
+        early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
+        return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)
