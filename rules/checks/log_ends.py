@@ -10,6 +10,9 @@ listing does not bear out is no truncation, but a `spurious-zero-offset`.
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
 the verdict rests on what was seen.
 
+Where the log went on from is the lowest offset that a write was given after a higher one was known: in an outage
+writers may be ahead of the next listing by hundreds of records.
+
 State: the offsets written since the last listing that was judged, at most `KEPT`; the listings that wait for a write,
 and the truncations told, at most `CUTS_KEPT` each.
 """
@@ -29,14 +32,18 @@ from rules.kept.codec import Table, concat, take
 
 KEPT: Final = 4096
 CUTS_KEPT: Final = 64
+LONG: Final = 4095
+"""So many steps, or an unknown number, a write is open for long."""
 
 
 @dataclass(slots=True)
 class Written(Table):
-    """Offsets [start, end) that writes invoked in a step of the domain's clock were given."""
+    """Offsets [start, end) that writes invoked in a step of the domain's clock were given, and in which step they had
+    been acknowledged, `FOREVER` where that is not known."""
 
     domain: Ints = field(default_factory=lambda: EMPTY)
     step: Ints = field(default_factory=lambda: EMPTY)
+    completed: Ints = field(default_factory=lambda: EMPTY)
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
 
@@ -59,8 +66,11 @@ def arrive(own: LogEnds, new: News) -> None:
         return
     for number in distinct(sent.domain).tolist():
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
-        step, start, end = intervals.merge_grouped(of.invoked, of.start, of.end)
-        own.written = concat(own.written, Written(np.full(len(step), number), step, start, end))
+        took = np.where(of.completed < of.invoked, LONG, np.minimum(of.completed - of.invoked, LONG))
+        label, start, end = intervals.merge_grouped(of.invoked * (LONG + 1) + took, of.start, of.end)
+        step, took = label // (LONG + 1), label % (LONG + 1)
+        completed = np.where(took < LONG, step + took, FOREVER)
+        own.written = concat(own.written, Written(np.full(len(step), number), step, completed, start, end))
     if len(own.written) > KEPT:
         own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
 
@@ -116,7 +126,9 @@ def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> No
         if known in own.told:
             continue
         own.told = [*own.told, known][-CUTS_KEPT:]
-        again = int(np.maximum(written.start[over], end).min())
+        again = min(
+            int(np.maximum(written.start[over], end).min()), _given_again(take(written, written.domain == domain))
+        )
         passage.report.add(
             "log-truncation",
             (known,),
@@ -126,6 +138,14 @@ def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> No
             evidence={"log_end": end, "known": known, "written_again": again},
         )
     own.cuts = left
+
+
+def _given_again(written: Written) -> int:
+    """The lowest offset that one of these writes was given after a higher one was known; `FOREVER` for none."""
+    order = written.completed.argsort(kind="stable")
+    known = np.append(-1, np.maximum.accumulate(written.end[order]) - 1)
+    before = known[written.completed[order].searchsorted(written.step, side="left")]
+    return int(written.start[before >= written.start].min(initial=FOREVER))
 
 
 def _report_zero(zero: list[int], passage: Passage) -> None:

@@ -37,6 +37,29 @@ def truncated(h: History) -> None:
     written_again(h, 4)
 
 
+def truncated_in_an_outage(h: History) -> None:
+    """Nobody could ask for the end until three records had been written again."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.send("v", 0, 2, at=3)
+    h.time += 1
+    h.observe(end=6)
+    h.time += 1
+    h.send("v", 2, 1, at=6)
+    h.time += 1
+    h.observe(end=7)
+
+
+def truncated_beside_a_slow_write(h: History) -> None:
+    """What stands at 3 was invoked before a higher offset was known: the log need not have been cut below 6."""
+    h.send("w", 0, 3, at=0)
+    h.send("x", 0, 1, at=3, invoked=h.at(0.2), completed=h.at(1.5))
+    h.send("w", 3, 6, at=4, invoked=h.at(0.5), completed=h.at(1))
+    h.time = 2
+    h.observe(end=6)
+    written_again(h, 6)
+
+
 def truncated_below_a_poll(h: History) -> None:
     h.poll("r", [("w", 0, 10, 0)])
     h.time += 1
@@ -129,6 +152,16 @@ GUILTY = [
         "log-truncation", (9,),
         "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
         {"log_end": 4, "known": 9, "written_again": 4}, 2.006,
+    )),
+    (truncated_in_an_outage, Told(
+        "log-truncation", (9,),
+        "the log ends at 6, and offset 9 was acknowledged or polled before; then offset 3 was given to another write",
+        {"log_end": 6, "known": 9, "written_again": 3}, 2.006,
+    )),
+    (truncated_beside_a_slow_write, Told(
+        "log-truncation", (9,),
+        "the log ends at 6, and offset 9 was acknowledged or polled before; then offset 6 was given to another write",
+        {"log_end": 6, "known": 9, "written_again": 6}, 2.002,
     )),
     (truncated_below_a_poll, Told(
         "log-truncation", (9,),
