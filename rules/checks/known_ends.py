@@ -14,9 +14,10 @@ an outcome, is such a row.
 It finds nothing itself. Those that follow are told of new rows what was safely acknowledged (`News.safe`), and as time
 passes which listings are due (`Passage.due`).
 
-State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each
-domain; the listings since, at most `LISTINGS_KEPT`; `Recovered`, dead processes that are not forgotten yet, at most
-`RECOVERED_KEPT`; what was acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
+State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each domain; the listings since, at most
+`LISTINGS_KEPT`, both beside what one step brings: a file's history, or a long backlog, comes in one; `Recovered`, dead
+processes that are not forgotten yet, at most `RECOVERED_KEPT`; what was acknowledged to processes whose first row is
+not here, at most `HELD_KEPT`.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
     if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered) and not len(own.held):
         return Acknowledged()
+    own.tops, own.waiting = bounded(own.tops), _newest_listings(own.waiting)  # not what a step of much brings
     clock = _clocks(new)
     acknowledged = _safely_acknowledged(own, new, clock)
     _learn(own, new, clock, acknowledged)
@@ -136,9 +138,13 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     if len(listed):
         more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
         own.waiting = concat(own.waiting, more)
-        if len(own.waiting) > LISTINGS_KEPT:
-            own.waiting = take(own.waiting, own.waiting.at.argsort(kind="stable")[-LISTINGS_KEPT:])
     return acknowledged
+
+
+def _newest_listings(waiting: Listings) -> Listings:
+    if len(waiting) <= LISTINGS_KEPT:
+        return waiting
+    return take(waiting, waiting.at.argsort(kind="stable")[-LISTINGS_KEPT:])
 
 
 def fold(own: KnownEnds, passage: Passage) -> None:
@@ -257,10 +263,19 @@ def raised(tops: Tops, new: Tops) -> Tops:
     for head, end in zip(begins, [*begins[1:], len(both)], strict=True):
         highest = np.maximum.accumulate(both.top[head:end])
         keep[head + 1 : end] = highest[1:] > highest[:-1]
-        if np.count_nonzero(keep[head:end]) > STEPS_KEPT:
-            kept = head + indices(keep[head:end])
-            keep[kept[: len(kept) // 2]] = False  # what is higher was known later, and is known all the same
     return take(both, keep)
+
+
+def bounded(tops: Tops) -> Tops:
+    """Of each domain the later half where they are many: what is higher was known later, and is known all the same."""
+    if len(tops) <= STEPS_KEPT:
+        return tops
+    keep = np.ones(len(tops), bool)
+    begins = heads(tops.domain).tolist()
+    for head, end in zip(begins, [*begins[1:], len(tops)], strict=True):
+        if end - head > STEPS_KEPT:
+            keep[head : head + (end - head) // 2] = False
+    return take(tops, keep)
 
 
 def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:

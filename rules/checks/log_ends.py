@@ -13,8 +13,8 @@ the verdict rests on what was seen.
 Where the log went on from is the lowest offset that a write was given after a higher one was known: in an outage
 writers may be ahead of the next listing by hundreds of records.
 
-State: the offsets written since the last listing that was judged, at most `KEPT`; the listings that wait for a write,
-and the truncations told, at most `CUTS_KEPT` each.
+State: the offsets written since the last listing that was judged, at most `KEPT` beside those of one step; the listings
+that wait for a write, and the truncations told, at most `CUTS_KEPT` each.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def arrive(own: LogEnds, new: News) -> None:
     sent = new.safe
     if sent is None:
         return
+    if len(own.written) > KEPT:  # not what this step brings: a file's history, or a long backlog, comes in one
+        own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
     for number in distinct(sent.domain).tolist():
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
         took = np.where(of.completed < of.invoked, LONG, np.minimum(of.completed - of.invoked, LONG))
@@ -71,8 +73,6 @@ def arrive(own: LogEnds, new: News) -> None:
         step, took = label // (LONG + 1), label % (LONG + 1)
         completed = np.where(took < LONG, step + took, FOREVER)
         own.written = concat(own.written, Written(np.full(len(step), number), step, completed, start, end))
-    if len(own.written) > KEPT:
-        own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
 
 
 def fold(own: LogEnds, passage: Passage) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from rules.arrays.intervals import Ints
 from rules.checks import known_ends
-from rules.checks.known_ends import STEPS_KEPT, Tops
+from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT, Tops
+from rules.checks.log_ends import KEPT
 from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
-from tests.rules.liveness_of import row_by_row
-from tests.rules.whole import Told, finished, in_any_way, whole
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 Fed = Callable[[History], Store]
 RULES = ("log-truncation",)
@@ -378,7 +379,9 @@ def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> N
     asked = known_ends.known_before(tops, ints([7, 7, 7, 3, 5]), ints([5, 6, 10, 2, 9]))
     assert asked.tolist() == [-1, 4, 8, 1, -1]
     many = ints(range(STEPS_KEPT + 1))
-    kept = known_ends.raised(Tops(), Tops(many * 0, many, many))
+    known = known_ends.raised(Tops(), Tops(many * 0, many, many))
+    assert len(known) == STEPS_KEPT + 1
+    kept = known_ends.bounded(known)
     assert len(kept) <= STEPS_KEPT
     assert kept.top[-1] == STEPS_KEPT
 
@@ -402,6 +405,19 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
             {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
         )
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("feed", [finished, live(at_once)], ids=["a file", "a backlog"])
+def test_in_a_long_history_an_early_truncation_is_found(feed: Fed) -> None:
+    """More writes, and listings, come after it in the same step than are kept from one step to the next."""
+    h = History()
+    truncated(h)
+    for i in range(max(KEPT, STEPS_KEPT, LISTINGS_KEPT) + 10):
+        h.time += 0.06
+        h.send("v", 1 + i, 1, at=5 + i)
+        h.observe(end=6 + i)
+    (told,) = whole(feed(h), ["log-truncation"])
+    assert told.evidence == {"log_end": 4, "known": 9, "written_again": 4}
 
 
 def test_a_live_log_is_listed_once_more_first() -> None:
