@@ -13,8 +13,13 @@ the verdict rests on what was seen.
 Where the log went on from is the lowest offset that a write was given after a higher one was known: in an outage
 writers may be ahead of the next listing by hundreds of records.
 
-State: the offsets written since the last listing that was judged, at most `KEPT` beside those of one step; the listings
-that wait for a write, and the truncations told, at most `CUTS_KEPT` each.
+Below the settled frontier no values are kept that could be compared with those that stand there now. So the range that
+was written again is asked to be explained by the rows of the log (`rules.audit.explain`): soon after the log has grown
+past what was known, and once more when readers have had time to come by.
+
+State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step; those
+listings, the short ones that wait for a write, the truncations told, and the ranges to be explained, at most
+`CUTS_KEPT` each.
 """
 
 from __future__ import annotations
@@ -29,9 +34,12 @@ from rules.arrays.intervals import EMPTY, Ints, distinct
 from rules.checks.known_ends import Listing
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
+from rules.vocabulary.objectives import SECOND
 
 KEPT: Final = 4096
 CUTS_KEPT: Final = 64
+LATER: Final = (30 * SECOND, 600 * SECOND)
+"""So long after all of a range was written again it is asked to be explained."""
 LONG: Final = 4095
 """So many steps, or an unknown number, a write is open for long."""
 
@@ -51,12 +59,17 @@ class Written(Table):
 @dataclass(slots=True)
 class LogEnds:
     """`cuts`: [at, domain, step, end listed, offset known] of listings that wait for a write; `zero`: the same of an
-    end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported."""
+    end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
+    `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
+    of ranges that were written again; `sound`: [domain, step, offset known] of the last listing of each domain that was
+    not short of what was known."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
     zero: list[int] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    unexplained: list[list[int]] = field(default_factory=list)
+    sound: list[list[int]] = field(default_factory=list)
 
 
 def arrive(own: LogEnds, new: News) -> None:
@@ -84,6 +97,20 @@ def fold(own: LogEnds, passage: Passage) -> None:
     if passage.finished:
         for domain in {cut[1] for cut in own.cuts}:
             _written_over(own, domain, FOREVER, passage)
+    elif own.unexplained:
+        _ask(own, passage)
+
+
+def _ask(own: LogEnds, passage: Passage) -> None:
+    """Ask for what was written again to be explained, where it is time."""
+    for cut in own.unexplained:
+        start, end, asked, full = cut
+        if full < 0:
+            cut[3] = full = min((listing.at for listing in passage.due if listing.end >= end), default=-1)
+        if full >= 0 and passage.end - full >= LATER[asked]:
+            passage.report.recheck(start, end, asked)
+            cut[2] += 1
+    own.unexplained = [cut for cut in own.unexplained if cut[2] < len(LATER)]
 
 
 def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
@@ -91,6 +118,7 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
     _written_over(own, domain, step, passage)
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
+        own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known]][-CUTS_KEPT:]
     if own.zero:
         if end > known:
             _report_zero(own.zero, passage)
@@ -107,9 +135,12 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
 def _forget(own: LogEnds, judged: list[Listing]) -> None:
     """What no later listing needs."""
     for domain in {listing.domain for listing in judged}:
-        step = max(listing.step for listing in judged if listing.domain == domain)
-        first = min((cut[2] for cut in [*own.cuts, own.zero] if cut and cut[1] == domain), default=step)
-        own.written = take(own.written, (own.written.domain != domain) | (own.written.step >= first))
+        own.written = take(own.written, (own.written.domain != domain) | (own.written.step >= _sound(own, domain)[0]))
+
+
+def _sound(own: LogEnds, domain: int) -> tuple[int, int]:
+    """The step of the last listing by this clock that was not short of what was known, and what was known then."""
+    return next(((step, known) for of, step, known in own.sound if of == domain), (-1, -1))
 
 
 def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> None:
@@ -126,9 +157,8 @@ def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> No
         if known in own.told:
             continue
         own.told = [*own.told, known][-CUTS_KEPT:]
-        again = min(
-            int(np.maximum(written.start[over], end).min()), _given_again(take(written, written.domain == domain))
-        )
+        again = min(int(np.maximum(written.start[over], end).min()), _given_again(own, domain))
+        own.unexplained = [*own.unexplained, [again, known + 1, 0, -1]][-CUTS_KEPT:]
         passage.report.add(
             "log-truncation",
             (known,),
@@ -140,11 +170,14 @@ def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> No
     own.cuts = left
 
 
-def _given_again(written: Written) -> int:
-    """The lowest offset that one of these writes was given after a higher one was known; `FOREVER` for none."""
+def _given_again(own: LogEnds, domain: int) -> int:
+    """The lowest offset that a write was given after a higher one was known, by this clock; `FOREVER` for none."""
+    since, top = _sound(own, domain)
+    written = take(own.written, (own.written.domain == domain) & (own.written.step >= since))
     order = written.completed.argsort(kind="stable")
     known = np.append(-1, np.maximum.accumulate(written.end[order]) - 1)
     before = known[written.completed[order].searchsorted(written.step, side="left")]
+    before = np.where(written.step > since, np.maximum(before, top), before)
     return int(written.start[before >= written.start].min(initial=FOREVER))
 
 

@@ -15,6 +15,7 @@ from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.test_audit import explained, subjects
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
 Fed = Callable[[History], Store]
@@ -405,6 +406,50 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
             {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
         )
     ]  # fmt: skip
+
+
+@in_any_way()
+def test_of_two_truncations_each_tells_its_own_extent(fed: Fed) -> None:
+    h = History()
+    truncated_in_an_outage(h)
+    h.time += 1
+    h.send("v", 3, 13, at=7)
+    h.time += 1
+    h.observe(end=20)
+    h.time += 1
+    h.send("u", 0, 2, at=15)
+    h.time += 1
+    h.observe(end=17)
+    written_again(h, 17)
+    told = [(one.subject, one.evidence["written_again"]) for one in whole(fed(h), ["log-truncation"])]
+    assert sorted(told) == [((9,), 3), ((19,), 15)]
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["guilty", "innocent"])
+def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
+    """Ten values are read and settled; seven of them give way to others, which are read too."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.poll("r", [("w", 0, 10, 0)], position_before=0, position_after=10)
+    for _ in range(20):
+        h.observe(end=10)
+        h.mark(1.0)
+    start = 3 if cut else 10
+    h.send("v", 0, 3, at=start)
+    h.mark(1.0)
+    h.observe(end=start + 3)
+    h.mark(1.0)
+    h.send("v", 3, 9, at=start + 3)
+    h.mark(1.0)
+    h.assign("s")
+    h.poll("s", [("w", 0, start, 0), ("v", 0, 12, start)], position_before=0, position_after=start + 12)
+    for _ in range(640):
+        h.observe(end=start + 12)
+        h.mark(1.0)
+    store = row_by_row(h)
+    assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
+    assert subjects(explained(h, store)) == {("inconsistent-offsets", (offset,)) for offset in range(3, 10) if cut}
+    assert [one.subject for one in whole(store, ["log-truncation"])] == ([(9,)] if cut else [])
 
 
 @pytest.mark.parametrize("feed", [finished, live(at_once)], ids=["a file", "a backlog"])
