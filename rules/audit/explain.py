@@ -5,7 +5,8 @@ range: what each operation polled, and what it passed over. At each offset
 
 - two values are `inconsistent-offsets`;
 - a value that was polled before an operation began that passed the offset without it is a `vanished-record`;
-- a value that was polled by an operation that began after another had passed the offset without it is a `late-record`.
+- a value that was polled by an operation that began after another had passed the offset without it is a `late-record`,
+  unless it was sent there after that: a log that was cut gives offsets again.
 
 A value whose write certainly failed was exposed (`G1a`), and vanished nowhere.
 
@@ -21,6 +22,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +52,8 @@ SHOWN: Final = 100
 
 def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     """Which rows of a partition `explain` needs for these ranges [start, end): a mask. Those that polled there or went
-    over it, those that begin or end a reader's hold, and the highest and the newest log start that observers saw."""
+    over it, those that sent there, or nobody knows where, those that begin or end a reader's hold, and the highest and
+    the newest log start that observers saw."""
     readings = Readings(rows)
     columns, first, last = readings.columns, readings.first, readings.last
     low = np.where(columns.position_before >= 0, np.minimum(columns.position_before, first), first)
@@ -62,6 +65,9 @@ def concerns(rows: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Array:
     seen = indices(columns.where(OFFSETS) & (columns.log_start >= 0))
     if len(seen):
         others[seen[[columns.log_start[seen].argmax(), columns.invoked[seen].argmax()]]] = True
+    sent = columns.sent
+    there = (sent.offset < 0) | intervals.touched(*wanted, sent.offset, sent.offset + sent.length)
+    others[sent.row[there]] = True
     return pa.array(reads | others)
 
 
@@ -143,7 +149,7 @@ def _differences(
         *((a, b, r, None) for r, a, b in zip(*(column[passed].tolist() for column in holes), strict=True)),
     ]
     for stretch in _stretches(entries, where):
-        yield from _told(stretch, reads, readings.failed)
+        yield from _told(stretch, reads, readings)
 
 
 def _interesting(values: Runs, shift: Ints, holes: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
@@ -178,7 +184,7 @@ def _stretches(entries: list[Entry], where: tuple[Ints, Ints]) -> Iterator[Stret
 
 
 def _told(
-    stretch: Stretch, reads: Mapping[int, Read], failed: Mapping[int, tuple[Ints, Ints]]
+    stretch: Stretch, reads: Mapping[int, Read], readings: Readings
 ) -> Iterator[tuple[int, int, Callable[[int], Difference]]]:
     """What a stretch tells: see `_differences`."""
     labels = sorted({label for _, label in stretch.having}, key=lambda label: (label[0], -label[1]))
@@ -193,14 +199,24 @@ def _told(
     if not having or not without:
         return
     ((writer, shift),) = labels
-    if pair := _earliest(having, without):
-        name, saw, passed = "vanished-record", *pair
-    elif pair := _earliest(without, having):
-        name, passed, saw = "late-record", *pair
-    else:
+    vanished = _earliest(having, without)
+    if not vanished and not _earliest(without, having):
         return
-    for low, high in _not_in(failed.get(writer), stretch.start - shift, stretch.end - shift):
-        yield low + shift, high - low, lambda offset: _missing(name, offset, (writer, offset - shift), saw, passed)
+    for low, high in _not_in(readings.failed.get(writer), stretch.start - shift, stretch.end - shift):
+        if vanished:
+            yield low + shift, high - low, partial(_missing, "vanished-record", (writer, shift), *vanished)
+            continue
+        for begin, until, sent in readings.sent(writer, low, high):
+            if pair := _earliest(_counting(without, sent), having):
+                yield begin + shift, until - begin, partial(_missing, "late-record", (writer, shift), pair[1], pair[0])
+
+
+def _counting(without: list[Read], sent: Read | None) -> list[Read]:
+    """Those that passed an offset and tell of what was sent there. One that had passed it before proves that the log
+    was cut and gave the offset again: then only those count that certainly came after."""
+    if sent is None or not any(read.before(sent) for read in without):
+        return without
+    return [read for read in without if sent.begun_before(read)]
 
 
 def _left_behind(having: list[Read]) -> dict[int, int]:
@@ -253,8 +269,8 @@ def _inconsistent(offset: int, labels: list[Label], at: int) -> Difference:
     return "inconsistent-offsets", (offset,), f"offset {offset} holds {len(found)} values: {both}", told, at
 
 
-def _missing(name: str, offset: int, value: tuple[int, int], saw: Read, passed: Read) -> Difference:
-    writer, seq = value
+def _missing(name: str, label: Label, saw: Read, passed: Read, offset: int) -> Difference:
+    writer, seq = label[0], offset - label[1]
     if name == "vanished-record":
         message = (
             f"value {writer}/{seq} was polled at offset {offset} by process {saw.process}, and process {passed.process}"

@@ -6,6 +6,7 @@ runs and intervals, never single offsets, and costs as much as the rows that rea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -55,6 +56,13 @@ class Read:
             return self.mono_completed < other.mono_invoked
         margin = 0 if self.boot == other.boot else SKEW_BOUND
         return self.completed + margin < other.invoked
+
+    def begun_before(self, other: Read) -> bool:
+        """Had this operation certainly begun when the other ended?"""
+        if self.boot == other.boot and self.mono_invoked >= 0 and other.mono_completed >= 0:
+            return self.mono_invoked < other.mono_completed
+        margin = 0 if self.boot == other.boot else SKEW_BOUND
+        return self.invoked + margin < other.completed
 
 
 @dataclass(slots=True)
@@ -110,6 +118,8 @@ class Readings:
         parts = zip(np.split(low, heads[1:]), np.split(high, heads[1:]), strict=True)
         self.failed: dict[int, tuple[Ints, Ints]] = dict(zip(writers.tolist(), parts, strict=False))
         """The values of each writer whose write certainly failed: merged intervals of seqs."""
+        order = np.lexsort((columns.invoked[columns.sent.row], columns.sent.seq, columns.sent.writer))
+        self._sent = columns.sent.take(order)
 
     def _index(self) -> None:
         """For `excerpt`: the rows that read, by where they began, with the highest offset that any of them or of those
@@ -152,6 +162,22 @@ class Readings:
             mono_invoked=-1 if begun is None else begun, mono_completed=-1 if ended is None else ended,
             ok=bool(columns.type[row] == OK),
         )  # fmt: skip
+
+    def sent(self, writer: int, start: int, end: int) -> Iterator[tuple[int, int, Read | None]]:
+        """The values [start, end) of a writer by the operations that sent them, the first ones where several did; None
+        where no row tells."""
+        sent = self._sent
+        low, high = sent.writer.searchsorted([writer, writer + 1])
+        for i in range(int(low), int(high)):
+            first, last = int(sent.seq[i]), int(sent.seq[i] + sent.length[i])
+            if last <= start or end <= first:
+                continue
+            if start < first:
+                yield start, first, None
+            yield max(start, first), min(end, last), self.read(int(sent.row[i]))
+            start = min(end, last)
+        if start < end:
+            yield start, end, None
 
     def _extent(self) -> tuple[Ints, Ints]:
         """The lowest and the highest offset that each row polled, -1 for none."""

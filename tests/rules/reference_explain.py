@@ -34,6 +34,12 @@ class Reading:
             return self.row.mono_completed < other.row.mono_invoked
         return self.completed + (0 if same else SKEW_BOUND) < micros(other.row.invoked)
 
+    def begun_before(self, other: Reading) -> bool:
+        same = (self.row.boot or "") == (other.row.boot or "")
+        if same and self.row.mono_invoked is not None and other.row.mono_completed is not None:
+            return self.row.mono_invoked < other.row.mono_completed
+        return micros(self.row.invoked) + (0 if same else SKEW_BOUND) < other.completed
+
 
 def readings(rows: Iterable[Slice]) -> list[Reading]:
     found: list[Reading] = []
@@ -98,13 +104,27 @@ def explained(rows: Sequence[Slice], start: int, end: int) -> Iterator[Told]:
         without = [read for read in without if not any(_left_behind(one, read) for one in having)]
         if not having or not without or found[0] in failed:
             continue
-        for name, first, second in (("vanished-record", having, without), ("late-record", without, having)):
+        late = _that_tell_of(found[0], without, rows)
+        for name, first, second in (("vanished-record", having, without), ("late-record", late, having)):
             pairs = [(a, b) for a in first for b in second if a.before(b)]
             if pairs:
                 a, b = min(pairs, key=lambda pair: (pair[1].completed, pair[0].completed))
                 saw, passed = (a, b) if name == "vanished-record" else (b, a)
                 yield _missing(name, offset, found[0], saw, passed)
                 break
+
+
+def _that_tell_of(value: Value, without: list[Reading], rows: Sequence[Slice]) -> list[Reading]:
+    """Where somebody had passed the offset before the value was sent, those that certainly came after that."""
+    sent = [
+        (run.seq, micros(row.invoked), i, Reading(row))
+        for i, row in enumerate(rows)
+        for run in row.sent
+        if run.writer == value[0] and run.seq <= value[1] < run.seq + run.length
+    ]
+    if not sent or not any(read.before(min(sent, key=lambda one: one[:3])[3]) for read in without):
+        return without
+    return [read for read in without if min(sent, key=lambda one: one[:3])[3].begun_before(read)]
 
 
 def _left_behind(read: Reading, other: Reading) -> bool:

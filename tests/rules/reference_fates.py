@@ -170,8 +170,17 @@ def vanished_or_late(log: Log) -> Iterator[Found]:
         subject = (offset, value.writer, value.seq)
         if any(a.row.completed < b.row.invoked for a in having for b in without):
             yield "vanished-record", subject
-        elif any(b.row.completed < a.row.invoked for a in having for b in without):
+        elif any(b.row.completed < a.row.invoked for a in having for b in _that_tell_of(log, value, without)):
             yield "late-record", subject
+
+
+def _that_tell_of(log: Log, value: Value, without: list[Part]) -> list[Part]:
+    """Where somebody had passed the offset before the value was sent, those that came after that."""
+    sent = [part.row for part in log.parts if any(record.value == value for record in part.sent)]
+    first = min(sent, key=lambda row: row.invoked, default=None)
+    if first is None or not any(part.row.completed < first.invoked for part in without):
+        return without
+    return [part for part in without if first.invoked < part.row.completed]
 
 
 def _left_behind(failed: Part, later: Part) -> bool:
