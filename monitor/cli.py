@@ -205,7 +205,8 @@ def probe_drain(
     limit: Annotated[float, typer.Option(min=1, help="Seconds after which what is missing is given up.")] = 60.0,
     debug: Debug = False,
 ) -> None:
-    """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost."""
+    """Read everything back with fresh clients, once probe run has ended. Exit code 1: acknowledged records are lost;
+    2: none are, but some cannot be read, as behind a transaction that does not end."""
     from monitor.process.probing import drain_each
     from monitor.process.program_log import configure
 

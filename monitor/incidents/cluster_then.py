@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monitor.incidents.silences import silences
 from monitor.incidents.witnesses import Asked
 from streaming_jobs.location import TableLocation, opened
 
@@ -24,7 +25,11 @@ AROUND: Final = timedelta(seconds=90)
 _SHOWN: Final = 12
 _COLUMNS: Final = (
     "process", "f", "type", "error", "invoked", "completed", "settings", "log_start", "log_end", "last_stable", "group",
-    "transactional_id", "end_invoked",
+    "transactional_id", "end_invoked", "op", "topic", "partition",
+)  # fmt: skip
+_OF_OBSERVERS: Final = (
+    "process", "op", "topic", "partition", "type", "error", "invoked", "completed", "settings", "log_start",
+    "log_end", "last_stable",
 )  # fmt: skip
 _COORDINATED: Final = {
     "group_coordinator": ("group", "group"),
@@ -53,30 +58,46 @@ def cluster_then(history: TableLocation, about: Asked) -> list[Change]:
     field, kind = pc.field, pa.timestamp("us", tz="UTC")
     begin, end = about.at - AROUND, about.at + AROUND
     days = sorted({one.astimezone(UTC).date() for one in (begin, about.at, end)})
-    wanted = (
+    then = (
         field("date").isin(days)
-        & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
-        & (field("partition") == about.partition)
         & (field("completed") >= pa.scalar(begin, kind))
         & (field("completed") <= pa.scalar(end, kind))
+    )
+    wanted = (
+        then
+        & (field("topic_id") == about.topic_id if about.topic_id else field("topic") == about.topic)
+        & (field("partition") == about.partition)
         & ((field("f") == "offsets") | field("error").is_valid() | (field("f") == "txn") & field("settings").is_valid())
     )
-    rows = log.to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
-    return changes(sorted(rows, key=lambda row: row["completed"]))
+    dataset = log.to_pyarrow_dataset()
+    rows = dataset.to_table(columns=list(_COLUMNS), filter=wanted).to_pylist()
+    rows.sort(key=lambda row: row["completed"])
+    observed = _observed(rows)
+    if not any("silent" in dict(row["settings"] or ()) for row in observed):
+        return changes(rows)
+    # Whether a broker answers is told by all partitions that it leads, and this one may have another leader.
+    observers = sorted({row["process"] for row in observed})
+    asked = then & (field("f") == "offsets") & field("group").is_null() & field("process").isin(observers)
+    return changes(rows, dataset.to_table(columns=list(_OF_OBSERVERS), filter=asked).to_pylist())
 
 
-def changes(rows: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """The changes in these rows of the probe log, which are in the order of time; the first `_SHOWN` of each kind."""
-    observed = [row for row in rows if row["f"] == "offsets" and row["group"] is None]
+def changes(rows: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]] | None = None) -> list[Change]:
+    """The changes in these rows of the probe log, which are in the order of time; the first `_SHOWN` of each kind.
+    `asked`: what the observers asked about any partition, where that is more than these rows."""
+    observed = _observed(rows)
     found = [
         *_leaders(observed),
         *_coordinators(rows),
-        *_silences(observed),
+        *_silences(observed if asked is None else asked),
         *_ends(observed),
         *_errors(rows),
         *_long(rows),
     ]
     return sorted(found)
+
+
+def _observed(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["f"] == "offsets" and row["group"] is None]
 
 
 def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
@@ -133,21 +154,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _silences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    silent: dict[str, datetime] = {}
-    told = 0
-    for row in rows:
-        settings = dict(row["settings"] or ())
-        now = set(settings.get("silent", "").split(",")) - {""}
-        # Who is silent is told by every row while it lasts, and by the rows of everybody.
-        for broker in sorted(now - set(silent)):
-            silent[broker] = row["completed"]
-            if (told := told + 1) <= _SHOWN:
-                yield Change(row["completed"], f"broker {broker} does not answer")
-        if row["type"] == "ok":
-            for broker in sorted(set(silent) - now):
-                lasted = (row["completed"] - silent.pop(broker)).total_seconds()
-                if told <= _SHOWN:
-                    yield Change(row["completed"], f"broker {broker} answers again, after {lasted:.1f} s")
+    for at, told in islice(silences(rows), 2 * _SHOWN):
+        yield Change(at, told)
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:

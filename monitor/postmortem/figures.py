@@ -93,13 +93,12 @@ def _silences(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
     """Stretches of time in which a broker did not answer; without a name, in which observations just failed; of a
     group, in which nobody could be told what it has committed."""
     open_: dict[str, tuple[datetime, datetime]] = {}
-    for at, brokers in rows:
-        for broker in str(brokers).split(","):
-            begin, last = open_.get(broker, (at, at))
-            if at - last > _TOGETHER:
-                yield _silence(broker, begin, last)
-                begin = at
-            open_[broker] = begin, at
+    for at, broker in rows:
+        begin, last = open_.get(broker, (at, at))
+        if at - last > _TOGETHER:
+            yield _silence(broker, begin, last)
+            begin = at
+        open_[broker] = begin, at
     for broker, (begin, last) in open_.items():
         yield _silence(broker, begin, last)
 
@@ -225,11 +224,14 @@ from given g join acknowledged a using (topic_id, partition, writer, seq)
 group by all order by piece
 """
 _SILENT: Final = """
-select distinct date_trunc('second', completed) as time,
-    coalesce(settings['silent'], if("group" is null, '', 'group ' || "group"))
-from operations
-where f = 'offsets' and (settings['silent'] is not null or type <> 'ok')
-order by time
+select distinct date_trunc('second', time) as time, broker
+from (
+    select unnest([invoked, completed]) as time, coalesce(asked, '') as broker
+    from unanswered where "group" is null and (asked is not null or settings['silent'] is null)
+    union all
+    select completed, 'group ' || "group" from unanswered where "group" is not null
+)
+order by time, broker
 """
 _MOVES: Final = """
 with told as (

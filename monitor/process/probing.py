@@ -30,6 +30,7 @@ from monitor.process.watchdog import watched
 from probes.clock import SystemClock
 from probes.levels import Levels
 from probes.running.fleet import Fleet, FleetStatus
+from rules.vocabulary.slices import Run
 from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
 
 
@@ -180,7 +181,7 @@ def gone(config: Config, committer: int, since: datetime | None, say: Callable[[
 
 def drain_each(config: Config, cluster: str | None, *, limit: float) -> int:
     """Drain `cluster`, else one cluster after the other, each said by its name. Exit code 1 where one has lost records,
-    else 2 where one could not be read; raises like `drain` where there is but one."""
+    else 2 where one could not be read to its end; raises like `drain` where there is but one."""
     if cluster is not None:
         return drain(only(config, cluster), limit=limit)
     if not config.clusters:
@@ -200,7 +201,8 @@ def drain_each(config: Config, cluster: str | None, *, limit: float) -> int:
 
 
 def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stderr) -> int:
-    """Read everything back with clients opened anew, and say what acknowledged records are missing: exit code 1 if any.
+    """Read everything back with clients opened anew, and say what acknowledged records are missing: exit code 1 if any
+    are lost, else 2 if any cannot be read yet, because a transaction that does not end holds them.
 
     `limit`: seconds after which what is missing is given up. Raises ConfigError where no cluster can be reached, and
     the probes' and the probe log's own errors, as where probes are at work on the same journals."""
@@ -216,20 +218,33 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
     record(config, reach(config).cluster)
     probe_log = ProbeLog(config.journals, str(config.job.history_path))
     done = drain_all(config.probes, connection(config), probe_log, SystemClock(), limit=limit, say=say)
-    for word, runs in (("lost", done.missing), ("expired", done.expired)):
+    for word, runs in (("lost", done.missing), ("cannot be read", done.unreadable), ("expired", done.expired)):
         for (topic, partition), listed in sorted(runs.items()):
             for one in listed:
                 at = "at an unknown offset" if one.offset is None else f"at offset {one.offset}"
                 seqs = f"{one.writer}/{one.seq}" + (f" to {one.seq + one.length - 1}" if one.length > 1 else "")
                 say(f"{word}: {topic}/{partition} value {seqs}, acknowledged {at}")
-    lost, expired = (
-        sum(one.length for listed in runs.values() for one in listed) for runs in (done.missing, done.expired)
+    for (topic, partition), listed in sorted(done.unreadable.items()):
+        last_stable, end = done.holds[topic, partition]
+        say(
+            f"{_records(listed):,} cannot be read: a transaction that does not end holds the last stable offset of "
+            f"{topic}/{partition} at {last_stable}, the log ends at {end}"
+        )
+    lost, unreadable, expired = (
+        sum(_records(listed) for listed in runs.values()) for runs in (done.missing, done.unreadable, done.expired)
     )
+    held = f"{unreadable:,} cannot be read yet (from a last stable offset on), " if unreadable else ""
     say(
         f"{done.acknowledged:,} acknowledged records, {done.rounds} round{'s' * (done.rounds != 1)}: {lost:,} lost, "
-        f"{expired:,} expired (below the log start)"
+        f"{held}{expired:,} expired (below the log start)"
     )
-    return VIOLATION if lost else 0
+    if lost:
+        return VIOLATION
+    return USAGE_OR_ENVIRONMENT if unreadable else 0
+
+
+def _records(runs: Sequence[Run]) -> int:
+    return sum(one.length for one in runs)
 
 
 def summary(status: FleetStatus) -> str:

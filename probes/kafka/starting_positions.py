@@ -64,17 +64,30 @@ def committed(
 
 def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: float = ASK_WITHIN) -> dict[Partition, int]:
     """The first offset of each partition, as far as its leader tells within the time."""
-    asked = {TopicPartition(topic, partition): OffsetSpec.earliest() for topic, partition in partitions}
+    return _told(admin, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED, within)
+
+
+def log_ends(
+    admin: AdminClient, partitions: Iterable[Partition], level: IsolationLevel, within: float = ASK_WITHIN
+) -> dict[Partition, int]:
+    """The end of each partition, at read_committed its last stable offset, as far as its leader tells within the
+    time."""
+    return _told(admin, partitions, OffsetSpec.latest(), level, within)
+
+
+def _told(
+    admin: AdminClient, partitions: Iterable[Partition], spec: OffsetSpec, level: IsolationLevel, within: float
+) -> dict[Partition, int]:
+    asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
     if not asked:
         return {}
-    starts: dict[Partition, int] = {}
-    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=within)
-    for tp, future in futures.items():
+    told: dict[Partition, int] = {}
+    for tp, future in admin.list_offsets(asked, isolation_level=level, request_timeout=within).items():
         try:
-            starts[tp.topic, tp.partition] = listed(future)
+            told[tp.topic, tp.partition] = listed(future)
         except Exception:
             continue
-    return starts
+    return told
 
 
 def log_ends_when_led(

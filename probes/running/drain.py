@@ -3,7 +3,9 @@
 Sending has stopped. What the probe log holds as acknowledged is compared with what a client that was opened anew, with
 everything assigned from the beginning, polls up to the highest acknowledged offset; this is repeated until nothing is
 missing or the time is over. What is missing then is lost, not late. Records below the log start have expired and are
-told apart. The readers log like all others, so that the checks see what they saw.
+told apart. So are those from the last stable offset on while the log goes on behind it: an open transaction holds them,
+no reader at read_committed is given them, and whether they are there is not known. The readers log like all others, so
+that the checks see what they saw.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, QueryBuilder
 from pyroaring import BitMap64
 
@@ -26,7 +30,7 @@ from probes.config import ProbesConfig
 from probes.kafka.calls import bounded
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ProbeError
-from probes.kafka.starting_positions import log_starts
+from probes.kafka.starting_positions import log_ends, log_starts
 from probes.log.commits.committer import committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.journals.journal import Journal
@@ -59,10 +63,18 @@ class Acknowledged:
     highest: int = -1
 
 
+class Hold(NamedTuple):
+    """A partition whose last stable offset stands below its end: a transaction there has not ended."""
+
+    last_stable: int
+    end: int
+
+
 @dataclass(slots=True)
 class Drained:
-    """The outcome. `missing` and `expired`: runs by partition, offsets where they were acknowledged (None if unknown).
-    `rounds`: how often everything was read. `complete`: the last round got to the highest acknowledged offsets."""
+    """The outcome. `missing`, `expired`, `unreadable`: runs by partition, offsets where they were acknowledged (None if
+    unknown). `rounds`: how often everything was read. `complete`: the last round got to the highest acknowledged
+    offsets. `holds`: where an open transaction kept the last round from reading on."""
 
     acknowledged: int = 0
     polled: int = 0
@@ -70,6 +82,8 @@ class Drained:
     complete: bool = False
     missing: dict[Partition, list[Run]] = field(default_factory=dict)
     expired: dict[Partition, list[Run]] = field(default_factory=dict)
+    unreadable: dict[Partition, list[Run]] = field(default_factory=dict)
+    holds: dict[Partition, Hold] = field(default_factory=dict)
 
 
 def acknowledged(history: str | Path, layout: Layout) -> dict[Partition, Acknowledged]:
@@ -167,6 +181,8 @@ def drain(
         until = time.monotonic() + limit
         while True:
             result.rounds += 1
+            # Asked before the round: what a transaction holds that ends meanwhile was not readable to the round's end.
+            result.holds = _holds(admin, layout)
             seen, polled, result.complete = _round(world, layout, journals, wanted, until, result.rounds)
             result.polled += polled
             missing = {where: _without(seqs, seen.get(where, {})) for where, seqs in missing.items()}
@@ -176,12 +192,37 @@ def drain(
             if not left or time.monotonic() >= until:
                 break
             time.sleep(BETWEEN_ROUNDS)
-        starts = log_starts(admin, layout.partitions())
-        for where, seqs in missing.items():
-            for run_of in _located(wanted[where], seqs):
-                old = run_of.offset is not None and run_of.offset + run_of.length <= starts.get(where, 0)
-                (result.expired if old else result.missing).setdefault(where, []).append(run_of)
+        _tell_apart(result, wanted, missing, log_starts(admin, layout.partitions()))
     return result
+
+
+def _holds(admin: AdminClient, layout: Layout) -> dict[Partition, Hold]:
+    """Where an open transaction holds the last stable offset below the log's end."""
+    # The end first: a record that comes between the two questions then makes no hold.
+    ends = log_ends(admin, layout.partitions(), IsolationLevel.READ_UNCOMMITTED)
+    stable = log_ends(admin, layout.partitions(), IsolationLevel.READ_COMMITTED)
+    return {where: Hold(stable[where], end) for where, end in ends.items() if stable.get(where, end) < end}
+
+
+def _tell_apart(
+    result: Drained,
+    wanted: Mapping[Partition, Acknowledged],
+    missing: Mapping[Partition, Seqs],
+    starts: Mapping[Partition, int],
+) -> None:
+    """What is missing: expired, not readable yet, or lost."""
+    for where, seqs in missing.items():
+        start, hold = starts.get(where, 0), result.holds.get(where)
+
+        def kind(at: int | None, start: int = start, hold: Hold | None = hold) -> dict[Partition, list[Run]]:
+            if at is not None and at < start:
+                return result.expired
+            if hold is not None and (at is None or hold.last_stable <= at < hold.end):
+                return result.unreadable
+            return result.missing
+
+        for run_of in _located(wanted[where], seqs, kind):
+            kind(run_of.offset).setdefault(where, []).append(run_of)
 
 
 def _round(
@@ -218,9 +259,10 @@ def _without(seqs: Seqs, seen: Seqs) -> Seqs:
     return {writer: left for writer, all_of in seqs.items() if (left := all_of - seen.get(writer, BitMap64()))}
 
 
-def _located(place: Acknowledged, missing: Seqs) -> list[Run]:
-    """The missing sequence numbers as runs, with the offsets they were acknowledged at."""
+def _located(place: Acknowledged, missing: Seqs, kind: Callable[[int | None], object]) -> list[Run]:
+    """The missing sequence numbers as runs, each of one kind, with the offsets they were acknowledged at."""
     found: list[Run] = []
+    before: object = None
     for block in place.offsets:
         for writer, seq, offset, length in block.tolist():
             lost = missing.get(writer)
@@ -230,10 +272,12 @@ def _located(place: Acknowledged, missing: Seqs) -> list[Run]:
                 if one not in lost:
                     continue
                 at = offset + one - seq if offset >= 0 else None
+                now = kind(at)
                 last = found[-1] if found else None
                 follows = last is not None and (last.writer, last.seq + last.length) == (writer, one)
-                if last is not None and follows and (last.offset is None) == (at is None):
+                if last is not None and follows and (last.offset is None) == (at is None) and now is before:
                     found[-1] = last._replace(length=last.length + 1)
                 else:
                     found.append(Run(writer, one, at, 1))
+                before = now
     return found

@@ -3,9 +3,10 @@
 One row per partition and second holds the log start, the end as read_uncommitted sees it, and the last stable offset
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
 whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
-time there is a row all the same, `info` with the error; its `settings` name the `leader`, as it was known last. While
-somebody does not answer, the rows of all partitions name those that lead what is not answered (`silent`), and all that
-hold replicas (`brokers`).
+time there is a row all the same, `info` with the error; its `settings` name the `leader` that was asked, or the last
+one known where there was none: whoever leads the partition by the time that we give up was not asked. While somebody
+does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
+(`brokers`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
@@ -62,7 +63,8 @@ FIELDS: Final = ("log_start", "log_end", "last_stable")
 
 @dataclass(slots=True)
 class Question:
-    """One operation on its way: about the partitions that one broker leads, or (`group`) about what a group committed.
+    """One operation on its way: about the partitions that one broker leads (`leader`, None where there is none), or
+    (`group`) about what a group committed.
 
     `futures`: by (partition, field) for the former, one by None for the latter."""
 
@@ -70,6 +72,7 @@ class Question:
     invoked: Instant
     partitions: Sequence[Partition]
     group: str | None = None
+    leader: int | None = None
     futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
     done: list[Future[Any]] = field(default_factory=list)
     opened: bool = False
@@ -100,7 +103,8 @@ class Observer(Probe):
         self._leadership = Telling()
         self._brokers: set[Address] = set()
         self._telling = {group: Telling() for group in self._groups}
-        self._unanswered: set[Partition] = set()
+        self._unanswered: dict[Partition, int | None] = {}
+        """What the last question about it had no answer to: whom it asked, as far as that is known."""
         self._descriptions: dict[str, Future[Any]] = {}
         self._pending: dict[int | str | None, Question] = {}
         """By leader, or by group."""
@@ -187,7 +191,7 @@ class Observer(Probe):
 
     def _ask_leader(self, leader: int | None, invoked: Instant) -> Question:
         partitions = [where for where in self._all if self._leaders.get(where) == leader]
-        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions)
+        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions, leader=leader)
         for name in FIELDS:
             spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
             level = IsolationLevel.READ_COMMITTED if name == "last_stable" else IsolationLevel.READ_UNCOMMITTED
@@ -270,7 +274,7 @@ class Observer(Probe):
                 if question.opened and not rows:
                     rows = self._rows(question, now, whole=True)
                 if question.group is None:
-                    self._tell_of(rows, now.mono)
+                    self._tell_of(rows, question.leader, now.mono)
                 self.log.append(rows)
                 for error in {row.error for row in rows if row.error is not None}:
                     self.counters.errors += 1
@@ -278,12 +282,16 @@ class Observer(Probe):
         if alive:
             self.log.alive()
 
-    def _tell_of(self, rows: Sequence[Slice], now: int) -> None:
-        """Add what is to be told of the partitions: their topics' settings, and who does not answer."""
+    def _tell_of(self, rows: Sequence[Slice], asked: int | None, now: int) -> None:
+        """Add what is to be told of the partitions: their topics' settings, and who does not answer. `asked`: whom the
+        question asked; the leader may be another by now."""
         for row in rows:
-            nothing = all(getattr(row, name) is None for name in FIELDS)
-            (self._unanswered.add if nothing else self._unanswered.discard)((row.topic, row.partition))
-        silent = {self._led_by[where] for where in self._unanswered if where in self._led_by}
+            where = (row.topic, row.partition)
+            if all(getattr(row, name) is None for name in FIELDS):
+                self._unanswered[where] = asked if asked is not None else self._led_by.get(where)
+            else:
+                self._unanswered.pop(where, None)
+        silent = {broker for broker in self._unanswered.values() if broker is not None}
         brokers = {broker for replicas in self._replicas.values() for broker in replicas}
         for row in rows:
             where = (row.topic, row.partition)
@@ -292,8 +300,8 @@ class Observer(Probe):
                 told = {**(told or {}), **leadership}
             if silent:
                 told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
-            if where in self._unanswered and where in self._led_by:
-                told = (told or {}) | {"leader": str(self._led_by[where])}
+            if (leader := self._unanswered.get(where)) is not None:
+                told = (told or {}) | {"leader": str(leader)}
             row.settings = told
 
     def _leadership_to_tell(self, where: Partition, now: int) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ def observed(at: float, **more: Any) -> dict[str, Any]:
         "process": OBSERVER, "f": "offsets", "type": "ok", "error": None, "completed": NOON + at * S, "settings": None,
         "invoked": NOON + at * S, "end_invoked": None,
         "log_start": None, "log_end": None, "last_stable": None, "group": None, "transactional_id": None,
+        "op": int(10 * at), "topic": "t", "partition": 0,
     }  # fmt: skip
     return given | more
 
@@ -78,18 +79,74 @@ def test_coordinators_are_told_together_and_their_changes_one_by_one() -> None:
     ]
 
 
+def answered(at: float, partition: int, by: str | None = None, **more: Any) -> dict[str, Any]:
+    """The leader answered at once; `by` where the row tells who leads."""
+    settings = led(by, "0", by) if by else None
+    return observed(at, partition=partition, settings=settings, log_start=0, log_end=9, last_stable=9, **more)
+
+
+def in_vain(at: float, partition: int, leader: str, *, took: float = 2.5, by: str | None = None) -> dict[str, Any]:
+    """The leader was asked, and nothing came back for `took` seconds; `by` where the row tells who leads then."""
+    settings = [("silent", leader), ("brokers", "1,2,3"), ("leader", leader), *(led(by, "1", by) if by else ())]
+    row = observed(at + took, partition=partition, type="info", error="_NO_OFFSET", settings=settings)
+    return row | {"invoked": NOON + at * S, "op": int(10 * at) + 1000 * partition}
+
+
+def silent(*rows: dict[str, Any]) -> list[tuple[float, str]]:
+    """What is told of brokers, but for who leads."""
+    lines = told(*sorted(rows, key=lambda row: row["completed"]))
+    return [(at, line) for at, line in lines if line.startswith("broker ") and " leads, " not in line]
+
+
 def test_brokers_that_do_not_answer() -> None:
-    assert told(
-        observed(0, settings=[("silent", "2")]),
-        observed(1, settings=[("silent", "1,2")]),
-        observed(2, type="info", settings=[("silent", "2")]),
-        observed(3.5),
+    assert silent(
+        answered(0, 0, "1"), answered(0.1, 1, "2"),
+        in_vain(1, 1, "2"), in_vain(2, 0, "1"), in_vain(4, 1, "2"),
+        answered(6, 0), answered(8.5, 1),
     ) == [
-        (0, "broker 2 does not answer"),
-        (1, "broker 1 does not answer"),
-        (3.5, "broker 1 answers again, after 2.5 s"),
-        (3.5, "broker 2 answers again, after 3.5 s"),
-    ]
+        (1, "broker 2 does not answer"),
+        (2, "broker 1 does not answer"),
+        (6, "broker 1 answers again, after 4.0 s"),
+        (8.5, "broker 2 answers again, after 7.5 s"),
+    ]  # fmt: skip
+
+
+def test_a_silent_broker_whose_partitions_another_one_leads_now_has_not_answered() -> None:
+    """Nor is the new leader silent because a question to the old one comes to its end: as logs have it that name the
+    leader of then, and as they have it that name whom they asked."""
+    for of_the_late_one in ("3", "2"):
+        assert silent(
+            answered(0, 0, "1"), answered(0.1, 1, "2"), answered(0.2, 2, "3"),
+            in_vain(1, 1, "2"), in_vain(4, 1, "2"), in_vain(7, 1, of_the_late_one),
+            answered(8, 0) | {"settings": [("silent", "3")]}, answered(8.1, 1, "3"), answered(8.2, 2),
+            answered(10, 0) | {"settings": [("silent", "3")]}, answered(10.1, 1), answered(10.2, 2),
+            answered(41.1, 1, "2"),
+        ) == [
+            (1, "broker 2 does not answer"),
+            (8.1, "broker 2 is asked no more: leadership moved to broker 3"),
+            (41.1, "broker 2 answers again, and was not asked for 33.0 s before"),
+        ]  # fmt: skip
+
+
+def test_the_new_leader_may_not_answer_either() -> None:
+    assert silent(
+        answered(0, 0, "1"), answered(0.1, 1, "2"),
+        in_vain(1, 1, "2"), in_vain(4, 1, "3", by="3"), in_vain(7, 1, "3"), answered(11, 1),
+    ) == [
+        (1, "broker 2 does not answer"),
+        (4, "broker 3 does not answer"),
+        (11, "broker 2 is asked no more: leadership moved to broker 3"),
+        (11, "broker 3 answers again, after 7.0 s"),
+    ]  # fmt: skip
+
+
+def test_nobody_was_asked_where_nobody_led_and_a_refusal_or_a_part_of_an_answer_is_one() -> None:
+    assert silent(
+        answered(0, 0, "1"), answered(0.1, 1, "2"),
+        answered(1, 1) | {"settings": led("nobody", "0", "")}, in_vain(2, 1, "2"),
+        in_vain(5, 0, "1") | {"log_start": 0, "settings": [("silent", "2")]},
+        in_vain(8, 0, "1", took=0.1) | {"error": "FENCED_LEADER_EPOCH"},
+    ) == []  # fmt: skip
 
 
 def test_a_log_that_goes_back_and_one_that_only_grows() -> None:
@@ -164,9 +221,10 @@ def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> N
     late = AROUND.total_seconds() + 1
     history = write(
         tmp_path,
-        row("offsets", OBSERVER, 1, settings={"silent": "7"}),
-        row("offsets", OBSERVER, 1, settings={"silent": "8"}, partition=4),
-        row("offsets", OBSERVER, late, settings={"silent": "9"}),
+        row("offsets", OBSERVER, 1, settings={"silent": "7,8"}),
+        row("offsets", OBSERVER, 1, settings={"silent": "7,8", "leader": "7"}, type="info", op=2, partition=4),
+        row("offsets", CLIENT, 1, settings={"silent": "8", "leader": "8"}, type="info", partition=4),
+        row("offsets", OBSERVER, late, settings={"silent": "9", "leader": "9"}, type="info"),
         row("poll", CLIENT, 2, error="_FAIL", type="info"),
         row("poll", CLIENT, 2.5),
         row("txn", CLIENT, 3, settings={"transaction_coordinator": "4"}, transactional_id="t-1"),

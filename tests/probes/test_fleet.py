@@ -215,6 +215,51 @@ def test_the_drain_names_what_is_missing(kafka: LocalKafka, tmp_path: Path):
 
 
 @pytest.mark.kafka
+def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path: Path):
+    """It cannot be read yet. What is missing elsewhere, below the last stable offset, or from the log's end on is lost
+    all the same."""
+    asked = config(transaction={"count": 0}, writer={"rate": 200, "with_five_in_flight": 0})
+    where, topic = (tmp_path / "journal", SystemClock()), asked.topics.records
+    fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
+    fleet.start()
+    until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 200)
+    hanging = Producer({
+        "bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex, "transaction.timeout.ms": 600_000,
+    })  # fmt: skip
+    hanging.init_transactions()
+    hanging.begin_transaction()
+    hanging.produce(topic, b"held", partition=1)
+    hanging.flush()
+    before = sum(probe.acknowledged for probe in fleet.status().probes)
+    until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > before + 200)
+    fleet.stop()
+    history = tmp_path / "history"
+    sent = [row for row in read(history) if row["f"] == "send" and row["sent"]]
+    ends = {
+        n: max(run["offset"] + run["length"] for row in sent if row["partition"] == n for run in row["sent"])
+        for n in range(2)
+    }
+    phantoms = []
+    for n, seq, offset in ((0, 10**6, 5), (1, 10**6, 5), (1, 2 * 10**6, ends[1] + 9), (1, 3 * 10**6, None)):
+        like = next(row for row in sent if row["partition"] == n)
+        phantoms.append(like | {"sent": [like["sent"][0] | {"seq": seq, "offset": offset, "length": 3}]})
+    write_deltalake(str(history), pa.Table.from_pylist(phantoms, schema=SLICE_SCHEMA), mode="append")
+    drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], history), where[1], limit=5)
+    hanging.abort_transaction()
+    assert {
+        (of[1], run.seq, run.offset, run.length) for of, runs in drained.missing.items() for run in runs
+    } == {(0, 10**6, 5, 3), (1, 10**6, 5, 3), (1, 2 * 10**6, ends[1] + 9, 3)}  # fmt: skip
+    assert (set(drained.unreadable), drained.expired, drained.complete) == ({(topic, 1)}, {}, False)
+    hold = drained.holds[topic, 1]
+    assert set(drained.holds) == {(topic, 1)} and hold.end == ends[1]
+    held = {(run[0], run[1]) for row in sent if row["partition"] == 1 for run in unfold(row["sent"])
+            if row["type"] == "ok" and run[2] is not None and run[2] >= hold.last_stable}  # fmt: skip
+    told = {(run.writer, run.seq + i) for run in drained.unreadable[topic, 1] for i in range(run.length)}
+    assert {one for one in told if one[1] < 10**6} == held and len(held) > 20
+    assert {one[1] for one in told if one[1] >= 10**6} == {3 * 10**6 + i for i in range(3)}
+
+
+@pytest.mark.kafka
 def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: Path):
     asked = config(
         reader={"assign": 1, "group": 0, "restless": 0, "per_broker": False},

@@ -182,6 +182,25 @@ def test_who_does_not_answer_is_named_while_it_lasts(stage):
     assert named == {"leader": "1", "silent": "1", "brokers": "1"}
 
 
+def test_whoever_leads_by_now_was_not_asked(stage):
+    """A question to a leader that died is given up when another leads: that one answers all the time."""
+    one = stage()
+    here, there = ((one.config.topics.records, n) for n in range(2))
+    observer = one.put(Observer, "observer")
+    observe_until(observer, lambda: {here, there} <= set(observer._led_by))
+
+    def told(where: Any, asked: int, **fields: Any) -> dict[str, str]:
+        now = observer.log.now()
+        row = observer.log.row(where, "offsets", "ok" if fields else "info", 1, now, now, **fields)
+        observer._tell_of([row], asked, now.mono)
+        return {name: value for name, value in (row.settings or {}).items() if name in ("leader", "silent")}
+
+    observer._led_by |= {here: 3, there: 1}
+    assert told(here, 2) == {"leader": "2", "silent": "2"}
+    assert told(there, 1, log_end=9) == {"silent": "2"}
+    assert told(here, 3, log_end=9) == {}
+
+
 LEADERSHIP = ("led_by", "leader_epoch", "in_sync")
 
 

@@ -78,6 +78,27 @@ select
     writer, first_seq + i as seq, process, op, topic_id
 from (select *, unnest(range(records)) as i from runs);
 
+-- One row a question of an observer that was not answered in full. `asked`: the broker that was asked and told nothing,
+-- which is the leader that was known by then, not the one of the time when the row was written; an error of its own,
+-- as that the epoch is another, is a word of it.
+create view unanswered as
+select
+    q.cluster, q.topic, q.partition, q.invoked, q.completed,
+    case
+        when q.settings['leader'] is null then null
+        when not starts_with(q.error, '_') and q.error not in ('LEADER_NOT_AVAILABLE', 'BROKER_NOT_AVAILABLE') then null
+        when t.op is null or t.op = q.op then q.settings['leader']
+        when t.led_by = 'nobody' then null
+        else t.led_by
+    end as asked,
+    q.error, q."group", q.client, q.settings, q.process, q.op, q.topic_id
+from (select * from operations where f = 'offsets' and type <> 'ok') q
+asof left join (
+    select process, topic_id, partition, invoked, op, settings['led_by'] as led_by
+    from operations where f = 'offsets' and settings['led_by'] is not null
+) t
+    on t.process = q.process and t.topic_id = q.topic_id and t.partition = q.partition and t.invoked <= q.invoked;
+
 -- How each partition stands: the newest row of the checks.
 create view partitions as
 select

@@ -58,7 +58,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     leader += [row("offsets", OBSERVER, at, group="g", settings={"group_coordinator": which})
                for at, which in ((2, "1"), (3, "1"), (10, "nobody"), (11, "3"))]  # fmt: skip
-    silent = [row("offsets", OBSERVER, at, type="info", settings={"silent": "2"}) for at in (7, 8, 40)]
+    silent = [
+        row("offsets", OBSERVER, at, type="info", settings={"silent": "2", "leader": "2"}, partition=4)
+        for at in (7, 8, 40)
+    ]
     crash = row("close", SKIPPER, 6, type="info", error="_CRASHED")
     write(folder, *STARTS, *OPERATIONS[:2], passed, *OPERATIONS[3:6], *leader, *silent, crash)
     record(folder, LOST)
@@ -254,6 +257,31 @@ def test_observations_that_failed_as_a_whole(tmp_path: Path) -> None:
         silent = list(database.run(ready_query("silent").text, {"topic": "%"}))
     assert told == ["observations were not answered for 1 s"]
     assert silent == [(NOON + at * S, None, None, "_TIMED_OUT", 1) for at in (20, 21)]
+
+
+def test_only_who_was_asked_in_vain_is_silent(tmp_path: Path) -> None:
+    """Not whoever leads the partition by the time that the question is given up, nor by what other rows say."""
+    answers = [
+        row("offsets", OBSERVER, at, log_start=0, log_end=9, last_stable=9, settings={"led_by": by, "in_sync": by})
+        for at, by in ((19, "2"), (24, "3"))
+    ]
+    late = row("offsets", OBSERVER, 23, type="info", error="_NO_OFFSET", completed=NOON + 25.5 * S,
+               settings={"silent": "3", "brokers": "1,2,3", "leader": "3"})  # fmt: skip
+    other = row("offsets", OBSERVER, 26, log_start=0, partition=4, settings={"silent": "3", "brokers": "1,2,3"})
+    refused = row("offsets", OBSERVER, 27, type="info", error="FENCED_LEADER_EPOCH",
+                  settings={"silent": "3", "brokers": "1,2,3", "leader": "3"})  # fmt: skip
+    write(tmp_path, *STARTS, *OPERATIONS[:6], *answers, late, other, refused)
+    record(tmp_path)
+    _, _, second = found_in(tmp_path)
+    assert second.endswith("and broker 2 did not answer for a while.")
+    with Database(sources(tmp_path)) as database:
+        told = [one.told for one in happenings(database) if one.kind == "fault"]
+        silent = list(database.run(ready_query("silent").text, {"topic": "%"}))
+    assert told == ["broker 2 did not answer for 2 s"]
+    assert silent == [
+        (NOON + 25 * S, "2", "1,2,3", "_NO_OFFSET", 1),
+        (NOON + 27 * S, None, "1,2,3", "FENCED_LEADER_EPOCH", 1),
+    ]
 
 
 def test_offsets_that_cannot_be_read_are_no_silence_of_a_broker(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
--- When which brokers did not answer the observer, and how many partitions that concerned; without a broker where
--- observations failed and told of none.
+-- When which brokers did not answer the observer that asked them, and how many partitions that concerned; without a
+-- broker where observations failed and told of none.
 -- $topic = %: only this topic
 select
-    date_trunc('second', completed) as time, settings['silent'] as silent_brokers, settings['brokers'] as brokers,
-    any_value(error) as error, count(distinct (topic, partition)) filter (type <> 'ok') as partitions_unanswered
-from operations
-where f = 'offsets' and (settings['silent'] is not null or type <> 'ok') and topic like $topic
-group by all
-order by time
+    date_trunc('second', completed) as time,
+    array_to_string(list_sort(list(distinct asked::int) filter (asked is not null)), ',') as silent_brokers,
+    any_value(settings['brokers']) as brokers, any_value(error) as error,
+    count(distinct (topic, partition)) as partitions_unanswered
+from unanswered
+where topic like $topic
+group by 1
+order by 1
