@@ -92,6 +92,7 @@ TOKEN_S = 3600.0
 def token(config: str, now: float | None = None) -> tuple[str, float]:
     """A token that nobody signed, as OAUTHBEARER's function of ours gives it; `config` names who it is for."""
     now = time.time() if now is None else now
-    claims = {"sub": config or USER, "iat": now, "exp": now + TOKEN_S}
+    # A broker refuses what was issued in its future, and tells time in whole milliseconds.
+    claims = {"sub": config or USER, "iat": now - 60, "exp": now + TOKEN_S}
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in ({"alg": "none"}, claims)]
     return b".".join([*parts, b""]).decode(), now + TOKEN_S
