@@ -4,7 +4,7 @@ The log's end, as its leader lists it for read_uncommitted, is at or below an of
 was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two. Without
 that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end
 that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0 that the next
-listing does not bear out is no truncation, but a `spurious-zero-offset`.
+listing does not bear out, where a higher one had been listed, is no truncation, but a `spurious-zero-offset`.
 
 "Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
 far; an operation that is open for long tells nothing of that time, and is not waited for. A hole takes nothing back:
@@ -61,8 +61,8 @@ class LogEnds:
     """`cuts`: [at, domain, step, end listed, offset known] of listings that wait for a write; `zero`: the same of an
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
     `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
-    of ranges that were written again; `sound`: [domain, step, offset known] of the last listing of each domain that was
-    not short of what was known."""
+    of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
+    that was not short of what was known."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
@@ -118,14 +118,14 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
     _written_over(own, domain, step, passage)
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
-        own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known]][-CUTS_KEPT:]
+        own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
     if own.zero:
         if end > known:
             _report_zero(own.zero, passage)
         else:
             own.cuts.append(own.zero)
         own.zero = []
-    if end == 0 and known > 0:
+    if end == 0 and known > 0 and any(of == domain and listed > 0 for of, _, _, listed in own.sound):
         own.zero = list(listing)
     elif end <= known:
         own.cuts.append(list(listing))
@@ -140,7 +140,7 @@ def _forget(own: LogEnds, judged: list[Listing]) -> None:
 
 def _sound(own: LogEnds, domain: int) -> tuple[int, int]:
     """The step of the last listing by this clock that was not short of what was known, and what was known then."""
-    return next(((step, known) for of, step, known in own.sound if of == domain), (-1, -1))
+    return next(((step, known) for of, step, known, _ in own.sound if of == domain), (-1, -1))
 
 
 def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> None:

@@ -323,8 +323,9 @@ def listed_in_vain(h: History) -> None:
     h.observe(end=10)
 
 
-def listed_as_zero(h: History) -> None:
+def listed_as_zero(h: History, first: int = 10) -> None:
     h.send("w", 0, 10, at=0)
+    h.observe(end=first)
     h.time += 1
     h.observe(end=0)
     h.observe(end=10)
@@ -360,9 +361,17 @@ def test_an_end_of_zero_is_spurious_unless_the_next_listing_bears_it_out(fed: Fe
     h = History()
     listed_as_zero(h)
     message = "the log's end was listed as 0 when offset 9 was known before"
-    subject = ("listed", micros(START) + 1_004_000)
-    expected = Told("spurious-zero-offset", subject, message, {"known": 9}, 1.004)
+    subject = ("listed", micros(START) + 1_006_000)
+    expected = Told("spurious-zero-offset", subject, message, {"known": 9}, 1.006)
     assert whole(fed(h), ("log-truncation", "spurious-zero-offset")) == [expected]
+
+
+@in_any_way()
+def test_a_leader_that_was_cut_off_before_anything_was_readable_lists_zero(fed: Fed) -> None:
+    """Its successor was given the records; it was deposed, does not know it yet, and lists what it last knew."""
+    h = History()
+    listed_as_zero(h, first=0)
+    assert whole(fed(h), ("log-truncation", "spurious-zero-offset")) == []
 
 
 def test_a_truncation_is_reported_once() -> None:
