@@ -11,6 +11,7 @@ from rules.arrays.intervals import Ints
 from rules.checks import known_ends
 from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT, Tops
 from rules.checks.log_ends import KEPT
+from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
@@ -55,7 +56,7 @@ def truncated_in_an_outage(h: History) -> None:
 def truncated_beside_a_slow_write(h: History) -> None:
     """What stands at 3 was invoked before a higher offset was known: the log need not have been cut below 6."""
     h.send("w", 0, 3, at=0)
-    h.send("x", 0, 1, at=3, invoked=h.at(0.2), completed=h.at(1.5))
+    h.send("x", 0, 1, at=3, invoked=h.at(0.7), completed=h.at(1.5))
     h.send("w", 3, 6, at=4, invoked=h.at(0.5), completed=h.at(1))
     h.time = 2
     h.observe(end=6)
@@ -448,15 +449,24 @@ def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
     h.mark(1.0)
     h.observe(end=start + 3)
     h.mark(1.0)
-    h.send("v", 3, 9, at=start + 3)
+    h.send("v", 3, 2, at=start + 3)
+    for _ in range(40):  # not all of it is given again yet
+        h.observe(end=start + 5)
+        h.mark(1.0)
+    h.send("v", 5, 7, at=start + 5)
     h.mark(1.0)
     h.assign("s")
     h.poll("s", [("w", 0, start, 0), ("v", 0, 12, start)], position_before=0, position_after=start + 12)
+    full = h.time
     for _ in range(640):
         h.observe(end=start + 12)
         h.mark(1.0)
-    store = row_by_row(h)
+    store, asked = Store(), list[float]()
+    for row in h.rows:
+        store.feed([row])
+        asked += [(micros(row.completed) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
     assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
+    assert [later <= at < later + 5 for at, later in zip(asked, (30, 600), strict=cut)] == [True] * len(asked)
     assert subjects(explained(h, store)) == {("inconsistent-offsets", (offset,)) for offset in range(3, 10) if cut}
     assert [one.subject for one in whole(store, ["log-truncation"])] == ([(9,)] if cut else [])
 
