@@ -74,3 +74,20 @@ def test_who_went_over_what_was_there_skipped_it(fed: Fed, first: Sent) -> None:
     told = [(one.anomaly, one.evidence.get("skipped"), one.evidence.get("previous_offset")) for one in found]
     skipped = [{"offset": 3, "writer": number("z"), "seq": 0}]
     assert sorted(told) == [("int-poll-skip", skipped, 2), ("poll-skip", skipped, 2)]
+
+
+def test_of_those_that_passed_only_who_came_after_the_send_tells_that_it_is_late() -> None:
+    h = History()
+    for reader in ("r", "s", "q"):
+        h.assign(reader)
+    h.send("w", 0, 3, at=0)
+    h.send("v", 0, 1, at=4)
+    h.poll("r", [("w", 0, 3, 0), ("v", 0, 1, 4)])
+    h.mark(1.0)
+    sent(h)
+    h.poll("s", [("w", 0, 3, 0), ("v", 0, 1, 4)])
+    h.mark(1.0)
+    h.poll("q", [("w", 0, 3, 0), ("z", 0, 1, 3), ("v", 0, 1, 4)])
+    h.observe(start=0, end=5)
+    (told,) = whole(finished(h), ["late-record"])
+    assert (told.subject, told.evidence["passed_process"]) == ((3, number("z"), 0), number("s"))
