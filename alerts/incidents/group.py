@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from alerts.event import FindingEvent
+from alerts.incidents.cut_logs import SIGNS
 from alerts.incidents.incident import LISTED, Became, Incident
 from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import OF_THE_CLUSTER, Key, subject_of
@@ -18,6 +19,8 @@ from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
 PLACES: Final = 10_000
+_EXPLAINED: Final = WAIT_ON_THE_CLUSTER | SIGNS
+"""What another incident may explain that is told a moment later."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,8 @@ class Group:
     keys: set[Key] = field(default_factory=set)
     newest: FindingEvent | None = None
     """What began its present spell."""
+    latest: FindingEvent | None = None
+    """The last violation of its own name."""
     began: datetime | None = None
     """Log time of its first finding, of whichever spell."""
     spells: int = 1
@@ -99,7 +104,8 @@ class Group:
         self.since, self.last = min(self.since, max(event.at, before)), max(self.last, event.at)
         self.began = min(self.began or event.at, event.at)
         self.counted = max(self.counted, event.counted)
-        self.findings += 1 + int(event.evidence.get("more_of_the_same", 0))
+        more = 1 + int(event.evidence.get("more_of_the_same", 0))
+        self.findings += more
         self.topics.add(event.topic)
         own = event.anomaly == self.first.anomaly
         if own:
@@ -107,9 +113,10 @@ class Group:
                 if len(places) < PLACES:
                     places.setdefault(subject_of(event))
         else:
-            self.folded[event.anomaly] += 1
+            self.folded[event.anomaly] += more
         if event.event != "opened":
             self.violations = event.counted
+            self.latest = event if own else self.latest
             return
         self.open.add(event.id)
         self.closed = self.closed_at = None
@@ -127,10 +134,26 @@ class Group:
         if not self.open:
             self.closed, self.closed_at = event.counted, max(event.at, self.since)
 
+    def absorb(self, other: Group) -> None:
+        """Another incident, of violations, that turned out to follow from this one."""
+        self.folded[other.first.anomaly] += other.findings - other.folded.total()
+        self.folded += other.folded
+        self.findings += other.findings
+        self.topics |= other.topics
+        self.since, self.last = min(self.since, other.since), max(self.last, other.last)
+        self.began = min(self.began or self.since, other.since)
+        self.counted = max(self.counted, other.counted)
+
+    def end_as_part(self, became: Became, cause: FindingEvent) -> None:
+        """It is over, since another one tells of it."""
+        self.became, self.violations = became, None
+        self.closed, self.closed_at = cause.counted, max(cause.at, self.since)
+
     def incident(self, ended: datetime | None, name: str) -> Incident:
         """As it is told: `ended` is the machine time from which it is over, `name` the cluster's, if it has one."""
         first, newest = self.first, self.newest or self.first
         message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
+        latest = self.latest.message if self.latest is not None else ""
         until = None if ended is None else (self.closed_at or self.last) if self.kind == "condition" else self.last
         places, ever = ([place for place in known if place] for known in (self.now_places, self.places))
         return Incident(
@@ -141,7 +164,8 @@ class Group:
             own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
             told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),
             findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
-            due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
+            due=newest.counted + (SHORTLY if first.anomaly in _EXPLAINED else timedelta(0)),
+            latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
             began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
         )  # fmt: skip

@@ -16,6 +16,9 @@ What is grouped:
   own partition could not know (`explains`). Where that is told later than what it explains, this is folded under it
   then. Nobody is told of such a condition for `SHORTLY` (`due`): an incident of which nothing is left by then has never
   been one, and one of which somebody may have been told ends as a part of the other (`became`).
+- What follows from logs that were cut is folded under the `log-truncation` of its cluster
+  (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
+  `SHORTLY` either.
 - What is only classified, and what the policy allows, is counted.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
@@ -44,6 +47,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
+from alerts.incidents.cut_logs import SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
@@ -85,6 +89,7 @@ class Incidents:
         """Open, and explained by nothing so far; by the finding's id."""
         self._outages: dict[str, Outage] = {}
         """By cluster."""
+        self._cuts = Cuts()
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
         """By place, what is missing there: the finding, its incident, and when it closed."""
         self._members: dict[str, int] = {}
@@ -149,6 +154,8 @@ class Incidents:
             self._missing.setdefault(place_of(event), {})[event.id] = number, None
         for key in keys:
             self._register(key, number, event)
+        if event.anomaly == TRUNCATION:
+            self._tell_cut(event, number)
         if event.anomaly in LOSSES:
             self._tell_missing(event, group)
 
@@ -158,6 +165,8 @@ class Incidents:
         known = self._by_key.get(key)
         if key[0] == "finding":
             free = True  # a condition is where it was told last
+        elif key[0] == "group" and event.anomaly != group.first.anomaly and group.first.anomaly == TRUNCATION:
+            free = False  # the next one of its name may be elsewhere, or have nothing to do with it
         elif key[0] == "group" and is_condition(event) and event.anomaly != group.first.anomaly:
             free = False  # the next one of its name may be explained by nothing
         else:
@@ -172,6 +181,9 @@ class Incidents:
             cause = self._cause(event)
             if cause is not None:
                 return cause
+        cut = next((number for number in self._cuts.holding(event) if self._goes_on(number, event)), None)
+        if cut is not None or event.anomaly == TRUNCATION:
+            return cut
         for key in keys:
             if key[0] == "finding" and event.event == "opened":
                 continue  # what was explained and is opened again stands for itself
@@ -264,8 +276,32 @@ class Incidents:
         if group.spells == 1 and away.counted - group.first.counted <= SHORTLY:
             del self._groups[number]
         else:
-            group.became = Became(cause.first.anomaly, cause.first.id)
-            group.closed, group.closed_at = away.counted, max(away.at, group.since)
+            group.end_as_part(Became(cause.first.anomaly, cause.first.id), away)
+
+    # Logs that were cut
+
+    def _tell_cut(self, cut: FindingEvent, number: int) -> None:
+        """A log was cut: signs of it that were told just before are folded under that."""
+        cuts = self._cuts.note(cut, number)
+        for other, group in list(self._groups.items()):
+            if group.first.cluster != cut.cluster or group.first.anomaly not in SIGNS or group.became is not None:
+                continue
+            if (
+                self._goes_on(other, cut)
+                and group.began is not None
+                and cuts.near(group.began)
+                and cuts.near(group.last)
+            ):
+                self._fold(other, number, cut)
+
+    def _fold(self, number: int, under: int, cause: FindingEvent) -> None:
+        """All of an incident of violations belongs to another one."""
+        group, told = self._groups[number], self._groups[under]
+        told.absorb(group)
+        for finding, member in self._members.items():
+            if member == number:
+                self._members[finding] = under
+        self._end_as_part(number, told, cause)
 
     # What is missing, and what is lost
 

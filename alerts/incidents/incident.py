@@ -59,7 +59,8 @@ class Incident:
     of its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
     places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
     that there are. `folded`: findings of other anomalies that follow
-    from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
+    from it or concern the same records, by name. `latest`: where the last violation of its own name was, and what it
+    says, "" where `message` says that. `standing`: conditions of it that are open. `topics`: of all
     its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
     it ended."""
 
@@ -92,6 +93,7 @@ class Incident:
     earlier: Sequence[tuple[datetime, datetime]] = ()
     ever: Sequence[str] = ()
     became: Became | None = None
+    latest: str = ""
 
     @property
     def open(self) -> bool:
@@ -137,6 +139,16 @@ class Incident:
         return self.became is not None and not self.became.lost
 
     @property
+    def losses(self) -> Sequence[str]:
+        """The names of the losses that were found with it, and that its own name does not say."""
+        return [name for name in sorted(LOSSES & self.folded.keys()) if self.anomaly not in LOSSES]
+
+    @property
+    def short(self) -> str:
+        """What happened, for a line of a list: losses that its name does not say come first."""
+        return f"with {' and '.join(self.losses)}: {self.message}" if self.losses else self.message
+
+    @property
     def place(self) -> str:
         """Where it is, in a few words: the first place, and how many more there are."""
         first = self.subjects[0] if self.subjects else self.topic
@@ -149,8 +161,9 @@ class Incident:
 
 
 def summary(incident: Incident) -> str:
-    """One short line: what, where, how bad."""
-    return f"{incident.anomaly} in {where(incident)} ({incident.severity})"
+    """One short line: what, with which losses, where, how bad."""
+    losses = f" with {' and '.join(incident.losses)}" if incident.losses else ""
+    return f"{incident.anomaly}{losses} in {where(incident)} ({incident.severity})"
 
 
 def where(incident: Incident) -> str:
@@ -169,7 +182,7 @@ def of_cluster(incident: Incident) -> str:
 
 def explanation(incident: Incident) -> str:
     """What happened, in sentences: the newest spell's first finding, whether it is the first spell, how many findings
-    there are, what came with it, how long it lasted, what became of it."""
+    there are and what the last of them says, what came with it, how long it lasted, what became of it."""
     said = [_sentence(incident.message)]
     if incident.rested is not None:
         said.append(
@@ -180,6 +193,8 @@ def explanation(incident: Incident) -> str:
     if incident.findings > 1:
         spread = f" in {incident.places} places" if incident.places > 1 else ""
         said.append(f"{incident.findings} findings so far{spread}.")
+    if incident.latest:
+        said.append(f"The last, {incident.latest}.")
     if incident.folded:
         said.append(f"With it came {_counted(incident.folded)}.")
     if incident.until is not None:
@@ -239,7 +254,9 @@ def _ordinal(number: int) -> str:
 
 
 def _counted(folded: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} × {name}" for name, number in sorted(folded.items(), key=lambda one: (-one[1], one[0])))
+    """Losses before all else, then what was found most often."""
+    ordered = sorted(folded.items(), key=lambda one: (one[0] not in LOSSES, -one[1], one[0]))
+    return ", ".join(f"{number} × {name}" for name, number in ordered)
 
 
 def _listed(subjects: Sequence[str], places: int) -> str:

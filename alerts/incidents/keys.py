@@ -12,12 +12,12 @@ Key = tuple[Any, ...]
 
 OF_THE_CLUSTER: Final = frozenset(
     {
-        "cluster-unreachable", "evidence-gap", "evidence-late", "stuck-close", "stuck-consumer", "stuck-producer",
-        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
+        "cluster-unreachable", "evidence-gap", "evidence-late", "log-truncation", "stuck-close", "stuck-consumer",
+        "stuck-producer", "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
     }
 )  # fmt: skip
-"""Conditions that concern how a cluster is set up, or a process that works on many topics: one fact, and not one a
-topic."""
+"""What concerns how a cluster is set up, a process that works on many topics, or a broker that leads partitions of
+many: one fact, and not one a topic."""
 
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 

@@ -108,6 +108,8 @@ class Alertmanager:
         if told.open is None and told.over is None:
             if incident.kind != "violation" or incident.ended < memory.began or incident.silence is not None:
                 return None
+            if incident.absorbed:
+                return None
             return now + NOTICED
         if told.last == "over" and told.over is not None:
             # Of an end that is silenced Alertmanager tells nobody. Who was paged before has to hear it afterwards.

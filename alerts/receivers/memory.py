@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +18,13 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large an incident was when it was told: its places, and the findings of its own name; and which spell of it
-    that was."""
+    """How large an incident was when it was told: its places, and the findings of its own name; which spell of it
+    that was; whether records were lost with it that its name does not tell of."""
 
     places: int
     findings: int
     spell: int = 1
+    losses: bool = False
 
 
 @dataclass(slots=True)
@@ -101,7 +102,8 @@ class Memory:
 def _told(kept: list[Any]) -> Told:
     told = Told(_time(kept[0]), _time(kept[1]))
     if len(kept) > 2:
-        told.size = Size(int(kept[2]["places"]), int(kept[2]["findings"]), int(kept[2]["spell"]))
+        size = kept[2]
+        told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), bool(size.get("losses")))
         told.sized = _time(kept[2]["at"])
     return told
 
@@ -110,9 +112,7 @@ def _kept(told: Told) -> list[Any]:
     times: list[Any] = [_text(told.open), _text(told.over)]
     if told.size is not None:
         size = told.size
-        times.append(
-            {"places": size.places, "findings": size.findings, "spell": size.spell, "at": _text(told.sized)}
-        )  # fmt: skip
+        times.append(asdict(size) | {"at": _text(told.sized)})
     return times
 
 

@@ -85,12 +85,15 @@ def _again(incident: Incident, told: Told) -> bool:
 
 def _worse(incident: Incident, told: Told, now: datetime) -> bool:
     """Has a violation grown so much since it was told last that whoever was woken by it has to know? Twice the places,
-    or ten times the findings; so thirty partitions are five messages at most, a minute apart."""
+    or ten times the findings; so thirty partitions are five messages at most, a minute apart. That records were lost
+    with it is told at once."""
     if incident.kind != "violation" or incident.severity != "critical" or told.size is None or told.sized is None:
         return False
+    size = size_of(incident)
+    if size.losses and not told.size.losses:
+        return True
     if now - told.sized < WORSE_AFTER:
         return False
-    size = size_of(incident)
     return (
         size.places >= TIMES_PLACES * max(told.size.places, 1)
         or size.findings >= TIMES_FINDINGS * max(told.size.findings, 1)
@@ -98,7 +101,8 @@ def _worse(incident: Incident, told: Told, now: datetime) -> bool:
 
 
 def size_of(incident: Incident) -> Size:
-    return Size(incident.places, max(incident.findings - sum(incident.folded.values()), 1), incident.spells)
+    findings = max(incident.findings - sum(incident.folded.values()), 1)
+    return Size(incident.places, findings, incident.spells, bool(incident.losses))
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:
@@ -117,7 +121,8 @@ def document_id(incident: Incident, state: State) -> str:
     """Of what is told: another one for each spell, and for each size that was worse."""
     spell = f":{incident.spells}" if incident.spells > 1 else ""
     size = size_of(incident)
-    return f"{incident.occurrence}:{state}{spell}" + (f":{size.places}:{size.findings}" if state == "worse" else "")
+    grown = f":{size.places}:{size.findings}{':lost' if size.losses else ''}" if state == "worse" else ""
+    return f"{incident.occurrence}:{state}{spell}{grown}"
 
 
 class Webhook:

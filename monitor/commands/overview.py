@@ -69,7 +69,7 @@ def row(incident: Incident, now: datetime, width: int, *, dated: bool = False, c
     if incident.silence is not None:
         times += " silenced"
     room = width - len(head) - len(SHORT[incident.severity]) - 1 - len(incident.anomaly) - len(times)
-    message = _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", " ".join(incident.message.split()))
+    message = _LONG_NUMBER.sub(lambda number: f"…{number.group()[-4:]}", " ".join(incident.short.split()))
     cluster = (incident.cluster_name or incident.cluster[:ID]) if clusters or incident.cluster_name else ""
     most = max(room - 2 - min(_LEAST_MESSAGE, len(message)), room // 2)
     cluster = f" {_cut(cluster, most // 2 if incident.place else most)}" if cluster else ""

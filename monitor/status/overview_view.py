@@ -288,7 +288,7 @@ def _row(incident: Incident, now: datetime) -> Row:
         severity=incident.severity,
         open=incident.open,
         where=where_first(incident),
-        message=_LONG.sub(lambda number: f"…{number.group()[-4:]}", incident.message),
+        message=_LONG.sub(lambda number: f"…{number.group()[-4:]}", incident.short),
         since=clock(incident.holds_since, now, seconds=True),
         lasted=span(incident.held_for(now).total_seconds()),
         findings=incident.findings,

@@ -64,9 +64,13 @@ def test_an_exposed_abort_is_one_incident_however_many_its_records() -> None:
         message="G1a of (7, 0)", evidence=first.evidence, since=NOON, last=NOON + 30 * S, until=None,
         told=NOON + 1 * S, ended=None, subjects=("orders/3", "orders/4"), places=2, findings=201, standing=0,
         folded={"torn-transaction": 1}, topics=frozenset({"orders"}), due=NOON + 1 * S, began=NOON,
+        latest="in orders/4: G1a of (7, 199)",
     )  # fmt: skip
     assert summary(one) == "G1a in orders, 2 places (orders/3, orders/4) (critical)"
-    assert explanation(one) == "G1a of (7, 0). 201 findings so far in 2 places. With it came 1 × torn-transaction."
+    assert explanation(one) == (
+        "G1a of (7, 0). 201 findings so far in 2 places. The last, in orders/4: G1a of (7, 199). With it came"
+        " 1 × torn-transaction."
+    )
     assert one.anomaly == "G1a"
     assert (one.place, one.open, one.runbook) == ("orders/3 +1", True, "docs/runbook.md#g1a")
 

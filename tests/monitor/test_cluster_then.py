@@ -47,6 +47,29 @@ def test_leaders() -> None:
     ]
 
 
+def test_a_leader_that_was_not_in_sync_is_said_to_be_one() -> None:
+    """As it was told last: an observer tells of what changed, and a replica may catch up in between."""
+    unclean = "s before it was not in sync: an unclean election, unless it caught up meanwhile"
+    assert told(
+        observed(0, settings=led("1", "4", "1,2")),
+        observed(1, settings=led("1", "4", "1")),
+        observed(3, settings=led("1", "4", "1")),
+        observed(4, settings=led("2", "5", "2")),
+        observed(5, settings=led("nobody", "5", "2")),
+        observed(7, settings=led("1", "6", "1")),
+        observed(8, settings=led("1", "6", "1,2")),
+        observed(9, settings=led("2", "7", "1,2")),
+    ) == [
+        (0, "broker 1 leads, leader epoch 4, in sync: 1, 2"),
+        (1, "broker 1 leads, leader epoch 4, in sync: 1"),
+        (4, f"broker 2 leads, after 1, leader epoch 5, in sync: 2; 1.0 {unclean}"),
+        (5, "nobody leads, after 2, leader epoch 5, in sync: 2"),
+        (7, f"broker 1 leads, after nobody, leader epoch 6, in sync: 1; 2.0 {unclean}"),
+        (8, "broker 1 leads, leader epoch 6, in sync: 1, 2"),
+        (9, "broker 2 leads, after 1, leader epoch 7, in sync: 1, 2"),
+    ]
+
+
 def of_group(at: float, name: str, broker: str) -> dict[str, Any]:
     return observed(at, group=name, settings=[("group_coordinator", broker)])
 

@@ -1,0 +1,84 @@
+"""Logs that were cut, and what follows from it.
+
+A leader that lacks records, by an unclean election or with an older disk, cuts each log that it leads. What comes of it
+has a dozen names in each topic: readers go back, offsets hold two values, commits are gone. Who was woken by it knows
+that already. So what the cut of a log explains is folded under the one `log-truncation` of its cluster.
+
+Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was found in a log that was cut, and
+anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
+Records that are lost (`LOST`) join only where they were in a log that was cut; a loss elsewhere is told for itself.
+Logs that are cut later than `AFTER` are another disaster, and another incident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from alerts.event import FindingEvent
+from alerts.incidents.keys import Key, place_of
+
+TRUNCATION: Final = "log-truncation"
+SIGNS: Final = frozenset(
+    {
+        "eos-violation", "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "lost-commit",
+        "nonmonotonic-poll", "nonmonotonic-send", "offset-regression", "poll-skip", "sequence-loss",
+        "spurious-zero-offset",
+    }
+)  # fmt: skip
+LOST: Final = frozenset({"late-record", "lost-write", "torn-transaction", "vanished-record"})
+BEFORE: Final = timedelta(seconds=30)
+"""A cut is found with the first write after it, and readers have gone back by then."""
+AFTER: Final = timedelta(seconds=60)
+PLACES: Final = 10_000
+KEPT: Final = 100
+
+
+@dataclass(slots=True)
+class CutLogs:
+    """The logs of a cluster that were cut one soon after the other: one incident, which has this `number`. Of the first
+    and of the newest the log time, and the partitions, `PLACES` at most."""
+
+    number: int
+    first: datetime
+    newest: datetime
+    places: set[Key] = field(default_factory=set)
+
+    def note(self, cut: FindingEvent) -> None:
+        """One more log was cut."""
+        self.first, self.newest = min(self.first, cut.at), max(self.newest, cut.at)
+        if len(self.places) < PLACES:
+            self.places.add(place_of(cut))
+
+    def holds(self, event: FindingEvent) -> bool:
+        """Is this finding one of them, or does it follow from them?"""
+        if event.anomaly in LOST or (event.anomaly in SIGNS and place_of(event) in self.places):
+            return event.at >= self.first - BEFORE and place_of(event) in self.places
+        return (event.anomaly == TRUNCATION or event.anomaly in SIGNS) and self.near(event.at)
+
+    def near(self, at: datetime) -> bool:
+        """Is this log time about when a log was cut?"""
+        return self.first - BEFORE <= at <= self.newest + AFTER
+
+
+class Cuts:
+    """The incidents of logs that were cut: `KEPT` of each cluster, the newest."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[CutLogs]] = {}
+
+    def holding(self, event: FindingEvent) -> Iterator[int]:
+        """The numbers of the incidents that this finding belongs to, the newest first."""
+        return (cuts.number for cuts in reversed(self._of.get(event.cluster, [])) if cuts.holds(event))
+
+    def note(self, cut: FindingEvent, number: int) -> CutLogs:
+        """A log was cut, in this incident."""
+        known = self._of.setdefault(cut.cluster, [])
+        cuts = next((one for one in known if one.number == number), None)
+        if cuts is None:
+            cuts = CutLogs(number, cut.at, cut.at)
+            known[:] = [*known, cuts][-KEPT:]
+        cuts.note(cut)
+        return cuts

@@ -1,0 +1,164 @@
+"""A leader that lacks records cuts the logs that it leads: who is woken by it is woken once, and told of a loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.event import FindingEvent
+from alerts.incidents.cut_logs import AFTER, BEFORE
+from alerts.incidents.grouping import Incidents
+from alerts.incidents.incident import explanation
+from alerts.receivers.memory import Memory
+from tests.alerts.findings import NOON
+from tests.alerts.incidents import S
+from tests.alerts.test_incidents import standing, told
+from tests.alerts.test_told import Hook
+from tests.alerts.test_told import hook as hook
+
+CUT = "log-truncation"
+
+
+def cut(number: int, *, at: float, topic: str = "orders", partition: int = 3, counted: float | None = None) -> Any:
+    return told(CUT, number, at=at, topic=topic, partition=partition, counted=counted)
+
+
+def election() -> list[FindingEvent]:
+    """What was found at an unclean election, on a cluster of three brokers: as it was counted, and when it was."""
+    return [
+        told("nonmonotonic-poll", 1, at=6.0, counted=10.6),
+        told("nonmonotonic-poll", 2, at=6.0, counted=10.8, topic="registers"),
+        told("sequence-loss", 1, at=6.2, counted=11.2, topic="registers"),
+        told("sequence-loss", 2, at=6.2, counted=11.2),
+        told("lost-commit", 1, at=-2.0, counted=14.0, topic="transform-in", partition=1),
+        cut(757, at=6.2, counted=14.5, topic="transactions"),
+        cut(3310, at=6.2, counted=15.4),
+        cut(150, at=6.2, counted=15.4, topic="registers"),
+        told("eos-violation", 1, at=8.6, counted=16.0, topic="transform-out", partition=2),
+        told("inconsistent-offsets", 1, at=16.0, counted=22.0),
+        told("lost-write", 1, at=25.0, counted=27.0, topic="transactions"),
+        told("lost-write", 2, at=27.0, counted=31.0),
+        *(told("inconsistent-offsets", n, at=16.0 + n / 100, counted=600.0) for n in range(2, 400)),
+        told("vanished-record", 1, at=30.0, counted=610.0, topic="registers"),
+    ]
+
+
+def test_an_unclean_election_is_one_page_and_says_that_records_are_lost(hook: Hook) -> None:
+    heard = hook.hear(election(), until=2_000)
+    where = "cluster c, 3 places (transactions/3, registers/3, orders/3) (critical)"
+    lost = f"log-truncation with lost-write in {where}"
+    assert heard == [
+        (15, "open", "log-truncation in transactions/3 (critical)"),
+        (27, "worse", lost),
+        (1510, "over", lost.replace("lost-write", "lost-write and vanished-record")),
+    ]
+    assert hook.said(1) == (
+        "Log-truncation of 757. 11 findings so far in 3 places. The last, in orders/3: log-truncation of 3310. With it"
+        " came 1 × lost-write, 2 × nonmonotonic-poll, 2 × sequence-loss, 1 × eos-violation, 1 × inconsistent-offsets,"
+        " 1 × lost-commit."
+    )
+    assert [title for title, _, _ in hook.chat[:2]] == [heard[0][2], f"Worse: {lost}"]
+
+
+def test_the_same_is_told_after_a_restart_in_the_middle(hook: Hook) -> None:
+    """The second monitor reads the findings of the first, and what was told."""
+    events = election()
+    hook.hear([one for one in events if one.counted < NOON + 20 * S], until=20)
+    second = Hook(hook.memory)
+    second.hear(events, until=2_000)
+    assert [state for _, state, _ in [*hook.hear([], until=0), *second.hear([], until=0)]] == ["open", "worse", "over"]
+
+
+def test_what_was_told_long_before_the_cut_was_is_said_to_be_a_part_of_it(hook: Hook) -> None:
+    went_back = told("nonmonotonic-poll", 1, at=6.0, counted=7.0)
+    heard = hook.hear([went_back, cut(9, at=6.0, counted=20.0)], until=1_000)
+    assert [(at, state, told.split()[0]) for at, state, told in heard] == [
+        (12, "open", "nonmonotonic-poll"), (20, "open", CUT), (20, "over", "nonmonotonic-poll"), (920, "over", CUT),
+    ]  # fmt: skip
+    part = hook.told[2][1]["incident"]
+    assert part["became"] == {"anomaly": CUT, "id": cut(9, at=6.0).id}
+    (one,) = [one for one in standing(went_back, cut(9, at=6.0, counted=20.0), kept=None) if one.anomaly == CUT]
+    assert (one.since, one.folded, one.findings) == (NOON + 6 * S, {"nonmonotonic-poll": 1}, 2)
+
+
+def test_which_incident_a_finding_is_part_of_is_known_after_it_was_folded() -> None:
+    incidents = Incidents(kept=None)
+    went_back = told("nonmonotonic-poll", 1, at=6.0, counted=7.0)
+    incidents.take([went_back, cut(9, at=6.0, counted=20.0)])
+    assert incidents.of(went_back.id) == incidents.of(cut(9, at=6.0).id) is not None
+
+
+def test_a_sign_that_no_cut_explains_is_told_as_before(hook: Hook) -> None:
+    heard = hook.hear([told("nonmonotonic-poll", 1, at=0)], until=1_000)
+    assert [(at, state) for at, state, _ in heard] == [(6, "open"), (901, "over")]
+
+
+@pytest.mark.parametrize(("one", "why"), [
+    (told("lost-write", 1, at=20, partition=4), "a loss in a log that was not cut"),
+    (told("vanished-record", 1, at=20, topic="registers"), "a loss in another topic"),
+    (told("lost-write", 1, at=20, cluster="d"), "another cluster"),
+    (told("nonmonotonic-poll", 1, at=6 + AFTER.total_seconds() + 1, partition=4), "long after, elsewhere"),
+    (told("nonmonotonic-poll", 1, at=6 - BEFORE.total_seconds() - 1, counted=20), "long before"),
+    (told("duplicate", 1, at=7), "what no cut explains"),
+    (told("G1a", 1, at=7), "what no cut explains"),
+    (told("stuck-consumer", 1, at=7, event_="opened"), "a condition ends for itself"),
+])  # fmt: skip
+def test_what_does_not_follow_from_a_cut_is_an_incident_of_its_own(one: FindingEvent, why: str) -> None:
+    told_last = standing(cut(9, at=6.0), one, now=100)
+    assert sorted(each.anomaly for each in told_last) == sorted([CUT, one.anomaly]), why
+    assert not any(each.folded for each in told_last)
+
+
+def test_a_loss_elsewhere_is_told_also_where_one_in_the_cut_log_was(hook: Hook) -> None:
+    heard = hook.hear(
+        [cut(9, at=6.0), told("lost-write", 1, at=20), told("lost-write", 2, at=21, partition=4)], until=100
+    )
+    assert [(state, told) for _, state, told in heard] == [
+        ("open", "log-truncation in orders/3 (critical)"),
+        ("worse", "log-truncation with lost-write in orders/3 (critical)"),
+        ("open", "lost-write in orders/4 (critical)"),
+    ]
+
+
+def test_what_happens_in_a_cut_log_while_it_is_told_joins_and_afterwards_begins_anew() -> None:
+    (one,) = standing(cut(9, at=6.0), told("inconsistent-offsets", 1, at=500))
+    assert one.folded == {"inconsistent-offsets": 1}
+    assert len(standing(cut(9, at=6.0), told("inconsistent-offsets", 1, at=2_000))) == 2
+
+
+def test_another_election_minutes_later_is_told(hook: Hook) -> None:
+    """And what is found of the first one by then is of the first one."""
+    late = told("inconsistent-offsets", 1, at=300, partition=3)
+    lost = told("lost-write", 1, at=300, partition=4)
+    hook.hear([cut(9, at=6), cut(5, at=200, partition=4), late, lost], until=400)
+    found = [(body["state"], body["incident"]["summary"], body["incident"]["folded"]) for _, body in hook.told]
+    assert found == [
+        ("open", "log-truncation in orders/3 (critical)", {}),
+        ("open", "log-truncation in orders/4 (critical)", {}),
+        ("worse", "log-truncation with lost-write in orders/4 (critical)", {"lost-write": 1}),
+    ]
+    first, second = standing(cut(9, at=6), cut(5, at=200, partition=4), late, lost)
+    assert (first.folded, second.folded) == ({"inconsistent-offsets": 1}, {"lost-write": 1})
+
+
+def test_a_deeper_cut_is_told_in_its_own_words() -> None:
+    (one,) = standing(cut(9, at=6.0), cut(4, at=60.0))
+    assert explanation(one) == "Log-truncation of 9. 2 findings so far. The last, in orders/3: log-truncation of 4."
+
+
+def test_a_restart_remembers_that_the_loss_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAT", "json://localhost")
+    events = [cut(9, at=6.0), told("lost-write", 1, at=20)]
+    first = Hook(Memory(tmp_path / "webhook.json", NOON - 999 * S))
+    first.hear(events, until=60)
+    second = Hook(Memory(tmp_path / "webhook.json", NOON))
+    assert [state for _, state, _ in first.hear([], until=0)] == ["open", "worse"]
+    assert second.hear(events, until=60) == []
+
+
+def test_a_flood_that_follows_from_a_cut_does_not_make_it_worse(hook: Hook) -> None:
+    flood = told("inconsistent-offsets", 1, at=20, evidence={"more_of_the_same": 4_000})
+    assert [state for _, state, _ in hook.hear([cut(9, at=6), flood], until=400)] == ["open"]
+    assert standing(cut(9, at=6), flood)[0].folded == {"inconsistent-offsets": 4_001}
