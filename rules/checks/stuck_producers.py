@@ -25,9 +25,11 @@ partition's observer.
 While its host stood still, or its journal could not be written (`rules.settling.standstills`), it tried nothing: it
 begins anew, and so does the life that follows one that broke off.
 
-It is judged in log time, by what is known of that writer and of the partition alone.
+It is judged in log time, by what is known of that writer and of the partition alone. A writer whose operations come
+back with errors alone is not stuck, but refused: that is `refused-writes` (`rules.checks.refused_writes`), told of by
+what is kept here.
 
-State: six values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
+State: seven values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
 marks that came before the slices that they count, and what happened after the last tick.
 """
 
@@ -38,8 +40,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, INFO, OFFSETS, OK, START, Columns, marks
-from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, OK, START, Columns, marks
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -63,13 +66,15 @@ GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 @dataclass(slots=True)
 class Producer:
     """One writer's life. `failing`: when the first of its operations was invoked that has had no answer since the last
-    one that had; -1 while there is none. `answered`: when it had its last answer here."""
+    one that had; -1 while there is none. `answered`: when it had its last answer here, `written`: its last that was no
+    refusal."""
 
     who: str
     born: int
     sends: int = 0  # 1: it has sent to this partition
     failing: int = -1
     answered: int = -1
+    written: int = -1
     seen: int = -1  # the newest mark that was believed
 
 
@@ -93,12 +98,14 @@ class Held(Table):
 @dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from. `absent`: since when the partition is not there, -1 while it is;
-    `again`: when it was there again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the
-    partition was seen after it; `early`: marks that wait for the slices that they count."""
+    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`. `absent`: since when
+    the partition is not there, -1 while it is; `again`: when it was there again last. `waiting`: what happened after
+    the last tick, see `_BEGUN`; `seen`: when the partition was seen after it; `early`: marks that wait for the slices
+    that they count."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
+    refused: list[list[Any]] = field(default_factory=list)
     absent: int = -1
     again: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
@@ -106,10 +113,10 @@ class Producers:
     early: Held = field(default_factory=Held)
 
 
-_ABSENT, _PRESENT, _BEGUN, _ANSWERED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(8)
-"""What happened: [time, one of these, process, its invocation, its name where it begun]. `_HELD`: a mark says that an
-operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without.
-`_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
+_ABSENT, _PRESENT, _BEGUN, _ANSWERED, _REFUSED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(9)
+"""What happened: [time, one of these, process, its invocation (where refused its slice), its name where it begun, or
+the error]. `_HELD`: a mark says that an operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an
+error of its client or without. `_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
 
 
 def arrive(own: Producers, new: News) -> None:
@@ -123,32 +130,47 @@ def arrive(own: Producers, new: News) -> None:
     own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
-    unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
+    errors = _refusals(columns, rows)
+    unsure = columns.type == INFO
+    unsure[list(errors)] = True
+    failing = set(distinct(columns.process[rows[unsure[rows]]]).tolist())
+    refused = refused_writes.names(own.refused)
     for number in distinct(columns.process[rows]).tolist():
         mine = rows[columns.process[rows] == number]
         one = own.lives.get(number)
-        watched = one is not None and (one.failing >= 0 or f"{NAME}:{one.who}" in state.open_conditions)
-        if number in unsure or number in waiting or watched or one is None:
-            for row in _telling(columns, mine).tolist():
-                kind = _UNANSWERED if columns.type[row] == INFO else _ANSWERED
-                own.waiting.append([int(columns.completed[row]), kind, number, int(columns.invoked[row]), ""])
+        watched = one is not None and (
+            one.failing >= 0 or one.who in refused or f"{NAME}:{one.who}" in state.open_conditions
+        )
+        if number in failing or number in waiting or watched or one is None:
+            for row in _telling(columns, mine, unsure).tolist():
+                kind = _REFUSED if row in errors else _UNANSWERED if unsure[row] else _ANSWERED
+                told = columns.slice if kind == _REFUSED else columns.invoked
+                own.waiting.append([int(columns.completed[row]), kind, number, int(told[row]), errors.get(row, "")])
         else:
-            one.answered = max(one.answered, int(columns.completed[mine].max()))
+            newest = int(columns.completed[mine].max())
+            one.answered, one.written = max(one.answered, newest), max(one.written, newest)
             one.sends = 1
 
 
 def fold(own: Producers, passage: Passage) -> None:
     """Go through what happened up to the last tick, in the order of time."""
-    ripe = [event for event in own.waiting if event[0] <= passage.end]
+    ripe = [event for event in own.waiting if _is_ripe(event, passage)]
     seen = own.seen.at[own.seen.at <= passage.end]
     own.seen.at = own.seen.at[own.seen.at > passage.end]
     if own.absent >= 0 or any(event[1] == _ABSENT for event in ripe):
         ripe += [[time, _PRESENT, -1, -1, ""] for time in seen.tolist()]
     if ripe:
-        own.waiting = [event for event in own.waiting if event[0] > passage.end]
+        own.waiting = [event for event in own.waiting if not _is_ripe(event, passage)]
         for event in sorted(ripe):
             _follow(own, event, passage.report)
     _forget(own, passage.state, passage.end, passage.report)
+
+
+def _is_ripe(event: list[Any], passage: Passage) -> bool:
+    """Has its time come? A refusal waits for all that its process did before: an acknowledgement may be late."""
+    time, kind, number, slice_, _ = event
+    process = passage.state.processes.get(number) if kind == _REFUSED and not passage.finished else None
+    return bool(time <= passage.end) and (process is None or slice_ < process.next)
 
 
 def _life(columns: Columns, row: int, topic: str) -> list[Any]:
@@ -160,6 +182,15 @@ def _life(columns: Columns, row: int, topic: str) -> list[Any]:
         return [time, _BEGUN, number, invoked if writes else -1, told.get("name") or str(number)]
     failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
     return [time, _FAILED if failed else _ENDED, number, invoked, ""]
+
+
+def _refusals(columns: Columns, rows: Ints) -> dict[int, str]:
+    """Which of the rows were refused, and by which error. A transaction that was aborted on purpose has none."""
+    failed = rows[columns.type[rows] == FAIL]
+    if not len(failed):
+        return {}
+    errors = columns.table["error"].take(failed).to_pylist()
+    return {row: error for row, error in zip(failed.tolist(), errors, strict=True) if error is not None}
 
 
 def _look(own: Producers, new: News) -> None:
@@ -183,14 +214,21 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
     elif kind == _BEGUN:
         if invoked >= 0:
             _begin(own, number, time, name, report.objectives.liveness)
-    elif kind in (_ANSWERED, _UNANSWERED):
-        one = own.lives.setdefault(number, Producer(str(number), invoked))
+    elif kind in (_ANSWERED, _REFUSED, _UNANSWERED):
+        one = own.lives.setdefault(number, Producer(str(number), invoked if kind != _REFUSED else time))
         one.sends = 1
         if kind == _UNANSWERED:
             _fail(own, number, time, invoked, report)
-        elif time >= one.answered:
+            return
+        if time >= one.answered:
             one.answered, one.failing = time, -1
             _tell(number, one, False, time, time, report)
+        if kind == _ANSWERED:
+            one.written = max(one.written, time)
+            refused_writes.end(own.refused, one.who, time, report)
+        elif time > one.written and own.absent < 0:
+            refusal = refused_writes.Refusal(one.who, number, time, name, one.written)
+            refused_writes.refuse(own.refused, refusal, report)
     elif number in own.lives:
         if kind == _HELD:
             _hold(own, number, time, invoked, report)
@@ -221,10 +259,11 @@ def _of_interest(own: Producers, state: State, told: Held) -> Held:
     return take(told, held | after | (first & np.isin(told.process, np.array(stuck, np.int64))))
 
 
-def _telling(columns: Columns, own: Ints) -> Ints:
-    """Of one writer's rows, those that change anything: all without an answer, and the answers next to them."""
+def _telling(columns: Columns, own: Ints, unsure: Bools) -> Ints:
+    """Of one writer's rows, those that change anything: all without an answer, or refused, and the answers next to
+    them."""
     own = own[np.argsort(columns.completed[own], kind="stable")]
-    unsure = columns.type[own] == INFO
+    unsure = unsure[own]
     keep = unsure.copy()
     keep[1:] |= unsure[:-1]
     keep[:-1] |= unsure[1:]  # since when there has been no answer
@@ -248,6 +287,8 @@ def _miss(own: Producers, time: int, report: Report) -> None:
     for number, one in own.lives.items():
         one.failing = -1
         _tell(number, one, False, time, time, report)
+    for entry in list(own.refused):
+        refused_writes.end(own.refused, entry[0], time, report)
 
 
 def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) -> None:
@@ -295,6 +336,8 @@ def _forget(own: Producers, state: State, end: int, report: Report) -> None:
     """Close what is open for names that nobody bears any more: their lives ended, and no other has followed."""
     for number in [n for n in own.lives if n not in state.processes]:
         del own.lives[number]
+    if own.refused:
+        refused_writes.forget(own.refused, {one.who for one in own.lives.values()}, end, report)
     for key in [k for k in state.open_conditions if k.startswith(NAME)]:
         who = key.partition(":")[2]
         ended = next((closed for name, _, closed in own.failed if name == who), -1)

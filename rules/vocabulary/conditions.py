@@ -197,6 +197,20 @@ CONDITIONS: Final = (
         ),
     ),
     Anomaly(
+        "refused-writes", "condition", "while it lasts",
+        "All that a writer sent has been refused for the liveness objective.",
+        "the process, its name, the error, when it had its last acknowledgement, since when it is refused",
+        (
+            _opened(
+                *_PRODUCER[:2], ERROR,
+                Field("acknowledged", "int", "micros", "when it had its last acknowledgement here, -1 for never"),
+                SINCE,
+                subject=("writer",),
+            ),
+        ),
+        (_closed(_PRODUCER[1], subject=("writer",), when="it was acknowledged, or nobody bears its name any more"),),
+    ),
+    Anomaly(
         "hanging-transaction", "condition", "while it lasts",
         "The last stable offset has not moved for longer than the probes' longest transaction timeout and 15 s.",
         "the last stable offset, the log end, since when",

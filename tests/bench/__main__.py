@@ -3,7 +3,7 @@
 
 All where none is named, a process for each. `soak` (ten minutes of a real fleet), `canary` (seven minutes of one, and
 what it takes of its host), `replayed` (the log that this left, to the monitor alone), `growth` (how that grows with
-partitions and processes) and `day` (24 hours of log time) run by name alone.
+partitions and processes), `month` (what a month does to the tables) and `day` (24 hours of log time) run by name alone.
 
 BENCH_RECORDS: polled records of the bulk history (default 40 M); the transactional one has a twentieth. BENCH_ROOT:
 where the prepared histories are kept (default .offsetwatch/bench). BENCH_SHAPE: bulk or transactional alone."""
@@ -25,7 +25,7 @@ from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
 PIECES = ("rules", "partition", "check", "cycles", "registers", "resolution", "plain", "catchup", "latency", "proxy")
-ASKED_FOR = ("soak", "canary", "replayed", "growth", "day")  # many minutes long: run by name alone
+ASKED_FOR = ("soak", "canary", "replayed", "growth", "month", "day")  # many minutes long: run by name alone
 BATCHES = 10
 
 
@@ -95,6 +95,15 @@ def _piece(name: str, root: Path) -> None:
         from tests.bench import replayed
 
         replayed.run(root)
+        return
+    if name == "month":
+        from tests.bench import month
+
+        folder = os.environ.get("BENCH_MONTH_FOLDER")
+        if folder is None:
+            month.run(root)
+        else:
+            month.pass_days(Path(folder))
         return
     if name == "growth":
         from tests.bench import growth

@@ -113,18 +113,19 @@ PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffse
 
 
 class Recorded:
-    """A recorded table, of which commit after commit is laid into another folder, as its writer did."""
+    """A recorded table, of which commit after commit is laid into another folder, as its writer did. `begin`: the first
+    commit that is, `version`: as which; a table that is there already keeps what it says of itself."""
 
-    def __init__(self, source: Path, target: Path) -> None:
+    def __init__(self, source: Path, target: Path, *, begin: int = 0, version: int = 0) -> None:
         self._source, self._target = source, target
-        self._next = 0
-        (target / "_delta_log").mkdir(parents=True)
+        self._next, self._shift = begin, version - begin
+        (target / "_delta_log").mkdir(parents=True, exist_ok=bool(version))
 
     def commit(self, count: int) -> None:
         """The next `count` commits, as far as there are so many."""
         for _ in range(count):
-            name = f"{self._next:020d}.json"
-            commit = self._source / "_delta_log" / name
+            commit = self._source / "_delta_log" / f"{self._next:020d}.json"
+            name = f"{self._next + self._shift:020d}.json"
             if not commit.is_file():
                 raise SystemExit(f"{self._source} has no commit {self._next}")
             for line in commit.read_text().splitlines():

@@ -1,0 +1,77 @@
+"""`refused-writes`: the cluster refuses whatever a writer sends.
+
+Its operations come back at once, so that it is not stuck, and each of them with an error: it may not write, its records
+are too large for the topic, too few replicas are in sync. For the liveness objective it was refused from its first
+refusal to its last, and nothing was acknowledged in between. That a transaction was aborted on purpose is an
+acknowledgement, and has no error. Operations without an answer say neither.
+
+It is told by the writer's own name where its start row tells one, and a life that ends does not end it: clients that
+were refused are often made anew. It is over with the first acknowledgement, when the partition is not there any more,
+and when nobody bears the name.
+
+Who writes, and under which name, `rules.checks.stuck_producers` knows, whose state this is a part of. The newest
+`KEPT` names are remembered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from rules.kept.report import Report
+
+NAME: Final = "refused-writes"
+KEPT: Final = 64
+
+Refused = list[list[Any]]
+"""[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none]"""
+
+
+class Refusal(NamedTuple):
+    """An operation that was refused. `written`: when its writer had its last acknowledgement here."""
+
+    who: str
+    process: int
+    time: int
+    error: str
+    written: int
+
+
+def names(refused: Refused) -> set[str]:
+    """Who is being refused."""
+    return {entry[0] for entry in refused}
+
+
+def refuse(refused: Refused, one: Refusal, report: Report) -> None:
+    """A writer is refused, for the first time or again."""
+    known = next((entry for entry in refused if entry[0] == one.who), None)
+    if known is None:
+        known = [one.who, one.time, one.time, one.error, one.process, one.written]
+        refused.append(known)
+        del refused[:-KEPT]
+    known[1:3] = min(known[1], one.time), max(known[2], one.time)
+    known[4:] = one.process, max(known[5], one.written)
+    if not one.error.startswith("_"):  # what follows from a refusal is an error of the client's own
+        known[3] = one.error
+    who, since, last, error, process, written = known
+    if last - since < report.objectives.liveness:
+        return
+    evidence = {"process": process, "writer": who, "error": error, "acknowledged": written, "since": since}
+    message = f"the cluster refuses what {who} sends, with {error} for {(last - since) / 1e6:.0f} s"
+    decidable = since + report.objectives.liveness
+    report.condition(NAME, message, at=last, since=decidable, evidence=evidence, subject=(who,))
+
+
+def end(refused: Refused, who: str, time: int, report: Report) -> None:
+    """It is not refused any more."""
+    if not any(entry[0] == who and entry[1] <= time for entry in refused):
+        return
+    refused[:] = [entry for entry in refused if entry[0] != who]
+    report.condition(NAME, None, at=time, evidence={"writer": who}, subject=(who,))
+
+
+def forget(refused: Refused, borne: set[str], time: int, report: Report) -> None:
+    """End it for names that nobody bears any more, the liveness objective after they were refused last."""
+    for who, _, last, *_ in list(refused):
+        over = last + report.objectives.liveness
+        if who not in borne and over < time:
+            end(refused, who, over, report)

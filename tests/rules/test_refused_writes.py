@@ -1,0 +1,192 @@
+"""`refused-writes`: a writer whose operations all come back with an error, beside those that write now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.test_stability import born
+from tests.rules.whole import Told, in_any_way, live, whole
+
+Fed = Callable[[History], Store]
+NAME = "refused-writes"
+DENIED = "TOPIC_AUTHORIZATION_FAILED"
+
+
+def goes_on(h: History, seconds: int, process: str = "w", *, error: str | None = None, first: int = 0) -> None:
+    """A send a second: acknowledged, or refused."""
+    for i in range(first, first + seconds):
+        if error is None:
+            h.send(process, i, 1, at=i)
+        else:
+            h.send(process, i, 1, type="fail", error=error)
+        h.mark(1.0)
+
+
+def refused(h: History) -> None:
+    """It writes for three seconds, and is refused from then on."""
+    born(h, "w", "writer-1")
+    goes_on(h, 3)
+    goes_on(h, 35, error=DENIED, first=3)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_a_writer_that_is_refused_and_writes_again(fed: Fed) -> None:
+    """Where it is known first that it writes again, it is over, and nobody is told."""
+    h = History()
+    refused(h)
+    goes_on(h, 3, first=38)
+    opened, closed = whole(fed(h), [NAME])
+    assert (opened.event, opened.subject, opened.message) == (
+        "opened", ("writer-1",), f"the cluster refuses what writer-1 sends, with {DENIED} for 30 s",
+    )  # fmt: skip
+    evidence = dict(opened.evidence)
+    since, acknowledged = evidence.pop("since"), evidence.pop("acknowledged")
+    assert evidence == {"process": number("w"), "writer": "writer-1", "error": DENIED}
+    assert since - acknowledged == pytest.approx(1e6, abs=1e4)
+    assert opened.at == pytest.approx(33, abs=0.3)
+    assert closed == Told(
+        NAME, ("writer-1",), f"{NAME} ended after 5.1 s", {"writer": "writer-1", "lasted_s": 5.14},
+        38.156, None, "closed", {}, None,
+    )  # fmt: skip
+
+
+def never_wrote(h: History) -> None:
+    born(h, "w", "writer-1")
+    goes_on(h, 35, error=DENIED)
+
+
+def transactions(h: History) -> None:
+    """One may not be written, so that the client ends the whole transaction with an error of its own."""
+    born(h, "w", "writer-1")
+    for i in range(35):
+        error = "_STATE" if i % 2 else "MSG_SIZE_TOO_LARGE"
+        h.txn("w", sends=[("w", i, 1, None)], txn=i, type="fail", error=error)
+        h.mark(1.0)
+
+
+def lives(h: History) -> None:
+    """Each gives up when it is refused, and another begins."""
+    for life in range(8):
+        born(h, f"w{life}", "writer-1")
+        goes_on(h, 4, f"w{life}", error=DENIED)
+        h.row(f"w{life}", "close", type="info", error=DENIED)
+        h.mark(1.0)
+
+
+def unanswered_between(h: History) -> None:
+    """Some time out, the others are refused: it is refused whatever gets an answer."""
+    born(h, "w", "writer-1")
+    for i in range(36):
+        silent = i % 3 == 1
+        h.send("w", i, 1, type="info" if silent else "fail", error="_TIMED_OUT" if silent else DENIED)
+        h.mark(1.0)
+
+
+def one_of_two(h: History) -> None:
+    """Another one writes all the while."""
+    born(h, "v", "writer-2")
+    born(h, "w", "writer-1")
+    for i in range(35):
+        h.send("v", i, 1, at=i)
+        h.send("w", i, 1, type="fail", error=DENIED)
+        h.mark(1.0)
+
+
+@pytest.mark.parametrize("build", [never_wrote, transactions, lives, unanswered_between, one_of_two])
+@in_any_way(file=False)
+def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) -> None:
+    h = History()
+    build(h)
+    (opened,) = whole(fed(h), [NAME])
+    assert (opened.event, opened.subject) == ("opened", ("writer-1",))
+    assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE")
+
+
+def for_less_than_the_objective(h: History) -> None:
+    born(h, "w", "writer-1")
+    goes_on(h, 28, error=DENIED)
+    goes_on(h, 20, first=28)
+
+
+def now_and_then(h: History) -> None:
+    born(h, "w", "writer-1")
+    for i in range(0, 60, 4):
+        goes_on(h, 3, error=DENIED, first=i)
+        goes_on(h, 1, first=i + 3)
+
+
+def aborts_on_purpose(h: History) -> None:
+    born(h, "w", "writer-1")
+    for i in range(40):
+        h.txn("w", sends=[("w", i, 1, i)], txn=i, type="fail")
+        h.mark(1.0)
+
+
+def aborts_once_on_purpose(h: History) -> None:
+    """An abort that was asked for and done is an answer that refuses nothing."""
+    born(h, "w", "writer-1")
+    goes_on(h, 20, error=DENIED)
+    h.txn("w", sends=[("w", 20, 1, 20)], txn=1, type="fail")
+    goes_on(h, 20, error=DENIED, first=21)
+
+
+def the_topic_is_gone(h: History) -> None:
+    born(h, "w", "writer-1")
+    goes_on(h, 20, error="UNKNOWN_TOPIC_OR_PART")
+    for i in range(20, 60):
+        h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+        goes_on(h, 1, error="UNKNOWN_TOPIC_OR_PART", first=i)
+
+
+def once_and_once(h: History) -> None:
+    """Refused once; that nothing was sent for long afterwards says nothing."""
+    born(h, "w", "writer-1")
+    goes_on(h, 1, error=DENIED)
+    for _ in range(60):
+        h.mark(1.0)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
+        once_and_once,
+    ],
+)  # fmt: skip
+@in_any_way()
+def test_a_writer_that_is_fine(build: Callable[[History], None], fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), [NAME]) == []
+
+
+@in_any_way(file=False)
+def test_it_ends_where_nobody_bears_the_name_any_more(fed: Fed) -> None:
+    h = History()
+    refused(h)
+    h.row("w", "close")
+    for _ in range(60):
+        h.mark(1.0)
+    _, closed = whole(fed(h), [NAME])
+    assert (closed.event, closed.evidence["writer"]) == ("closed", "writer-1")
+    assert closed.at == pytest.approx(67, abs=0.5)
+
+
+def test_it_ends_where_the_partition_is_not_there() -> None:
+    h = History()
+    refused(h)
+    h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    h.mark(1.0)
+    h.mark(1.0)
+    assert [one.event for one in whole(row_by_row(h), [NAME])] == ["opened", "closed"]
+
+
+@in_any_way(file=False)
+def test_one_that_is_refused_is_not_stuck(fed: Fed) -> None:
+    h = History()
+    refused(h)
+    assert whole(fed(h), ["stuck-producer"]) == []
