@@ -243,9 +243,11 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
         return
     state, facts, groups = passage.state, passage.report.facts, list(own.consumed_by)
     if state.log_start > own.told_log_start:
-        at, own.told_log_start = _log_start_since(passage), state.log_start
-        here, none = np.full(len(groups), state.log_start, np.int64), np.zeros(len(groups), np.int64)
-        facts.add("gone", np.full(len(groups), at), group=groups, runs=Runs(none, none, none, here, none))
+        at, starts = _log_starts(passage, own.told_log_start)
+        own.told_log_start = state.log_start
+        for group in groups:
+            none = np.zeros(len(at), np.int64)
+            facts.add("gone", at, group=[group] * len(at), runs=Runs(none, none, none, starts, none))
     settled = _settled_inputs(passage)
     for group in groups:
         runs, times = settled
@@ -255,11 +257,18 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
         _tell_horizon(passage, groups, "input")
 
 
-def _log_start_since(passage: Passage) -> int:
-    """When the log start was first known to be where it is."""
-    moves = passage.moves
-    seen = indices(moves.low >= passage.state.log_start)
-    return int(moves.at[seen].min()) if len(seen) else int(passage.at[-1])
+def _log_starts(passage: Passage, told: int) -> tuple[Ints, Ints]:
+    """When the log start was first known to have risen, each time that it did, and where it was then. A step may take
+    in minutes of a log, and what retention took at their end explains nothing of their beginning."""
+    moves, newest = passage.moves, passage.state.log_start
+    seen = indices(moves.low > told)
+    seen = seen[moves.at[seen].argsort(kind="stable")]
+    low = np.maximum.accumulate(moves.low[seen])
+    rose = np.diff(low, prepend=told) > 0
+    at, low = moves.at[seen][rose], low[rose]
+    if not len(low) or low[-1] < newest:
+        at, low = np.append(at, passage.at[-1]), np.append(low, newest)
+    return at, low
 
 
 def _begin_to_consume(own: Transforms, passage: Passage) -> dict[str, int]:

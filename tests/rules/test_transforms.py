@@ -220,6 +220,24 @@ def taken_by_retention(p: Pair) -> None:
     p.transform(1, 6, 4, 6)
 
 
+def taken_by_retention_which_goes_on(p: Pair) -> None:
+    """The log start has risen further when this is judged, in one step with all that, as after a restart."""
+    taken_by_retention(p)
+    p.wait(20)
+    p.feed(10, 10)
+    p.transform(2, 10, 10, 11)
+    p.start = 15
+    p.wait(1)
+
+
+def left_out_before_retention_takes_it(p: Pair) -> None:
+    """It was there when the transform went over it, and for the grace time after that."""
+    left_out(p)
+    p.wait(15)
+    p.start = 8
+    p.wait(1)
+
+
 def indefinite(p: Pair, at: int | None) -> None:
     """A transaction that may have reflected inputs 4 and 5; the next one goes on after them."""
     p.feed(0, 10)
@@ -340,6 +358,7 @@ CASES: list[tuple[Callable[[Pair], None], list[Told]]] = [
     (done_later_than_the_next, []),
     (done_much_too_late, missing(11.0, 4, 5)),
     (taken_by_retention, []),
+    (taken_by_retention_which_goes_on, []),
     (passed_by_a_reader, missing(11.0, 4, 5)),
     (not_passed_yet, []),
     (without_an_offset, []),
@@ -360,6 +379,15 @@ def test_live(build: Callable[[Pair], None], expected: list[Told], fed: Callable
     build(pair)
     pair.wait(40)
     assert whole(fed(pair), ("eos-violation",)) == expected
+
+
+@pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
+def test_what_retention_takes_later_was_left_out(fed: Callable[[Any], Store]) -> None:
+    """In a finished history nobody knows any more when it was settled, and it is excused."""
+    pair = Pair()
+    left_out_before_retention_takes_it(pair)
+    pair.wait(40)
+    assert whole(fed(pair), ("eos-violation",)) == missing(11.0, 4, 5)
 
 
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
