@@ -111,7 +111,7 @@ class Keeper:
             if attempt.life_log is not None:
                 attempt.life_log.abandon(error)
         # The thread left behind goes on with what it had; the next life gets a copy.
-        self._carried = Carried(dict(self._carried.positions))
+        self._carried = Carried(dict(self._carried.positions), dict(self._carried.unread))
 
     def _launch(self, wait: float) -> None:
         attempt = self._attempt = _Attempt()

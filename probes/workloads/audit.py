@@ -10,8 +10,9 @@ at its start `assign` rows are logged for every partition with `assigned` false;
 of that partition alone: the checks forget where the process stood there before. At its end it gives everything up
 (`revoke`), and holds up nobody until the next pass.
 
-It commits nothing and carries nothing over: a new life begins a new pass. It fetches little ahead, so that the
-cluster's other clients do not feel it.
+It commits nothing. Its client is abandoned between two partitions only, and the next life goes on with those that the
+pass is not through with: a pass takes longer than most lives, and its last partitions would never be read. It fetches
+little ahead, so that the cluster's other clients do not feel it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Audit(Reader):
         super().__init__(*args, group=group, from_start=True, **kwargs)
         self._audit = self.world.config.audit
         self._due = 0
+        self._begun = False
         self._poll_due = 0
         self._heard = 0
         self._ends: dict[Partition, int] = {}
@@ -71,14 +73,15 @@ class Audit(Reader):
 
     def turn(self) -> None:
         now = self.world.clock.monotonic_ns()
+        if left := self._left_over():
+            self._set_out(left)
+            return
         if not self._ends:
             if now < self._due:
                 self.pause(min((self._due - now) / SECOND, 0.5))
                 return
             self._begin_pass()
             return
-        if self.unrest.due():
-            raise Crash("the audit's client is abandoned")
         if now < self._poll_due:
             self.pause((self._poll_due - now) / SECOND)
             return
@@ -93,6 +96,8 @@ class Audit(Reader):
             if reading is not None:
                 del self._ends[reading]
             self._next_turn()
+            if self._ends and self.unrest.due():
+                raise Crash("the audit's client is abandoned")
         elif now >= self._position_due:
             self._position_due = now + int(self._config.position_interval * SECOND)
             self._log_positions()
@@ -108,16 +113,27 @@ class Audit(Reader):
         if where in self.assigned and where in self._ends:
             self._ends[where] = 0
 
+    def _left_over(self) -> dict[Partition, int]:
+        """What the life before this one was not through with; nothing once this one has begun."""
+        unread = {} if self._begun else self.carried.unread
+        return {where: unread[place] for where in self._all if (place := self.topic_place(where)) in unread}
+
     def _begin_pass(self) -> None:
+        self._set_out(bounded(self._ends_now, ASK_WITHIN * 2, self.log.alive, "list offsets"))
+
+    def _set_out(self, ends: dict[Partition, int]) -> None:
+        """Read these partitions, up to where they ended."""
+        self._begun = True
         self._due = self.world.clock.monotonic_ns() + int(self._audit.period * SECOND)
         self.assigned, self.position = set(), {}
         self.log.append(self._assignment_rows("assign", self.log.begin()))
-        self._ends = bounded(self._ends_now, ASK_WITHIN * 2, self.log.alive, "list offsets")
-        if self._ends:
+        self._ends = ends
+        if ends:
             self._next_turn()
 
     def _next_turn(self) -> None:
         """Go on with the next partition, or end the pass."""
+        self.carried.unread = {self.topic_place(where): end for where, end in self._ends.items()}
         now = self.world.clock.monotonic_ns()
         self._poll_due, self._heard, self._position_due = now, now, now + int(self._config.position_interval * SECOND)
         if self._ends:

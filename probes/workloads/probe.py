@@ -70,9 +70,11 @@ class Counters:
 
 @dataclass(slots=True)
 class Carried:
-    """What one life leaves to the next. `positions`: the next offset to read, by (topic id, partition)."""
+    """What one life leaves to the next, by (topic id, partition). `positions`: the next offset to read. `unread`: what
+    an audit's pass is not through with, and where it ended when the pass began."""
 
     positions: dict[tuple[str, int], int] = field(default_factory=dict)
+    unread: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 
-import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from probes.kafka.errors import Crash
 from probes.topology import Partition
 from probes.workloads.audit import Audit
+from probes.workloads.probe import Carried
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
@@ -18,8 +19,8 @@ from tests.probes.test_reader import produce, tagged
 from tests.probes.test_transactions import transact
 
 
-def put(one: Stage) -> Audit:
-    return one.put(Audit, "audit", group=f"{one.prefix}-audit")
+def put(one: Stage, carried: Carried | None = None) -> Audit:
+    return one.put(Audit, "audit", carried, group=f"{one.prefix}-audit")
 
 
 def run_passes(audit: Audit, count: int, within: float = 180.0) -> None:
@@ -126,12 +127,27 @@ def test_a_partition_that_cannot_be_read_keeps_it_from_no_other(stage, monkeypat
     assert read(audit, here) == dict.fromkeys(range(7), 1)
 
 
-def test_unrest_means_a_new_life_and_a_new_pass(stage):
+def test_the_life_after_one_that_was_abandoned_goes_on_with_the_pass(stage):
+    """However often that happens, each partition is read whole, and once."""
     one = stage(audit={"period": 1000.0})
-    audit = put(one)
-    audit._begin_pass()
-    audit.unrest.due = lambda: True  # type: ignore[method-assign]
-    with pytest.raises(Crash):
-        run_passes(audit, 1)
-    again = put(one)
-    run_passes(again, 1)
+    places = list(one.layout.partitions(one.config.topics.records))
+    for number, where in enumerate(places):
+        produce(one, where, tagged(where, 0, 5 + number))
+    carried, lives = Carried(), []
+    while not lives or not lives[-1].passes:
+        assert len(lives) <= len(list(one.layout.partitions())), "one partition a life at least"
+        lives.append(put(one, carried))
+        lives[-1].unrest.due = lambda: True  # type: ignore[method-assign]
+        with suppress(Crash):
+            run_passes(lives[-1], 1)
+    assert len(lives) > len(places)
+    for number, where in enumerate(places):
+        together = sum((read(life, where) for life in lives), Counter())
+        assert together == dict.fromkeys(range(5 + number), 1)
+    for life in lives:
+        told = [(row.f, row.assigned) for row in rows_of(life, places[0]) if row.assigned is not None]
+        assert told[0] == ("assign", False), "each life says first that it begins anew"
+    lives[-1]._due = 0
+    lives[-1].unrest.due = lambda: False  # type: ignore[method-assign]
+    run_passes(lives[-1], 2)
+    assert set(read(lives[-1], places[2])) == set(range(7)), "the next pass is one of all partitions"
