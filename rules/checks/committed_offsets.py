@@ -145,9 +145,9 @@ def _note_made_anew(own: Committed, columns: Columns, among: Bools) -> None:
 
 
 def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
-    settings = columns.table["settings"]
-    if settings.null_count == len(columns):
+    if not columns.tells("settings"):
         return
+    settings = columns.table["settings"]
     for row in indices(among & settings.is_valid().to_numpy()).tolist():
         told = dict(settings[row].as_py()).get(RETENTION, "")
         if told.isdigit():

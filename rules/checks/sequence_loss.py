@@ -37,10 +37,9 @@ KEPT: Final = 64
 
 def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
     """The rows among these whose error is one of `errors`."""
-    column = columns.table["error"]
-    if column.null_count == len(column):
-        return np.empty(0, np.int64)
-    named = pc.is_in(column, value_set=pa.array(errors)).to_numpy()
+    if not columns.tells("error"):
+        return EMPTY
+    named = pc.is_in(columns.table["error"], value_set=pa.array(errors)).to_numpy()
     return indices(among & named)
 
 

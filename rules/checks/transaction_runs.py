@@ -133,8 +133,8 @@ def arrive(own: Outcomes, new: News) -> Written:
 def _says_failure(columns: Columns, rows: Ints) -> Bools:
     """Which of all rows are indefinite, and told their client that they failed."""
     said = np.zeros(len(columns), bool)
-    column = columns.table["error"]
-    if column.null_count < len(columns):
+    if columns.tells("error"):
+        column = columns.table["error"]
         for i in intervals.distinct(rows[columns.type[rows] == INFO]).tolist():
             said[i] = column[i].as_py() in SAYS_FAILURE
     return said
@@ -144,19 +144,17 @@ def _alone(columns: Columns, rows: Ints) -> Ints:
     """1 for the rows of transactions that are known to have touched one partition, with one run. Where a row does not
     tell its partitions, there may be others."""
     one = np.zeros(len(columns), bool)
-    column = columns.table["txn_partitions"]
-    if column.null_count < len(columns):
-        one = integers(pc.list_value_length(column)) == 1
+    if columns.tells("txn_partitions"):
+        one = integers(pc.list_value_length(columns.table["txn_partitions"])) == 1
     one &= np.bincount(rows, minlength=len(columns)) == 1
     return one[rows].astype(np.int64)
 
 
 def _ended(columns: Columns) -> Ints:
     """When each row's commit was invoked, by its boot's monotonic clock; -1 where none was."""
-    ended = integers(columns.table["mono_end_invoked"])
-    intent = columns.table["txn_intent"]
-    if intent.null_count < len(columns):
-        ended = np.where(is_text(intent, "abort"), -1, ended)
+    ended = integers(columns.arrays["mono_end_invoked"])
+    if columns.tells("txn_intent"):
+        ended = np.where(is_text(columns.table["txn_intent"], "abort"), -1, ended)
     return ended
 
 

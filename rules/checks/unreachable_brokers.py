@@ -92,7 +92,7 @@ def arrive(own: Reach, new: News) -> None:
         words = _words(columns, row) | {"error": columns.table["error"][row].as_py()}
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
         own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
-    if own.waiting or own.elsewhere or columns.table["settings"].null_count < len(columns):
+    if own.waiting or own.elsewhere or columns.tells("settings"):
         for row in indices(told).tolist():
             named = _words(columns, row)
             if named or own.waiting or own.elsewhere:

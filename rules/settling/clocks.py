@@ -49,25 +49,23 @@ def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
 
 
 def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
-    if columns.table["boot"].null_count == len(columns):
+    if not columns.tells("boot"):
         return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
     if len(columns) < FEW:
-        told = [name or "" for name in columns.table["boot"].to_pylist()]
-        number = {name: i for i, name in enumerate(dict.fromkeys(told))}
-        names, domain = list(number), np.array([number[name] for name in told], np.int64)
+        number: dict[str, int] = {}
+        told = columns.arrays["boot"].to_pylist()
+        domain = np.array([number.setdefault(name or "", len(number)) for name in told], np.int64)
+        names = list(number)
     else:
-        encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        encoded = pc.dictionary_encode(pc.fill_null(columns.arrays["boot"], ""))
         names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)
         number = {name: i for i, name in enumerate(names)}
-    has_boot = domain != number.get("", -1)
-    invoked, completed = columns.invoked, columns.completed
-    if has_boot.any():
-        table = columns.table
-        mono = [integers(table[name]) for name in ("mono_invoked", "mono_completed")]
-        invoked = np.where(has_boot, mono[0], invoked)
-        completed = np.where(has_boot, mono[1], completed)
-    return names, domain, invoked, completed
+    mono = [integers(columns.arrays[name]) for name in ("mono_invoked", "mono_completed")]
+    if "" not in number:
+        return names, domain, *mono
+    has_boot = domain != number[""]
+    times = zip(mono, (columns.invoked, columns.completed), strict=True)
+    return names, domain, *(np.where(has_boot, told, wall) for told, wall in times)
 
 
 def set_times(state: State, columns: Columns) -> None:
@@ -75,13 +73,13 @@ def set_times(state: State, columns: Columns) -> None:
     names, domain, invoked, completed = domains(columns)
     if names == [""]:
         return
-    numbers = np.array([_number(state, name) for name in names], np.int64)
-    columns.boot = numbers[domain]
+    numbers = [_number(state, name) for name in names]
+    columns.boot = np.array(numbers, np.int64)[domain]
     _learn_bases(state, columns, completed)
-    told = (columns.boot >= 0) & (invoked >= 0)
-    begun = np.array(state.begun, np.int64)
-    np.minimum.at(begun, columns.boot[told], invoked[told] // 1000)
-    state.begun = begun.tolist()
+    for code, boot in enumerate(numbers):
+        own = invoked[(domain == code) & (invoked >= 0)]
+        if boot >= 0 and len(own):
+            state.begun[boot] = min(state.begun[boot], int(own.min()) // 1000)
     bases = np.array([*state.bases, -1], np.int64)[columns.boot]
     told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
     if told.any():
@@ -129,6 +127,8 @@ def first_done(state: State, boot: int) -> int:
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
+    if min(state.bases) >= 0:
+        return
     rows = indices(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
     for row in rows[np.argsort(mono[rows], kind="stable")].tolist():
         if state.bases[int(columns.boot[row])] < 0:
