@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
+from rules.arrays.intervals import some
 from rules.checks import aborted_reads, irregular_records, send_order, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
@@ -181,19 +182,20 @@ def _stepped(
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
+        gate = Gate(state)
     else:
-        late = bool((columns.completed[fresh] <= state.tick).any())
-        log_time.fold(state, chunks, report, late=late)
+        late = some(columns.completed[fresh] <= state.tick)
+        gate = log_time.fold(state, chunks, report, late=late)
     hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
-    return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, _summary(place, state, len(hot)))
+    summary = _summary(place, state, gate, len(hot))
+    return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, summary)
 
 
-def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
+def _summary(place: Place, state: State, gate: Gate, size: int) -> dict[str, Any]:
     def known(value: int) -> int | None:
         return None if value < 0 else value
 
-    gate = Gate(state)
     checked, read = min(state.tick, gate.known_through()), min(state.tick, gate.read_through())
     return {
         "cluster": place.cluster,

@@ -105,6 +105,10 @@ class Columns:
             mask |= other
         return mask
 
+    def has(self, what: int | str) -> bool:
+        """Did any row do this, or (a column's name) say something there?"""
+        return what in self.functions if isinstance(what, int) else self.tells(what)
+
     def tells(self, name: str) -> bool:
         """Does any row say something in this column?"""
         array = self.arrays[name]

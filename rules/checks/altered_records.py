@@ -103,4 +103,5 @@ def _report(own: Alterations, seen: dict[str, Any], report: Report) -> None:
     )
 
 
-CHECK: Final = Check("altered-record", Alterations, arrive=arrive)
+CHECK: Final = Check("altered-record", Alterations, arrive=arrive, rows=("settings", "altered"))
+"""What waits, waits for settings."""

@@ -108,6 +108,9 @@ class GroupRows:
         self._f = columns.f[self._rows]
         self._commits = ((self._f == COMMIT) | (self._f == TXN)) & (columns.committed[self._rows] >= 0)
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def _picked(self, which: Bools, among: Bools | None) -> tuple[Ints, Ints]:
         """(rows, groups) of those named rows."""
         if among is not None:
@@ -145,6 +148,8 @@ class GroupRows:
         """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
         nobody knows whether they were, or when. Of all rows."""
         columns = self._columns
+        if columns.functions.isdisjoint((COMMIT, TXN)):
+            return Newly(), Invoked()
         rows, group = self._picked(self._commits & (self._group >= ANY), None)
         offset = columns.committed[rows]
         nameless = columns.where(COMMIT, TXN) & (columns.committed >= 0)
@@ -163,21 +168,24 @@ class GroupRows:
         """Entries of `Members`: which groups processes are of, as their start rows say (`group.id`), and what they
         did."""
         columns, found = self._columns, set()
-        for row in indices(among & (columns.f == START)).tolist():
+        for row in indices(among & columns.where(START)).tolist() if START in columns.functions else ():
             told = dict(columns.table["settings"][row].as_py() or {})
             name = told.get("group.id")
             reading = columns.table["kind"][row].as_py() == OBSERVER
             group = self._number(name) if name else ANY
             found.add((int(columns.process[row]), group, int(reading), int(columns.boot[row])))
-        for which, reading in ((self._commits, 0), (self._f == OFFSETS, 1)):
-            rows, groups = self._picked(which & (self._group > ANY), among)
-            process, boot = columns.process[rows].tolist(), columns.boot[rows].tolist()
-            found.update(zip(process, groups.tolist(), [reading] * len(rows), boot, strict=True))
+        reading = self._f == OFFSETS
+        rows, groups = self._picked((self._commits | reading) & (self._group > ANY), among)
+        reads = (columns.f[rows] == OFFSETS).astype(np.int64)
+        entries = (columns.process[rows], groups, reads, columns.boot[rows])
+        found.update(zip(*(column.tolist() for column in entries), strict=True))
         return found
 
     def holds(self, among: Bools) -> Holds:
         """What subscribed members hold since when; whoever closes holds nothing more, of any group (`ANY`)."""
         columns = self._columns
+        if columns.functions.isdisjoint((ASSIGN, SUBSCRIBE, REVOKE, CLOSE)):
+            return Holds()
         moved = (self._f == ASSIGN) | (self._f == SUBSCRIBE) | (self._f == REVOKE)
         moved &= columns.subscribed[self._rows] & (columns.assigned[self._rows] >= 0) & (self._group > ANY)
         rows, group = self._picked(moved, among)

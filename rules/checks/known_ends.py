@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -155,7 +155,7 @@ def fold(own: KnownEnds, passage: Passage) -> None:
 def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     waiting = own.waiting
     ripe = waiting.at <= passage.end
-    for boot in distinct(waiting.domain[ripe]).tolist():
+    for boot in each(waiting.domain[ripe]):
         told = passage.gate.told_through(_by_the_clock_of(boot))
         ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
     if not ripe.any():
@@ -163,7 +163,7 @@ def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
     listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
     known = known_before(own.tops, listings.domain, listings.step)
-    for domain in distinct(listings.domain).tolist():
+    for domain in each(listings.domain):
         own.tops = forgotten_before(own.tops, domain, int(listings.step[listings.domain == domain].max()))
     columns = (listings.at, listings.domain, listings.step, listings.end, known)
     return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
@@ -194,7 +194,7 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledg
         runs.offset + runs.length,
     )  # fmt: skip
     found = concat(own.held, found)
-    writers = distinct(found.process).tolist()
+    writers = each(found.process)
     weak = [n for n in writers if n in state.not_idempotent_processes]
     unknown = [n for n in writers if n in state.processes and not state.processes[n].next]
     if not unknown and not weak:
@@ -281,7 +281,7 @@ def bounded(tops: Tops) -> Tops:
 def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
     """The highest offset known before the step began in the domain, -1 for none: for each of the entries."""
     found = np.full(len(step), -1, np.int64)
-    for number in distinct(domain).tolist():
+    for number in each(domain):
         own, asked = tops.domain == number, domain == number
         at = np.searchsorted(tops.step[own], step[asked], side="left") - 1
         if own.any():

@@ -184,4 +184,4 @@ def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held,
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 
-CHECK: Final = Check(NAME, Late, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, Late, arrive=arrive, fold=fold, live_only=True, rows=(START,))

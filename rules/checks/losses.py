@@ -54,11 +54,9 @@ class Losses:
 
 
 def needs(own: Losses, asked: Asked) -> Iterable[str]:
-    """The chunks of what is outstanding, and of what is being polled."""
-    state, names = asked.state, set[str]()
-    for kept in (own.outstanding, own.indefinite, state.polls, state.uncommitted):
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
-    return names
+    """The chunks of what is outstanding; those of what is being polled the engine asks for."""
+    out, unsure = own.outstanding, own.indefinite
+    return chunk_names(out.writer, out.seq, out.length) | chunk_names(unsure.writer, unsure.seq, unsure.length)
 
 
 def arrive(own: Losses, new: News) -> None:
@@ -196,7 +194,7 @@ def promote(
 
 def _touched_grouped(of: Values, waiting: Indefinite) -> Bools:
     found = np.zeros(len(waiting), bool)
-    for writer in intervals.distinct(of[0]).tolist():
+    for writer in intervals.each(of[0]):
         mine, rows = of[0] == writer, indices(waiting.writer == writer)
         low, high = waiting.seq[rows], (waiting.seq + waiting.length)[rows]
         found[rows] = intervals.touched(of[1][mine], of[2][mine], low, high)
@@ -221,7 +219,7 @@ def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
     place = np.maximum(out.offset, 0)
     if not intervals.touched(*intervals.merge(proven.start, proven.end), place, place + out.length).any():
         return
-    for at in intervals.distinct(proven.at).tolist():
+    for at in intervals.each(proven.at):
         _stamp(own, state, take(proven, proven.at == at), at, grace)
 
 
@@ -266,7 +264,7 @@ def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, repor
     """Call lost what is due, and may not have been polled by anybody whose log is not here."""
     out = own.outstanding
     proven = (out.due >= 0) & (out.due <= end)
-    for boot in intervals.distinct(out.boot[proven]).tolist():
+    for boot in intervals.each(out.boot[proven]):
         due = indices(proven & (out.boot == boot))
         proven[due] = gate.complete(out.invoked[due], out.due[due], READERS, boot)
     if not proven.any():
@@ -379,8 +377,8 @@ def _polled_by_now(own: Losses, passage: Passage) -> Polls:
     polls, state = passage.state.polls, passage.state
     until = np.full(len(polls), passage.end)
     if len(polls) and len(state.boot_names) > 1:
-        senders = intervals.distinct(own.outstanding.boot).tolist()
-        for polled_by in intervals.distinct(polls.boot).tolist():
+        senders = intervals.each(own.outstanding.boot)
+        for polled_by in intervals.each(polls.boot):
             ahead = max((passage.gate.ahead(polled_by, boot) for boot in senders), default=0)
             until[polls.boot == polled_by] += max(ahead, 0)
     return take(polls, polls.at <= until)

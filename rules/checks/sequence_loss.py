@@ -193,4 +193,4 @@ def _gave_up(own: Sequences, one: Broken) -> bool:
     return bool(mine.any())
 
 
-CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold)
+CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold, rows=(SEND, TXN))

@@ -41,7 +41,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -128,7 +128,7 @@ def arrive(own: Consumers, new: News) -> None:
 
 def _with(known: list[int], new: News, *functions: int) -> list[int]:
     rows = new.where(*functions)
-    more = {*distinct(new.columns.process[rows]).tolist()} - {*known} if len(rows) else ()
+    more = {*each(new.columns.process[rows])} - {*known} if len(rows) else ()
     return sorted(number for number in {*known, *more} if number in new.state.processes) if more else known
 
 
@@ -471,4 +471,4 @@ def _tell_at(
     )
 
 
-CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=(INIT, TXN, OFFSETS))

@@ -39,7 +39,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, INFO, OFFSETS, OK, START, Columns, marks
-from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.arrays.intervals import EMPTY, Ints, distinct, each
 from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -123,8 +123,8 @@ def arrive(own: Producers, new: News) -> None:
     own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
     waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
-    unsure = set(distinct(columns.process[rows[columns.type[rows] == INFO]]).tolist())
-    for number in distinct(columns.process[rows]).tolist():
+    unsure = set(each(columns.process[rows[columns.type[rows] == INFO]]))
+    for number in each(columns.process[rows]):
         mine = rows[columns.process[rows] == number]
         one = own.lives.get(number)
         watched = one is not None and (one.failing >= 0 or f"{NAME}:{one.who}" in state.open_conditions)

@@ -77,7 +77,7 @@ def note_next(rows: Written, among: Written) -> None:
     # From each of them on, the first of another transaction.
     changes = np.append(indices(np.diff(among.txn[known])) + 1, len(known))
     other = np.repeat(changes, np.diff(changes, prepend=0))
-    for name in intervals.distinct(rows.name[mine]).tolist():
+    for name in intervals.each(rows.name[mine]):
         low, high = np.searchsorted(among.name[known], (name, name + 1))
         own = mine[rows.name[mine] == name]
         first = low + np.searchsorted(among.offset[known[low:high]], rows.offset[own] + rows.length[own])

@@ -135,7 +135,7 @@ def _says_failure(columns: Columns, rows: Ints) -> Bools:
     said = np.zeros(len(columns), bool)
     if columns.tells("error"):
         column = columns.table["error"]
-        for i in intervals.distinct(rows[columns.type[rows] == INFO]).tolist():
+        for i in intervals.each(rows[columns.type[rows] == INFO]):
             said[i] = column[i].as_py() in SAYS_FAILURE
     return said
 
@@ -164,7 +164,7 @@ def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
     numbers = np.full(len(encoded.dictionary) + 1, -1, np.int64)
     index = np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False), np.int64)
     wanted = index[rows]
-    for i in intervals.distinct(wanted[wanted < len(encoded.dictionary)]).tolist():
+    for i in intervals.each(wanted[wanted < len(encoded.dictionary)]):
         name = encoded.dictionary[i].as_py()
         if name not in known:
             known.append(name)

@@ -354,4 +354,6 @@ def _runs(made: Reflections) -> Runs:
     return Runs(made.process, made.writer, made.seq, made.offset, made.length)
 
 
-CHECK: Final = Check("transforms", Transforms, needs=needs, arrive=arrive, fold=fold)
+CHECK: Final = Check(
+    "transforms", Transforms, needs=needs, arrive=arrive, fold=fold, rows=(START, "sources"), rests=True
+)

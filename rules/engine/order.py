@@ -91,6 +91,8 @@ KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS + SETTLED
 
 _ASKING: Final = tuple(one for one in CHECKS + SETTLED if one.asks)
 _HEARING: Final = tuple(one for one in CHECKS + SETTLED if one.hears)
+_FOLLOWING: Final = tuple(one for one in CHECKS if one.follows)
+_FOLLOWING_SETTLED: Final = tuple(one for one in SETTLED if one.follows)
 
 
 def own(state: State, check: Check[Any]) -> Any:
@@ -102,25 +104,26 @@ def own(state: State, check: Check[Any]) -> Any:
 
 
 def arrive(news: News) -> None:
-    """Tell every check of new rows."""
+    """Tell every check of new rows that may concern it."""
+    state, columns = news.state, news.columns
     for check in _HEARING:
-        if not (news.finished and check.live_only):
-            check.arrive(own(news.state, check), news)
+        if not (news.finished and check.live_only) and check.wakes(state, columns):
+            check.arrive(own(state, check), news)
 
 
 def fold(passage: Passage) -> None:
     """Tell the checks of log time that has passed, before anything of it is settled."""
-    _fold(passage, CHECKS)
+    _fold(passage, _FOLLOWING)
 
 
 def fold_settled(passage: Passage) -> None:
     """Tell the others, once it is."""
-    _fold(passage, SETTLED)
+    _fold(passage, _FOLLOWING_SETTLED)
 
 
 def _fold(passage: Passage, checks: tuple[Check[Any], ...]) -> None:
     for check in checks:
-        if passage.finished and check.live_only:
+        if (passage.finished and check.live_only) or (check.rests and check.name not in passage.state.checks):
             continue
         told = check.finish if passage.finished and check.finish is not None else check.fold
         told(own(passage.state, check), passage)
@@ -131,7 +134,8 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     asked = Asked(state, columns)
     names: set[str] = set()
     for check in _ASKING:
-        names.update(check.needs(own(state, check), asked))
+        if not check.rests or check.name in state.checks or check.wakes(state, columns):
+            names.update(check.needs(own(state, check), asked))
     every = (columns.sent, columns.polled, state.polls, state.uncommitted)
     return names | chunk_names(
         *(np.concatenate([getattr(runs, n) for runs in every]) for n in ("writer", "seq", "length"))

@@ -40,7 +40,7 @@ class Table:
     __slots__ = ()
 
     def __len__(self) -> int:
-        return len(getattr(self, names(type(self))[0]))
+        return len(getattr(self, self.__slots__[0]))
 
 
 T = TypeVar("T")
@@ -58,27 +58,49 @@ def names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
+def _getter_of(listed: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(listed) > 1:
+        return attrgetter(*listed)
+    return lambda one: tuple(getattr(one, name) for name in listed)
+
+
+class _Getters(dict[type, Callable[[Any], tuple[Any, ...]]]):
+    def __missing__(self, kind: type) -> Callable[[Any], tuple[Any, ...]]:
+        made = self[kind] = _getter_of(names(kind))
+        return made
+
+
+_ALL_OF: Final = _Getters()
+"""By dataclass, what gives all its fields as a tuple."""
+
+
+class _NoRows(dict[type, tuple[Ints, ...]]):
+    def __missing__(self, kind: type) -> tuple[Ints, ...]:
+        made = self[kind] = (EMPTY,) * len(names(kind))
+        return made
+
+
+_NO_ROWS: Final = _NoRows()
+"""The columns of a table without rows. Looked up, like `_ALL_OF`: a step does it some two hundred times."""
+
+
 def empty(kind: type[T]) -> T:
     """A table without rows: what `kind()` makes, which asks for each column anew."""
-    return kind(*_no_rows(kind))
-
-
-@_once
-def _no_rows(kind: type) -> tuple[Ints, ...]:
-    return (EMPTY,) * len(names(kind))
+    return kind(*_NO_ROWS[kind])
 
 
 def take(table: T, keep: Any) -> T:
     """The rows of a table that a mask or an index array picks."""
     kind = type(table)
-    columns = _getter(kind)(table)
-    if not len(columns[0]):
+    columns = _ALL_OF[kind](table)
+    size = columns[0].size
+    if not size:
         return table
-    if isinstance(keep, np.ndarray) and keep.dtype.kind == "b":
+    if isinstance(keep, np.ndarray) and keep.dtype == bool:
         keep = keep.nonzero()[0]
-        if len(keep) == len(columns[0]):
+        if keep.size == size:
             return kind(*columns)
-        if not len(keep):
+        if not keep.size:
             return empty(kind)
     return kind(*[column[keep] for column in columns])
 
@@ -86,10 +108,10 @@ def take(table: T, keep: Any) -> T:
 def concat(first: T, second: T) -> T:
     """One table after another of its kind; one of them where the other is empty."""
     kind = type(first)
-    before, after = _getter(kind)(first), _getter(kind)(second)
-    if not len(before[0]):
+    before, after = _ALL_OF[kind](first), _ALL_OF[kind](second)
+    if not before[0].size:
         return second
-    if not len(after[0]):
+    if not after[0].size:
         return first
     return kind(*map(np.concatenate, zip(before, after, strict=True)))
 
@@ -169,12 +191,13 @@ def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
     plan = _plan(type(value))
     told = list(plan.values(value))
     for i, kind in plan.tables:
-        columns = _getter(kind)(told[i])
-        told[i] = rows = len(columns[0])
+        columns = _ALL_OF[kind](told[i])
+        told[i] = rows = columns[0].size
         if rows:
             arrays.extend(columns)
     for i, kind in plan.entries:
-        told[i] = [[key, *_getter(kind)(entry)] for key, entry in told[i].items()]
+        values = _ALL_OF[kind]
+        told[i] = [[key, *values(entry)] for key, entry in told[i].items()]
     for i, _ in plan.parts:
         told[i] = _plain(told[i], arrays)
     return told
@@ -184,18 +207,6 @@ def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
 def _together(kind: type) -> tuple[Field[Any], ...]:
     """The fields that are written with it: all, but those at its end that are written apart."""
     return tuple(f for f in fields(kind) if not f.metadata.get("apart"))
-
-
-@_once
-def _getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """All fields of a dataclass, as a tuple."""
-    return _getter_of(names(kind))
-
-
-def _getter_of(listed: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(listed) > 1:
-        return attrgetter(*listed)
-    return lambda one: tuple(getattr(one, name) for name in listed)
 
 
 @_once

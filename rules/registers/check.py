@@ -259,4 +259,7 @@ def _load(data: bytes | None) -> Kept:
     )
 
 
-CHECK: Final = Check("nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish)
+CHECK: Final = Check(
+    "nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish, rows=(REGISTER,),
+    rests=True,
+)  # fmt: skip

@@ -23,11 +23,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
-from rules.arrays.intervals import Bools, Ints, distinct, indices
+from rules.arrays.intervals import Bools, Ints, each, indices
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
 
@@ -91,7 +90,7 @@ def set_times(state: State, columns: Columns) -> None:
 def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
     """Note by how much the wall clock of each boot was ahead of log time lately: `shift` is log time less wall time."""
     off = (shift < -STEADY) & (columns.boot >= 0)
-    for boot in distinct(columns.boot[off]).tolist():
+    for boot in each(columns.boot[off]):
         mine = off & (columns.boot == boot)
         least, at = int(shift[mine].min()), int(columns.completed[mine].max())
         known, until = state.astray[boot]
@@ -216,7 +215,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
     """Bound the clocks by each listing whose end lies above the offset of a send that is known."""
     if not len(listings):
         return
-    for sender in distinct(sends.boot).tolist():
+    for sender in each(sends.boot):
         listed = take(listings, listings.boot != sender)
         own = take(sends, (sends.boot == sender) & (sends.offset >= 0))
         own = take(own, np.lexsort((own.offset, own.at)))
@@ -226,7 +225,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
-        for reader in distinct(listed.boot).tolist():
+        for reader in each(listed.boot):
             mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
@@ -237,7 +236,7 @@ def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) ->
     rows = indices(other)
     pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
     gap = polls.at[rows] - sends.at[sender[rows]]
-    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in distinct(pair).tolist()]
+    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in each(pair)]
 
 
 def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:

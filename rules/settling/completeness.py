@@ -27,7 +27,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
-from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
+from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers, standstills
 from rules.vocabulary.objectives import SECOND
@@ -56,11 +56,10 @@ def new_rows(state: State, columns: Columns) -> Bools:
         known = state.processes.get(who)
         if known is None:
             known = state.processes[who] = Process()
-        after = known.next + end - head
-        if listed[head] == known.next and not (known.ahead or known.missing):
-            if listed[head:end] == list(range(known.next, after)):  # as nearly always: they are just the next ones
-                known.next = after
-                continue
+        after, plain = known.next + end - head, not (known.ahead or known.missing)
+        if plain and listed[head:end] == list(range(known.next, after)):  # as nearly always: just the next ones
+            known.next = after
+            continue
         numbers, times = number[head:end], completed[head:end]
         repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
         if known.missing:
@@ -188,7 +187,7 @@ def _around(state: State, boot: int) -> tuple[list[int], list[int]]:
 
 def _note_first_rows(state: State, columns: Columns) -> None:
     """Since when each process is known, by which clock, and whether it reads or writes."""
-    for number in distinct(columns.process).tolist():
+    for number in each(columns.process):
         process = state.processes.get(number)
         if process is not None and (process.boot < 0 or process.first < 0 or process.through < 0):
             mine = columns.process == number
@@ -276,9 +275,10 @@ def horizon(state: State) -> int:
             continue
         if process.heard < process.over_by:
             continue  # its journal is not there any more
-        now = state.hosts[process.host].now if process.host in state.hosts else state.now
-        if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
-            earliest = min(earliest, process.told_through)
+        host, told = state.hosts.get(process.host), process.told_through
+        now = state.now if host is None else host.now
+        if now - told <= LATE and (host is None or now > state.now - LATE):
+            earliest = min(earliest, told)
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     lived = bool(state.processes or state.gone)
     return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
@@ -304,15 +304,16 @@ def _fulfil(state: State, number: int, process: Process) -> None:
         for later in process.ahead:
             if mark[0] <= later[1]:
                 later[3] = max(later[3], mark[1])
-    for slices, through, at in process.marks:
-        if slices <= process.next:
-            process.through, process.marked = max(process.through, through), max(process.marked, at)
-    waiting = [
-        mark
-        for mark in process.marks
-        if mark[0] > process.next and (mark[1] > process.through or mark[2] > process.marked)
-    ]
-    process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    if process.marks:
+        for slices, through, at in process.marks:
+            if slices <= process.next:
+                process.through, process.marked = max(process.through, through), max(process.marked, at)
+        waiting = [
+            mark
+            for mark in process.marks
+            if mark[0] > process.next and (mark[1] > process.through or mark[2] > process.marked)
+        ]
+        process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
     if process.lost_by >= 0 and process.complete:
         _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
         process.lost_by = -1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
 from rules.kept.state import Moves, State, Transitions, take
 from rules.settling.clocks import ahead
 from rules.settling.frontier import Advance, forgets
@@ -115,7 +115,7 @@ def _ahead_of_others(state: State, boot: Ints) -> Ints:
     nobody knows."""
     found = np.zeros(len(boot), np.int64)
     others = {process.boot for process in state.processes.values()}
-    for one in distinct(boot[boot >= 0]).tolist():
+    for one in each(boot[boot >= 0]):
         found[boot == one] = max([0, *(ahead(state, one, other) for other in others - {-1, one})])
     return found
 
@@ -135,7 +135,7 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
 def _overtaken(state: State, m: Moves) -> Bools:
     """The moves that come after others of their process had been followed, because they were missing for long."""
     late: Bools = np.zeros(len(m), bool)
-    for number in distinct(m.process).tolist():
+    for number in each(m.process):
         process = state.processes.get(number)
         if process is not None:
             late |= (m.process == number) & (m.slice <= process.last_slice)
