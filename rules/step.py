@@ -131,8 +131,8 @@ def prepare(hot: bytes | None, slices: pa.Table) -> Prepared:
     """Read a partition's hot value and its new rows (`slices`, `SLICE_SCHEMA`, of that partition alone).
 
     Raises `UnknownFormat` where the state was written by a version that this one does not know."""
-    place = Place(*(slices[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     columns = from_table(slices)
+    place = Place(*(columns.arrays[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     state = load(hot, order.KINDS) if hot is not None else State()
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 
@@ -172,7 +172,7 @@ def _stepped(
 ) -> Stepped:  # fmt: skip
     """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
     state, columns, place = prepared.state, prepared.columns, prepared.place
-    state.topic = columns.table["topic"][0].as_py()
+    state.topic = columns.arrays["topic"][0].as_py()
     report = Report(place, state, objectives)
     clocks.set_times(state, columns)
     fresh = completeness.new_rows(state, columns)

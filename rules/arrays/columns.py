@@ -93,6 +93,7 @@ class Columns:
     marked: Any = None  # what `marks` found
     irregular: Any = None  # what `irregulars` found
     named: Any = None  # what `named_groups` found
+    reflected: Any = None  # what `sources` found
 
     def __len__(self) -> int:
         return len(self.process)
@@ -104,10 +105,6 @@ class Columns:
         for other in there[1:]:
             mask |= other
         return mask
-
-    def has(self, what: int | str) -> bool:
-        """Did any row do this, or (a column's name) say something there?"""
-        return what in self.functions if isinstance(what, int) else self.tells(what)
 
     def tells(self, name: str) -> bool:
         """Does any row say something in this column?"""
@@ -122,8 +119,8 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
         rows, names, index = EMPTY, [], EMPTY
         if columns.tells("group") and len(column) < FEW:
             told = [(row, name) for row, name in enumerate(column.to_pylist()) if name is not None]
-            number: dict[str, int] = {}
-            index = np.array([number.setdefault(name, len(number)) for _, name in told], np.int64)
+            number = {name: i for i, name in enumerate(dict.fromkeys([name for _, name in told]))}
+            index = np.array([number[name] for _, name in told], np.int64)
             rows, names = np.array([row for row, _ in told], np.int64), list(number)
         elif columns.tells("group"):
             rows = indices(_bits(column, column.buffers()[0])) if column.null_count else np.arange(len(column))
@@ -134,6 +131,12 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
     return found
 
 
+def group_names(columns: Columns) -> dict[int, str]:
+    """The group of each row that names one."""
+    rows, names, index = named_groups(columns)
+    return {row: names[i] for row, i in zip(rows.tolist(), index.tolist(), strict=True)}
+
+
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column in one piece."""
     if not isinstance(column, pa.ChunkedArray):
@@ -141,6 +144,8 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
+_ABSENT: Final[Ints] = np.full(FEW, -1, np.int64)
+_ABSENT.flags.writeable = False
 _WIDTHS: Final = {
     pa.lib.Type_INT8: np.int8,
     pa.lib.Type_INT16: np.int16,
@@ -151,19 +156,22 @@ _WIDTHS: Final = {
 
 
 def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
-    """Read where they stand: every call of pyarrow has its price, and a quiet second has few rows."""
-    column = _one(column)
-    size, missing, kind = len(column), column.null_count, _WIDTHS.get(column.type.id)
+    """Read where they stand: every call of pyarrow has its price, and a quiet second has few rows. They cannot be
+    written to."""
+    if isinstance(column, pa.ChunkedArray):
+        column = _one(column)
+    size, missing = len(column), column.null_count
     if missing == size:
-        return np.full(size, -1, np.int64)
+        return _ABSENT[:size] if size <= FEW else np.full(size, -1, np.int64)
+    kind = _WIDTHS.get(column.type.id)
     if kind is None:
         column = pc.fill_null(column, -1) if missing else column
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     valid, data = column.buffers()
-    values = np.frombuffer(data, kind, column.offset + size)[column.offset :]
+    values = np.frombuffer(data, kind, size, column.offset * kind().itemsize)
     if missing:
         values = np.where(_bits(column, valid), values, -1)
-    return values.astype(np.int64, copy=False)
+    return values if values.dtype == np.int64 else values.astype(np.int64)
 
 
 def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
@@ -172,15 +180,20 @@ def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
     return np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :]
 
 
+class _Numbers(dict[str | None, int]):
+    def __missing__(self, name: str | None) -> int:
+        return -1
+
+
 @cache
-def _numbers_of(names: tuple[str, ...]) -> dict[str | None, int]:
-    return {name: i for i, name in enumerate(names)}
+def _numbers_of(names: tuple[str, ...]) -> _Numbers:
+    return _Numbers({name: i for i, name in enumerate(names)})
 
 
 def _codes(column: pa.ChunkedArray | pa.Array, names: tuple[str, ...]) -> Codes:
     if len(column) < FEW:
         code = _numbers_of(names)
-        return np.array([code.get(name, -1) for name in column.to_pylist()], np.int8)
+        return np.array([code[name] for name in column.to_pylist()], np.int8)
     return _ints(pc.index_in(column, value_set=pa.array(names, pa.string()))).astype(np.int8)
 
 
@@ -218,7 +231,10 @@ def _list(column: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.StructArray]:
     lengths = stands[1:] - stands[:-1]
     if array.null_count:
         lengths = np.where(_bits(array, valid), lengths, 0)
-    return np.arange(len(array)).repeat(lengths), array.flatten()
+    rows, first = np.arange(len(array)).repeat(lengths), int(stands[0])
+    if len(rows) == int(stands[-1]) - first:
+        return rows, array.values.slice(first, len(rows))
+    return rows, array.flatten()  # where it is null there are elements all the same
 
 
 def _runs(column: pa.ChunkedArray | pa.Array) -> Runs:
@@ -234,9 +250,17 @@ def _runs(column: pa.ChunkedArray | pa.Array) -> Runs:
     )
 
 
-def listed_runs(columns: Columns, name: str) -> Runs:
-    """The runs of a list column that few rows have."""
-    return _runs(columns.arrays[name])
+def lengths(columns: Columns, name: str) -> Ints:
+    """How many elements each row lists in this column."""
+    return np.bincount(_list(columns.arrays[name])[0], minlength=len(columns))
+
+
+def sources(columns: Columns) -> Runs:
+    """The input records that the rows name; few rows do."""
+    if columns.reflected is None:
+        columns.reflected = _runs(columns.arrays["sources"])
+    found: Runs = columns.reflected
+    return found
 
 
 @dataclass(slots=True)

@@ -138,7 +138,7 @@ class _Line:
 
 def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The union, merged."""
-    if len(start) <= 1:
+    if start.size <= 1:
         return start, end
     order = start.argsort(kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])

@@ -103,5 +103,5 @@ def _report(own: Alterations, seen: dict[str, Any], report: Report) -> None:
     )
 
 
-CHECK: Final = Check("altered-record", Alterations, arrive=arrive, rows=("settings", "altered"))
+CHECK: Final = Check("altered-record", Alterations, arrive=arrive, rows=frozenset({"settings", "altered"}))
 """What waits, waits for settings."""

@@ -400,6 +400,13 @@ def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:
 
 
 CHECK: Final = Check(
-    "irregular-records", Known, needs=needs, arrive=arrive, fold=fold, rows=("irregular",), looks_back=True, rests=True
+    "irregular-records",
+    Known,
+    needs=needs,
+    arrive=arrive,
+    fold=fold,
+    rows=frozenset({"irregular"}),
+    looks_back=True,
+    rests=True,
 )
 """What it remembers is compared with all that comes to stand in the log."""

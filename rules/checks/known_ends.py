@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, some
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -155,10 +155,11 @@ def fold(own: KnownEnds, passage: Passage) -> None:
 def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     waiting = own.waiting
     ripe = waiting.at <= passage.end
-    for boot in each(waiting.domain[ripe]):
+    awaited = passage.gate.told_through() < passage.end  # of anybody: mostly of nobody
+    for boot in each(waiting.domain[ripe]) if awaited else ():
         told = passage.gate.told_through(_by_the_clock_of(boot))
         ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
-    if not ripe.any():
+    if not some(ripe):
         return []
     listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
     listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
@@ -209,7 +210,7 @@ def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged)
     """Raise the tops by what the new rows know."""
     polled = new.polled.take(new.polled.offset >= 0)
     dead = _of_the_dead(new)
-    if dead.any() or len(own.recovered):
+    if some(dead) or len(own.recovered):
         late = dead[polled.row]
         _wait_for_the_close(own, new, clock, polled.take(late))
         polled = polled.take(~late)
@@ -218,14 +219,14 @@ def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged)
         np.concatenate((acknowledged.completed, clock.completed[polled.row])),
         np.concatenate((acknowledged.end, polled.offset + polled.length)) - 1,
     )
-    own.tops = raised(own.tops, take(found, found.step >= 0) if (found.step < 0).any() else found)
+    own.tops = raised(own.tops, take(found, found.step >= 0))
 
 
 def _of_the_dead(new: News) -> Bools:
     """Which new rows recovery wrote."""
     columns = new.columns
     unknown: Bools = new.fresh & (columns.type == INFO)
-    if not unknown.any():
+    if not some(unknown):
         return unknown
     _, _, invoked, completed = domains(columns)
     found: Bools = unknown & (completed <= invoked) & (columns.f != CLOSE)
@@ -282,9 +283,9 @@ def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
     """The highest offset known before the step began in the domain, -1 for none: for each of the entries."""
     found = np.full(len(step), -1, np.int64)
     for number in each(domain):
-        own, asked = tops.domain == number, domain == number
-        at = np.searchsorted(tops.step[own], step[asked], side="left") - 1
-        if own.any():
+        own, asked = indices(tops.domain == number), domain == number
+        if len(own):
+            at = tops.step[own].searchsorted(step[asked], side="left") - 1
             found[asked] = np.where(at < 0, -1, tops.top[own][np.maximum(at, 0)])
     return found
 

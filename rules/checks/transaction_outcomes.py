@@ -311,6 +311,6 @@ def _forget_names(own: Outcomes) -> None:
 
 
 CHECK: Final = Check(
-    transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold, rows=(TXN, "error"), rests=True
+    transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold, rows=frozenset({TXN, "error"}), rests=True
 )
 """An indefinite send counts where an error told its client that it had failed."""

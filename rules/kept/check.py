@@ -158,7 +158,7 @@ class Check(Generic[S]):
     finish: Callable[[S, Passage], None] | None = None
     live_only: bool = False
     """A condition that a finished history has no now for."""
-    rows: tuple[int | str, ...] | None = None
+    rows: frozenset[int | str] | None = None
     """None: all rows may concern it."""
     looks_back: bool = False
     rests: bool = False
@@ -173,11 +173,9 @@ class Check(Generic[S]):
         """Is it told of log time?"""
         return self.fold is not _nothing or self.finish is not None
 
-    def wakes(self, state: State, columns: Columns) -> bool:
-        """Is there anything to tell it of?"""
-        if self.rows is None or (self.looks_back and self.name in state.checks):
-            return True
-        return any(map(columns.has, self.rows))
+    def wakes(self, state: State, there: frozenset[int | str]) -> bool:
+        """Is there anything to tell it of? `there`: what rows did, and in which columns they say something."""
+        return self.rows is None or not self.rows.isdisjoint(there) or (self.looks_back and self.name in state.checks)
 
     @property
     def hears(self) -> bool:

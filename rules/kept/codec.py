@@ -39,8 +39,13 @@ class Table:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        first = attrgetter(next(iter(cls.__annotations__)))
+        cls.__len__ = lambda self: first(self).size  # type: ignore[method-assign]
+
     def __len__(self) -> int:
-        return len(getattr(self, self.__slots__[0]))
+        """How many rows it has: each kind's own looks at its first column."""
+        raise NotImplementedError
 
 
 T = TypeVar("T")
@@ -166,10 +171,10 @@ class _Numbers:
 
 class _Plan(NamedTuple):
     """How a dataclass is written: `values` gives all its fields that are; of these, by their places, `tables` with
-    their kinds, `entries` of a kind by key, and other dataclasses (`parts`)."""
+    their kinds and their columns without rows, `entries` of a kind by key, and other dataclasses (`parts`)."""
 
     values: Callable[[Any], tuple[Any, ...]]
-    tables: list[tuple[int, Any]]
+    tables: list[tuple[int, Any, tuple[Ints, ...]]]
     entries: list[tuple[int, Any]]
     parts: list[tuple[int, Any]]
 
@@ -181,7 +186,7 @@ def _plan(kind: type) -> _Plan:
     of = [(i, f.metadata["of"]) for i, f in enumerate(together) if "of" in f.metadata]
     return _Plan(
         _getter_of(tuple(f.name for f in together)),
-        [(i, one) for i, one in made if one is not None and issubclass(one, Table)],
+        [(i, one, _NO_ROWS[one]) for i, one in made if one is not None and issubclass(one, Table)],
         of,
         [(i, one) for i, one in made if one is not None and is_dataclass(one) and not issubclass(one, Table)],
     )
@@ -190,7 +195,7 @@ def _plan(kind: type) -> _Plan:
 def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
     plan = _plan(type(value))
     told = list(plan.values(value))
-    for i, kind in plan.tables:
+    for i, kind, _ in plan.tables:
         columns = _ALL_OF[kind](told[i])
         told[i] = rows = columns[0].size
         if rows:
@@ -216,8 +221,8 @@ def _nothing(kind: type) -> list[Any]:
 
 def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
     plan = _plan(kind)
-    for i, made in plan.tables:
-        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else empty(made)
+    for i, made, nothing in plan.tables:
+        told[i] = made(*(numbers.take(len(nothing), told[i]) if told[i] else nothing))
     for i, of in plan.entries:
         told[i] = {key: of(*entry) for key, *entry in told[i]}
     for i, made in plan.parts:

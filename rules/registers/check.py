@@ -260,6 +260,6 @@ def _load(data: bytes | None) -> Kept:
 
 
 CHECK: Final = Check(
-    "nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish, rows=(REGISTER,),
-    rests=True,
+    "nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish,
+    rows=frozenset({REGISTER}), rests=True,
 )  # fmt: skip

@@ -51,10 +51,9 @@ def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
     if not columns.tells("boot"):
         return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
     if len(columns) < FEW:
-        number: dict[str, int] = {}
-        told = columns.arrays["boot"].to_pylist()
-        domain = np.array([number.setdefault(name or "", len(number)) for name in told], np.int64)
-        names = list(number)
+        told = [name or "" for name in columns.arrays["boot"].to_pylist()]
+        number = {name: i for i, name in enumerate(dict.fromkeys(told))}
+        names, domain = list(number), np.array([number[name] for name in told], np.int64)
     else:
         encoded = pc.dictionary_encode(pc.fill_null(columns.arrays["boot"], ""))
         names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)

@@ -243,7 +243,7 @@ def _note_marks(state: State, columns: Columns) -> None:
         if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
         if ended < 0:
-            process.vouched = max(process.vouched, at)
+            process.vouched = at if at > process.vouched else process.vouched
         else:
             if told.lost[i]:
                 process.lost_by = ended if process.lost_by < 0 else min(process.lost_by, ended)
@@ -251,7 +251,7 @@ def _note_marks(state: State, columns: Columns) -> None:
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, at])
-        process.heard = max(process.heard, written)
+        process.heard = written if written > process.heard else process.heard
 
 
 def horizon(state: State) -> int:
@@ -298,22 +298,24 @@ def _all_said(state: State, process: Process) -> bool:
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
     host = state.hosts.get(process.host)
-    if host is not None:
+    if host is not None and (len(host.boots) > 1 or process.heard < process.over_by):
         _outlive(state, number, process, host)
     for mark in process.marks if process.ahead else ():
         for later in process.ahead:
             if mark[0] <= later[1]:
                 later[3] = max(later[3], mark[1])
-    if process.marks:
-        for slices, through, at in process.marks:
-            if slices <= process.next:
-                process.through, process.marked = max(process.through, through), max(process.marked, at)
-        waiting = [
-            mark
-            for mark in process.marks
-            if mark[0] > process.next and (mark[1] > process.through or mark[2] > process.marked)
-        ]
-        process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    waiting = []
+    for mark in process.marks:
+        slices, through, at = mark
+        if slices > process.next:
+            waiting.append(mark)
+        else:
+            process.through = through if through > process.through else process.through
+            process.marked = at if at > process.marked else process.marked
+    if waiting:
+        waiting = [mark for mark in waiting if mark[1] > process.through or mark[2] > process.marked]
+        waiting = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    process.marks = waiting
     if process.lost_by >= 0 and process.complete:
         _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
         process.lost_by = -1

@@ -101,5 +101,5 @@ def _each(listed: Ends, bound: Callable[[int], int]) -> Ints:
     return np.array([bound(boot) for boot in boots.tolist()], np.int64)[numbers]
 
 
-CHECK: Final = Check(NAME, ListedEnds, arrive=arrive, rows=(OFFSETS,))
+CHECK: Final = Check(NAME, ListedEnds, arrive=arrive, rows=frozenset({OFFSETS}))
 """It finds nothing itself; those that do ask `end_before` and `end_after`."""
