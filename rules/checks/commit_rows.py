@@ -27,7 +27,7 @@ from rules.arrays.columns import (
     Columns,
     named_groups,
 )
-from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices, some
 from rules.checks.invoked_commits import ANY, Invoked, Newly
 from rules.kept.codec import Table, take
 from rules.settling.clocks import domains
@@ -108,9 +108,6 @@ class GroupRows:
         self._f = columns.f[self._rows]
         self._commits = ((self._f == COMMIT) | (self._f == TXN)) & (columns.committed[self._rows] >= 0)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def _picked(self, which: Bools, among: Bools | None) -> tuple[Ints, Ints]:
         """(rows, groups) of those named rows."""
         if among is not None:
@@ -142,7 +139,7 @@ class GroupRows:
             group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
             columns.process[rows], columns.committed_only[rows].astype(np.int64),
         )  # fmt: skip
-        return take(reads, domain != UNTIMED) if (domain == UNTIMED).any() else reads
+        return take(reads, domain != UNTIMED)
 
     def invoked(self) -> tuple[Newly, Invoked]:
         """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
@@ -201,8 +198,10 @@ def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:
     invoked, completed = invoked[rows], completed[rows]
     if names == [""]:
         return columns.boot[rows], invoked, completed
-    has_boot = np.array([bool(name) for name in names])[domain[rows]]
     untimed = (invoked < 0) | (completed < 0)
+    if "" not in names and not some(untimed):
+        return columns.boot[rows], invoked // 1000, -(-completed // 1000)
+    has_boot = np.array([bool(name) for name in names])[domain[rows]]
     return (
         np.where(untimed, UNTIMED, columns.boot[rows]),
         np.where(untimed, columns.invoked[rows], np.where(has_boot, invoked // 1000, invoked)),

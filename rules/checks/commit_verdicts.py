@@ -28,6 +28,10 @@ LANDED: Final = 30 * SECOND
 """What a process had asked for reaches the coordinator in this time after the process is over, or never."""
 
 
+ANYBODY: Final = Who(lambda number, process: True, strict=True, newcomers=True)
+"""Where all of everybody's log is here, so is that of those who are `concerned`."""
+
+
 class Told(NamedTuple):
     """A read, as in `Reads`."""
 

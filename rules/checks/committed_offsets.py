@@ -54,7 +54,7 @@ from rules.arrays.columns import OFFSETS, OK, START, Columns
 from rules.arrays.intervals import Bools, Ints, among, each, indices, some
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, GroupRows, Reads
-from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, nobody_committed_elsewhere
+from rules.checks.commit_verdicts import ANYBODY, LANDED, Case, Told, concerned, nobody_committed_elsewhere
 from rules.checks.earlier_commits import familiar, less
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
@@ -218,6 +218,8 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
             ready[mine] = False
             continue
         times = each(reads.at[mine])
+        if passage.gate.ask(0, times[-1], ANYBODY, domain) is not Evidence.NOT_YET:
+            continue
         who, low, high = concerned(own, group, passage.state, domain), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2

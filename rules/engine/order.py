@@ -132,7 +132,7 @@ def fold_settled(passage: Passage) -> None:
 
 def _fold(passage: Passage, checks: tuple[Check[Any], ...]) -> None:
     for check in checks:
-        if (passage.finished and check.live_only) or (check.rests and check.name not in passage.state.checks):
+        if (passage.finished and check.live_only) or check.sleeps(passage.state):
             continue
         told = check.finish if passage.finished and check.finish is not None else check.fold
         told(_of(passage.state.checks, check), passage)
@@ -143,7 +143,7 @@ def chunks_needed(state: State, columns: Columns) -> set[str]:
     asked, there = Asked(state, columns), _there(columns)
     names: set[str] = set()
     for check in _ASKING:
-        if not check.rests or check.name in state.checks or check.wakes(state, there):
+        if check.wakes(state, there) or not check.sleeps(state):
             names.update(check.needs(_of(state.checks, check), asked))
     every = (columns.sent, columns.polled, state.polls, state.uncommitted)
     return names | chunk_names(

@@ -173,6 +173,10 @@ class Check(Generic[S]):
         """Is it told of log time?"""
         return self.fold is not _nothing or self.finish is not None
 
+    def sleeps(self, state: State) -> bool:
+        """Is there nothing that log time could change?"""
+        return self.rests and self.name not in state.checks
+
     def wakes(self, state: State, there: frozenset[int | str]) -> bool:
         """Is there anything to tell it of? `there`: what rows did, and in which columns they say something."""
         return self.rows is None or not self.rows.isdisjoint(there) or (self.looks_back and self.name in state.checks)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -107,7 +107,7 @@ def take(table: T, keep: Any) -> T:
             return kind(*columns)
         if not keep.size:
             return empty(kind)
-    return kind(*[column[keep] for column in columns])
+    return kind(*map(itemgetter(keep), columns))
 
 
 def concat(first: T, second: T) -> T:
