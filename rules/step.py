@@ -134,6 +134,7 @@ def prepare(hot: bytes | None, slices: pa.Table) -> Prepared:
     columns = from_table(slices)
     place = Place(*(columns.arrays[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     state = load(hot, order.KINDS) if hot is not None else State()
+    clocks.set_times(state, columns)  # what is asked for rests on log time, as what is judged does
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 
 
@@ -156,10 +157,12 @@ def step(
     if finished:
         columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
         visible = finished_history.visible_operations(columns)
-        return {  # one after the other, so that one state is in memory at a time
-            place: _stepped(Prepared(place, own, State(), []), Chunks({}, None), objectives, visible)
-            for place, own in columns.items()
-        }
+        made = {}
+        for place, own in columns.items():  # one after the other, so that one state is in memory at a time
+            state = State()
+            clocks.set_times(state, own)
+            made[place] = _stepped(Prepared(place, own, state, []), Chunks({}, None), objectives, visible)
+        return made
     made = {}
     for place, rows in by_place(slices).items():
         kept = stored.get(place) or Stored()
@@ -174,7 +177,6 @@ def _stepped(
     state, columns, place = prepared.state, prepared.columns, prepared.place
     state.topic = columns.arrays["topic"][0].as_py()
     report = Report(place, state, objectives)
-    clocks.set_times(state, columns)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
     arrival.arrive(state, chunks, columns, fresh, visible, report)

@@ -92,7 +92,9 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
             for group in each(both.group):
                 found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
     reads = concat(own.waiting, rows.reads())
-    reads = take(reads, (reads.offset >= 0) & ~familiar(own.commits, reads))
+    reads = take(reads, reads.offset >= 0)
+    if len(reads):
+        reads = take(reads, ~familiar(own.commits, reads))
     if len(reads):
         reads = take(reads, ~familiar(rows.commits(_certainly_new(asked)), reads))
         for group in each(reads.group):
