@@ -94,6 +94,7 @@ class Columns:
     irregular: Any = None  # what `irregulars` found
     named: Any = None  # what `named_groups` found
     reflected: Any = None  # what `sources` found
+    there: Any = None  # see `rules.engine.order`
 
     def __len__(self) -> int:
         return len(self.process)
@@ -123,7 +124,7 @@ def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
             index = np.array([number[name] for _, name in told], np.int64)
             rows, names = np.array([row for row, _ in told], np.int64), list(number)
         elif columns.tells("group"):
-            rows = indices(_bits(column, column.buffers()[0])) if column.null_count else np.arange(len(column))
+            rows = indices(column.is_valid().to_numpy(zero_copy_only=False))
             encoded = column.take(pa.array(rows)).dictionary_encode()
             names, index = encoded.dictionary.to_pylist(), _ints(encoded.indices)
         columns.named = rows, names, index
@@ -146,12 +147,12 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 _ABSENT: Final[Ints] = np.full(FEW, -1, np.int64)
 _ABSENT.flags.writeable = False
-_WIDTHS: Final = {
-    pa.lib.Type_INT8: np.int8,
-    pa.lib.Type_INT16: np.int16,
-    pa.lib.Type_INT32: np.int32,
-    pa.lib.Type_INT64: np.int64,
-    pa.lib.Type_TIMESTAMP: np.int64,  # microseconds since the epoch
+_WIDTHS: Final[Mapping[int, np.dtype[Any]]] = {
+    pa.lib.Type_INT8: np.dtype(np.int8),
+    pa.lib.Type_INT16: np.dtype(np.int16),
+    pa.lib.Type_INT32: np.dtype(np.int32),
+    pa.lib.Type_INT64: np.dtype(np.int64),
+    pa.lib.Type_TIMESTAMP: np.dtype(np.int64),  # microseconds since the epoch
 }
 
 
@@ -168,7 +169,7 @@ def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
         column = pc.fill_null(column, -1) if missing else column
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     valid, data = column.buffers()
-    values = np.frombuffer(data, kind, size, column.offset * kind().itemsize)
+    values = np.frombuffer(data, kind, size, column.offset * kind.itemsize)
     if missing:
         values = np.where(_bits(column, valid), values, -1)
     return values if values.dtype == np.int64 else values.astype(np.int64)

@@ -117,7 +117,10 @@ def arrive(news: News) -> None:
 
 def _there(columns: Columns) -> frozenset[int | str]:
     """What the rows did, and those columns that a check looks for in which they say something."""
-    return columns.functions.union(name for name in _COLUMNS if columns.tells(name))
+    if columns.there is None:
+        columns.there = columns.functions.union([name for name in _COLUMNS if columns.tells(name)])
+    found: frozenset[int | str] = columns.there
+    return found
 
 
 def fold(passage: Passage) -> None:

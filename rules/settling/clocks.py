@@ -58,12 +58,12 @@ def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
         encoded = pc.dictionary_encode(pc.fill_null(columns.arrays["boot"], ""))
         names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)
         number = {name: i for i, name in enumerate(names)}
-    mono = [integers(columns.arrays[name]) for name in ("mono_invoked", "mono_completed")]
-    if "" not in number:
-        return names, domain, *mono
-    has_boot = domain != number[""]
-    times = zip(mono, (columns.invoked, columns.completed), strict=True)
-    return names, domain, *(np.where(has_boot, told, wall) for told, wall in times)
+    invoked, completed = (integers(columns.arrays[name]) for name in ("mono_invoked", "mono_completed"))
+    if "" in number:
+        has_boot = domain != number[""]
+        invoked = np.where(has_boot, invoked, columns.invoked)
+        completed = np.where(has_boot, completed, columns.completed)
+    return names, domain, invoked, completed
 
 
 def set_times(state: State, columns: Columns) -> None:

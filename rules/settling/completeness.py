@@ -275,9 +275,9 @@ def horizon(state: State) -> int:
             continue
         if process.heard < process.over_by:
             continue  # its journal is not there any more
-        host, told = state.hosts.get(process.host), process.told_through
-        now = state.now if host is None else host.now
-        if now - told <= LATE and (host is None or now > state.now - LATE):
+        its, told = state.hosts.get(process.host), process.told_through
+        now = state.now if its is None else its.now
+        if now - told <= LATE and (its is None or now > state.now - LATE):
             earliest = min(earliest, told)
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     lived = bool(state.processes or state.gone)
