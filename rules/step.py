@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rules.arrays.columns import Columns, by_place, from_table
+from rules.arrays.intervals import some
 from rules.checks import aborted_reads, irregular_records, send_order, transaction_outcomes
 from rules.engine import arrival, log_time, order
 from rules.engine import finished as finished_history
@@ -130,9 +131,10 @@ def prepare(hot: bytes | None, slices: pa.Table) -> Prepared:
     """Read a partition's hot value and its new rows (`slices`, `SLICE_SCHEMA`, of that partition alone).
 
     Raises `UnknownFormat` where the state was written by a version that this one does not know."""
-    place = Place(*(slices[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     columns = from_table(slices)
+    place = Place(*(columns.arrays[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     state = load(hot, order.KINDS) if hot is not None else State()
+    clocks.set_times(state, columns)  # what is asked for rests on log time, as what is judged does
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 
 
@@ -155,10 +157,12 @@ def step(
     if finished:
         columns = {place: from_table(rows) for place, rows in by_place(slices).items()}
         visible = finished_history.visible_operations(columns)
-        return {  # one after the other, so that one state is in memory at a time
-            place: _stepped(Prepared(place, own, State(), []), Chunks({}, None), objectives, visible)
-            for place, own in columns.items()
-        }
+        made = {}
+        for place, own in columns.items():  # one after the other, so that one state is in memory at a time
+            state = State()
+            clocks.set_times(state, own)
+            made[place] = _stepped(Prepared(place, own, state, []), Chunks({}, None), objectives, visible)
+        return made
     made = {}
     for place, rows in by_place(slices).items():
         kept = stored.get(place) or Stored()
@@ -171,9 +175,8 @@ def _stepped(
 ) -> Stepped:  # fmt: skip
     """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
     state, columns, place = prepared.state, prepared.columns, prepared.place
-    state.topic = columns.table["topic"][0].as_py()
+    state.topic = columns.arrays["topic"][0].as_py()
     report = Report(place, state, objectives)
-    clocks.set_times(state, columns)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)
     arrival.arrive(state, chunks, columns, fresh, visible, report)
@@ -181,19 +184,20 @@ def _stepped(
         finished_history.locate_polls(state, columns, fresh)
         finished_history.finish(state, chunks, columns, fresh, visible, report)
         finished_history.explain_all(columns, report)
+        gate = Gate(state)
     else:
-        late = bool((columns.completed[fresh] <= state.tick).any())
-        log_time.fold(state, chunks, report, late=late)
+        late = some(columns.completed[fresh] <= state.tick)
+        gate = log_time.fold(state, chunks, report, late=late)
     hot = dump(state, order.KINDS)
     facts = report.facts.table(place, state.topic)
-    return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, _summary(place, state, len(hot)))
+    summary = _summary(place, state, gate, len(hot))
+    return Stepped(hot, chunks.changed(), report.findings(), facts, report.rechecks, summary)
 
 
-def _summary(place: Place, state: State, size: int) -> dict[str, Any]:
+def _summary(place: Place, state: State, gate: Gate, size: int) -> dict[str, Any]:
     def known(value: int) -> int | None:
         return None if value < 0 else value
 
-    gate = Gate(state)
     checked, read = min(state.tick, gate.known_through()), min(state.tick, gate.read_through())
     return {
         "cluster": place.cluster,

@@ -5,8 +5,9 @@ Absent integers are -1, which no offset, sequence number or time of the log can 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
 from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregularity, Place
 
 (
@@ -83,6 +84,8 @@ class Columns:
     sent: Runs
     polled: Runs
     table: pa.Table  # the rows themselves, for what is rare
+    arrays: Mapping[str, pa.Array]  # its columns
+    wall: Ints  # `completed` by the wall clock
     boot: Ints  # see `rules.settling.clocks.set_times`, -1 before
     functions: frozenset[int] = frozenset()  # which of them the rows did
     domains: Any = None  # see `rules.settling.clocks.domains`
@@ -90,36 +93,49 @@ class Columns:
     marked: Any = None  # what `marks` found
     irregular: Any = None  # what `irregulars` found
     named: Any = None  # what `named_groups` found
+    reflected: Any = None  # what `sources` found
+    there: Any = None  # see `rules.engine.order`
 
     def __len__(self) -> int:
         return len(self.process)
 
     def where(self, *functions: int) -> Bools:
         """Which rows did one of these."""
-        mask: Bools = np.zeros(len(self.f), bool)
-        for function in functions:
-            if function in self.functions:
-                mask |= self.f == function
+        there = [self.f == function for function in functions if function in self.functions]
+        mask: Bools = there[0] if there else np.zeros(len(self.f), bool)
+        for other in there[1:]:
+            mask |= other
         return mask
+
+    def tells(self, name: str) -> bool:
+        """Does any row say something in this column?"""
+        array = self.arrays[name]
+        return bool(array.null_count < len(array))
 
 
 def named_groups(columns: Columns) -> tuple[Ints, list[str], Ints]:
     """(rows that name a group, the names, for each of those rows the place of its name)"""
     if columns.named is None:
-        column = columns.table["group"]
+        column = columns.arrays["group"]
         rows, names, index = EMPTY, [], EMPTY
-        if column.null_count < len(column):
-            rows = indices(column.is_valid().to_numpy())
-            told = column.to_pylist() if len(column) < FEW else None
-            if told is None:
-                encoded = column.take(pa.array(rows)).combine_chunks().dictionary_encode()
-                names, index = encoded.dictionary.to_pylist(), _ints(encoded.indices)
-            else:
-                names = list(dict.fromkeys(name for name in told if name is not None))
-                index = np.array([names.index(told[row]) for row in rows.tolist()], np.int64)
+        if columns.tells("group") and len(column) < FEW:
+            told = [(row, name) for row, name in enumerate(column.to_pylist()) if name is not None]
+            number = {name: i for i, name in enumerate(dict.fromkeys([name for _, name in told]))}
+            index = np.array([number[name] for _, name in told], np.int64)
+            rows, names = np.array([row for row, _ in told], np.int64), list(number)
+        elif columns.tells("group"):
+            rows = indices(column.is_valid().to_numpy(zero_copy_only=False))
+            encoded = column.take(pa.array(rows)).dictionary_encode()
+            names, index = encoded.dictionary.to_pylist(), _ints(encoded.indices)
         columns.named = rows, names, index
     found: tuple[Ints, list[str], Ints] = columns.named
     return found
+
+
+def group_names(columns: Columns) -> dict[int, str]:
+    """The group of each row that names one."""
+    rows, names, index = named_groups(columns)
+    return {row: names[i] for row, i in zip(rows.tolist(), index.tolist(), strict=True)}
 
 
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -129,29 +145,34 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-_WIDTHS: Final = {
-    pa.lib.Type_INT8: np.int8,
-    pa.lib.Type_INT16: np.int16,
-    pa.lib.Type_INT32: np.int32,
-    pa.lib.Type_INT64: np.int64,
-    pa.lib.Type_TIMESTAMP: np.int64,  # microseconds since the epoch
+_ABSENT: Final[Ints] = np.full(FEW, -1, np.int64)
+_ABSENT.flags.writeable = False
+_WIDTHS: Final[Mapping[int, np.dtype[Any]]] = {
+    pa.lib.Type_INT8: np.dtype(np.int8),
+    pa.lib.Type_INT16: np.dtype(np.int16),
+    pa.lib.Type_INT32: np.dtype(np.int32),
+    pa.lib.Type_INT64: np.dtype(np.int64),
+    pa.lib.Type_TIMESTAMP: np.dtype(np.int64),  # microseconds since the epoch
 }
 
 
 def _ints(column: pa.ChunkedArray | pa.Array) -> Ints:
-    """Read where they stand: every call of pyarrow has its price, and a quiet second has few rows."""
-    column = _one(column)
-    size, missing, kind = len(column), column.null_count, _WIDTHS.get(column.type.id)
+    """Read where they stand: every call of pyarrow has its price, and a quiet second has few rows. They cannot be
+    written to."""
+    if isinstance(column, pa.ChunkedArray):
+        column = _one(column)
+    size, missing = len(column), column.null_count
     if missing == size:
-        return np.full(size, -1, np.int64)
+        return _ABSENT[:size] if size <= FEW else np.full(size, -1, np.int64)
+    kind = _WIDTHS.get(column.type.id)
     if kind is None:
         column = pc.fill_null(column, -1) if missing else column
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     valid, data = column.buffers()
-    values = np.frombuffer(data, kind, column.offset + size)[column.offset :]
+    values = np.frombuffer(data, kind, size, column.offset * kind.itemsize)
     if missing:
         values = np.where(_bits(column, valid), values, -1)
-    return values.astype(np.int64, copy=False)
+    return values if values.dtype == np.int64 else values.astype(np.int64)
 
 
 def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
@@ -160,10 +181,20 @@ def _bits(column: pa.Array, buffer: pa.Buffer) -> NDArray[np.uint8]:
     return np.unpackbits(bits, count=column.offset + len(column), bitorder="little")[column.offset :]
 
 
-def _codes(column: pa.ChunkedArray | pa.Array, names: Sequence[str]) -> Codes:
+class _Numbers(dict[str | None, int]):
+    def __missing__(self, name: str | None) -> int:
+        return -1
+
+
+@cache
+def _numbers_of(names: tuple[str, ...]) -> _Numbers:
+    return _Numbers({name: i for i, name in enumerate(names)})
+
+
+def _codes(column: pa.ChunkedArray | pa.Array, names: tuple[str, ...]) -> Codes:
     if len(column) < FEW:
-        code = {name: i for i, name in enumerate(names)}
-        return np.array([code.get(name, -1) for name in column.to_pylist()], np.int8)
+        code = _numbers_of(names)
+        return np.array([code[name] for name in column.to_pylist()], np.int8)
     return _ints(pc.index_in(column, value_set=pa.array(names, pa.string()))).astype(np.int8)
 
 
@@ -181,7 +212,7 @@ def _flags(column: pa.ChunkedArray | pa.Array, absent: bool) -> Bools:
     return _truths(column, int(absent)).astype(bool)
 
 
-def _is(column: pa.ChunkedArray, name: str) -> Bools:
+def _is(column: pa.ChunkedArray | pa.Array, name: str) -> Bools:
     if column.null_count == len(column):
         return np.zeros(len(column), bool)
     if len(column) < FEW:
@@ -189,7 +220,7 @@ def _is(column: pa.ChunkedArray, name: str) -> Bools:
     return _flags(pc.equal(column, name), False)
 
 
-def _list(column: pa.ChunkedArray) -> tuple[Ints, pa.StructArray]:
+def _list(column: pa.ChunkedArray | pa.Array) -> tuple[Ints, pa.StructArray]:
     """A list column as (row of each element, the elements), nulls being empty lists."""
     array = _one(column)
     if isinstance(array, pa.ChunkedArray):
@@ -201,10 +232,13 @@ def _list(column: pa.ChunkedArray) -> tuple[Ints, pa.StructArray]:
     lengths = stands[1:] - stands[:-1]
     if array.null_count:
         lengths = np.where(_bits(array, valid), lengths, 0)
-    return np.arange(len(array)).repeat(lengths), array.flatten()
+    rows, first = np.arange(len(array)).repeat(lengths), int(stands[0])
+    if len(rows) == int(stands[-1]) - first:
+        return rows, array.values.slice(first, len(rows))
+    return rows, array.flatten()  # where it is null there are elements all the same
 
 
-def _runs(column: pa.ChunkedArray) -> Runs:
+def _runs(column: pa.ChunkedArray | pa.Array) -> Runs:
     if column.null_count == len(column):
         return Runs.empty()
     row, runs = _list(column)
@@ -217,9 +251,17 @@ def _runs(column: pa.ChunkedArray) -> Runs:
     )
 
 
-def listed_runs(columns: Columns, name: str) -> Runs:
-    """The runs of a list column that few rows have."""
-    return _runs(columns.table[name])
+def lengths(columns: Columns, name: str) -> Ints:
+    """How many elements each row lists in this column."""
+    return np.bincount(_list(columns.arrays[name])[0], minlength=len(columns))
+
+
+def sources(columns: Columns) -> Runs:
+    """The input records that the rows name; few rows do."""
+    if columns.reflected is None:
+        columns.reflected = _runs(columns.arrays["sources"])
+    found: Runs = columns.reflected
+    return found
 
 
 @dataclass(slots=True)
@@ -257,15 +299,14 @@ class Irregulars:
 def irregulars(columns: Columns) -> Irregulars:
     """All irregular records of these slices. There may be as many as rows: a second canary in the same topic."""
     if columns.irregular is None:
-        columns.irregular = _irregulars(columns.table["irregular"])
+        columns.irregular = _irregulars(columns.arrays["irregular"])
     found: Irregulars = columns.irregular
     return found
 
 
-def _irregulars(column: pa.ChunkedArray) -> Irregulars:
+def _irregulars(column: pa.Array) -> Irregulars:
     if column.null_count == len(column):
-        none = pa.array([], column.type.value_type)
-        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, EMPTY, none)
+        return Irregulars(EMPTY, EMPTY, EMPTY, EMPTY.astype(np.int8), EMPTY, EMPTY, column.values[:0])
     row, records = _list(column)
     index, offset, digest = (_ints(records.field(name)) for name in ("index", "offset", "hash"))
     status = _codes(records.field("status"), _IRREGULARITIES)
@@ -274,10 +315,9 @@ def _irregulars(column: pa.ChunkedArray) -> Irregulars:
 
 def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
     """(row, `Altered`) of everything that came otherwise than it was sent; rare, hence plain values."""
-    column = columns.table["altered"]
-    if column.null_count == len(column):
+    if not columns.tells("altered"):
         return []
-    row, records = _list(column)
+    row, records = _list(columns.arrays["altered"])
     return list(zip(row.tolist(), records.to_pylist(), strict=True))
 
 
@@ -315,14 +355,17 @@ def all_marks(columns: Columns) -> Marks:
 
 
 def _marks(columns: Columns) -> Marks:
-    rows = indices(columns.f == MARK)
-    column = columns.table["marks"].take(pa.array(rows))
-    if not len(rows) or column.null_count == len(column):
+    if not columns.tells("marks"):
         return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
-    row, listed = _list(column)
-    read, rows = journals_read(columns, rows)[row], rows[row]
+    rows, listed = _list(columns.arrays["marks"])
+    others = indices(columns.f[rows] != MARK)
+    if len(others):
+        rows, listed = np.delete(rows, others), listed.take(pa.array(np.delete(np.arange(len(rows)), others)))
+    marking = distinct(rows)
+    read = journals_read(columns, marking)[marking.searchsorted(rows)]
     ended = _ints(listed.field("ended"))
-    ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
+    if (ended >= 0).any():
+        ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
     return Marks(
         rows, read, columns.completed[rows], columns.process[rows], _ints(listed.field("process")),
         _ints(listed.field("slices")), _told_earlier(columns, rows, _ints(listed.field("through"))), ended,
@@ -333,14 +376,14 @@ def _marks(columns: Columns) -> Marks:
 def journals_read(columns: Columns, rows: Ints) -> Ints:
     """Through when the journals of its host had been read to their ends, as each of these mark rows tells it: while a
     committer catches up that is long before the row was written."""
-    invoked, completed = (_ints(columns.table[name].take(pa.array(rows))) for name in ("invoked", "completed"))
-    return np.where(invoked < completed, _told_earlier(columns, rows, invoked), columns.completed[rows])
+    invoked = _ints(columns.arrays["invoked"])[rows]
+    return np.where(invoked < columns.wall[rows], _told_earlier(columns, rows, invoked), columns.completed[rows])
 
 
 def _shift(columns: Columns, rows: Ints) -> Ints:
     """Marks' own times are by the wall clock of their row, log time is by the boot's monotonic clock: by how much they
     differ."""
-    shift: Ints = columns.completed[rows] - _ints(columns.table["completed"].take(pa.array(rows)))
+    shift: Ints = columns.completed[rows] - columns.wall[rows]
     return shift
 
 
@@ -355,32 +398,37 @@ def _told_earlier(columns: Columns, rows: Ints, times: Ints) -> Ints:
 
 def from_table(table: pa.Table) -> Columns:
     """The columns of a table of `SLICE_SCHEMA` that holds one partition's slices, in its order."""
-    if len(table.to_batches()) > 1:
+    batches = table.to_batches()
+    if len(batches) != 1:
         table = table.combine_chunks()
-    mode, functions = table["mode"], _codes(table["f"], FUNCTIONS)
+        batches = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+    told: dict[str, pa.Array] = dict(zip(table.schema.names, batches[0].columns, strict=True))
+    functions, completed = _codes(told["f"], FUNCTIONS), _ints(told["completed"])
     return Columns(
-        process=_ints(table["process"]),
-        op=_ints(table["op"]),
-        slice=_ints(table["slice"]),
+        process=_ints(told["process"]),
+        op=_ints(told["op"]),
+        slice=_ints(told["slice"]),
         f=functions,
         functions=frozenset(functions.tolist()),
-        type=_codes(table["type"], OUTCOMES),
-        invoked=_ints(table["invoked"]),
-        completed=_ints(table["completed"]),
-        txn=_ints(table["txn"]),
-        position_before=_ints(table["position_before"]),
-        position_after=_ints(table["position_after"]),
-        log_start=_ints(table["log_start"]),
-        log_end=_ints(table["log_end"]),
-        last_stable=_ints(table["last_stable"]),
-        committed=_ints(table["committed"]),
-        assigned=_truths(table["assigned"], -1),
-        committed_only=~_is(table["isolation"], "read_uncommitted"),
-        subscribed=_is(mode, "subscribe"),
-        rebalanced=_flags(table["rebalanced"], False),
-        sent=_runs(table["sent"]),
-        polled=_runs(table["polled"]),
+        type=_codes(told["type"], OUTCOMES),
+        invoked=_ints(told["invoked"]),
+        completed=completed,
+        txn=_ints(told["txn"]),
+        position_before=_ints(told["position_before"]),
+        position_after=_ints(told["position_after"]),
+        log_start=_ints(told["log_start"]),
+        log_end=_ints(told["log_end"]),
+        last_stable=_ints(told["last_stable"]),
+        committed=_ints(told["committed"]),
+        assigned=_truths(told["assigned"], -1),
+        committed_only=~_is(told["isolation"], "read_uncommitted"),
+        subscribed=_is(told["mode"], "subscribe"),
+        rebalanced=_flags(told["rebalanced"], False),
+        sent=_runs(told["sent"]),
+        polled=_runs(told["polled"]),
         table=table,
+        arrays=told,
+        wall=completed,
         boot=np.full(table.num_rows, -1, np.int64),
     )
 
@@ -418,14 +466,14 @@ def by_place(table: pa.Table) -> dict[Place, pa.Table]:
 # Single columns, for those who read across partitions.
 
 
-def integers(column: pa.ChunkedArray) -> Ints:
+def integers(column: pa.ChunkedArray | pa.Array) -> Ints:
     """A column of integers or times (microseconds), -1 where it is null."""
     return _ints(column)
 
 
 def codes_of(column: pa.ChunkedArray, names: pa.Array) -> Codes:
     """The place in `names` of each text, -1 where it is none of them."""
-    return _codes(column, names.to_pylist())
+    return _codes(column, tuple(names.to_pylist()))
 
 
 def is_text(column: pa.ChunkedArray, text: str) -> Bools:

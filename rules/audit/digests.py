@@ -19,13 +19,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rules.arrays.columns import Runs
-from rules.arrays.intervals import EMPTY, Ints, among, distinct, indices, numbered
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, each, indices, numbered
 from rules.checks.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
@@ -166,15 +166,15 @@ def needs(own: Audit, asked: Asked) -> Iterable[str]:
 
 
 def _buckets_needed(own: Audit, asked: Asked) -> set[int]:
-    state, new = asked.state, Runs.concat(asked.columns.sent, asked.columns.polled)
-    offset, length = new.offset, new.length
+    state = asked.state
+    every = (asked.columns.sent, asked.columns.polled, state.polls)
+    offset, length = (np.concatenate([getattr(runs, name) for runs in every]) for name in ("offset", "length"))
     known = offset >= 0
-    touched = [state.polls.offset // BUCKET, (state.polls.offset + state.polls.length) // BUCKET,
-               offset[known] // BUCKET, (offset + length)[known] // BUCKET,
-               own.reading.end // BUCKET]  # fmt: skip
-    numbers = distinct(np.concatenate(touched))
-    needed = set(numbers[numbers >= 0].tolist())
-    for low, high in zip(numbers[:-1].tolist(), numbers[1:].tolist(), strict=True):
+    known[known.size - len(state.polls) :] = True  # what waits is asked for also where its offset is unknown
+    start, end = offset[known], (offset + length)[known]
+    numbers = each(np.concatenate((start, end, own.reading.end)) // BUCKET)
+    needed = {number for number in numbers if number >= 0}
+    for low, high in pairwise(numbers):
         if 1 < high - low <= BUCKETS_AT_ONCE:  # a reader may go over what holds no record
             needed.update(range(low, high))
     if own.kept_from >= 0:
@@ -326,7 +326,7 @@ def _digest_of(keys: Ints, sums: Words, segment: Ints, block: Ints, *, folded: b
 
 def _compare(passage: Passage, block: Ints, digest: Ints) -> None:
     state, chunks, report = passage.state, passage.chunks, passage.report
-    for number in distinct(block // BLOCKS).tolist():
+    for number in each(block // BLOCKS):
         if not chunks.declares(bucket_name(number)):
             continue
         bucket = _bucket(chunks, number)

@@ -45,4 +45,4 @@ def arrive(own: Stateless, new: News) -> None:
         )
 
 
-CHECK: Final = Check("abort-position", Stateless, arrive=arrive)
+CHECK: Final = Check("abort-position", Stateless, arrive=arrive, rows=frozenset({POSITION}))

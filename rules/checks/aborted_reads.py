@@ -46,16 +46,16 @@ def _read_aborted(own: AbortedReads, new: News) -> None:
     """`G1a`: what ok polls at read_committed show now, or had shown, of what certainly failed."""
     columns, chunks, report, polled, failed = new.columns, new.chunks, new.report, new.proven, new.failed
     waiting = new.state.polls  # not in the chunks yet
-    lost = values(failed.writer, failed.seq, failed.length)
+    shown = values(polled.writer, polled.seq, polled.length)
     if len(failed):
+        lost = values(failed.writer, failed.seq, failed.length)
         chunks.add("failed", lost)
         own.failed += int(failed.length.sum())
-    shown = values(polled.writer, polled.seq, polled.length)
-    exposed = [chunks.having("failed", shown)]
-    if len(failed):
-        exposed.append(chunks.having("polled", lost))
+        exposed = [chunks.having("failed", shown), chunks.having("polled", lost)]
         exposed.append(chunks.having("failed", values(waiting.writer, waiting.seq, waiting.length)))
-    found: Values = intervals.merge_grouped(*(np.concatenate(c) for c in zip(*exposed, strict=True)))
+        found: Values = intervals.merge_grouped(*(np.concatenate(c) for c in zip(*exposed, strict=True)))
+    else:
+        found = chunks.having("failed", shown)
     if not len(found[0]):
         return
     found = chunks.lacking("exposed", found)
@@ -108,8 +108,8 @@ def _covering(runs: Runs | Polls, writer: int, seq: int) -> int:
 
 def _read_own(columns: Columns, sent: Runs, polled: Runs, report: Report) -> None:
     """`precommitted-read` in new rows, whatever their outcome."""
-    rows = np.intersect1d(sent.row, polled.row)
-    if not len(rows):
+    rows = set(sent.row.tolist()).intersection(polled.row.tolist())
+    if not rows:
         return
     sent, polled = sent.take(among(sent.row, rows)), polled.take(among(polled.row, rows))
     # One label a (row, writer): values of the same operation and writer can meet, others cannot.

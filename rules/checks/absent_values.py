@@ -85,7 +85,7 @@ def suspect(own: Outcomes, passage: Passage, among: Bools) -> None:
     wanted = among & _is_later(rows, int(proven.at.min(initial=NEVER)), grace)
     places = intervals.merge(rows.low[wanted], rows.high[wanted])
     concerned = intervals.touched(*places, proven.start, proven.end)
-    new = [(at, take(proven, proven.at == at)) for at in intervals.distinct(proven.at[concerned]).tolist()]
+    new = [(at, take(proven, proven.at == at)) for at in intervals.each(proven.at[concerned])]
     every: list[tuple[int, passes.Timed]] = [*known, *new]
     for at, went in every:
         among = np.append(among, np.ones(len(own.written) - len(among), bool))
@@ -140,7 +140,7 @@ def _stamp_unplaced(own: Outcomes, passage: Passage, grace: int) -> None:
     for i in indices(waiting & (rows.low < rows.high)).tolist():
         low, high = rows.low[i : i + 1], rows.high[i : i + 1]
         place, sent = (int(low[0]), int(high[0])), (int(rows.invoked[i]), int(rows.boot[i]))
-        new = [(at, take(proven, proven.at == at)) for at in intervals.distinct(proven.at).tolist()]
+        new = [(at, take(proven, proven.at == at)) for at in intervals.each(proven.at)]
         known: list[tuple[int, passes.Timed]] = [*passes.by_time(passage.state, passed, low, high), *new]
         start, end = EMPTY, EMPTY
         for at, went in sorted(known, key=lambda one: one[0]):
@@ -168,7 +168,7 @@ def judge(own: Outcomes, passage: Passage, among: Bools) -> list[Absent]:
     rows.fate[retained & (rows.fate == WAITING)] = UNKNOWN
     due = indices(among & (rows.due >= 0) & (rows.due <= passage.end) & (rows.fate == WAITING))
     complete = np.zeros(len(due), bool)
-    for boot in intervals.distinct(rows.boot[due]).tolist():
+    for boot in intervals.each(rows.boot[due]):
         its = due[rows.boot[due] == boot]
         complete[rows.boot[due] == boot] = gate.complete(rows.invoked[its], rows.due[its], READERS, boot)
     for i in due[~complete].tolist():

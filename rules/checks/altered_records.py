@@ -38,7 +38,7 @@ class Alterations:
 def arrive(own: Alterations, new: News) -> None:
     """Judge what the new rows list, and what their settings decide."""
     columns = new.columns
-    if columns.table["settings"].null_count < len(columns):
+    if columns.tells("settings"):
         _hear(own, new)
     listed = [(row, one) for row, one in alterations(columns) if new.fresh[row]]
     for row, one in listed:
@@ -103,4 +103,5 @@ def _report(own: Alterations, seen: dict[str, Any], report: Report) -> None:
     )
 
 
-CHECK: Final = Check("altered-record", Alterations, arrive=arrive)
+CHECK: Final = Check("altered-record", Alterations, arrive=arrive, rows=frozenset({"settings", "altered"}))
+"""What waits, waits for settings."""

@@ -27,7 +27,7 @@ from rules.arrays.columns import (
     Columns,
     named_groups,
 )
-from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices, some
 from rules.checks.invoked_commits import ANY, Invoked, Newly
 from rules.kept.codec import Table, take
 from rules.settling.clocks import domains
@@ -139,12 +139,14 @@ class GroupRows:
             group, domain, completed, invoked, columns.invoked[rows], columns.completed[rows], columns.committed[rows],
             columns.process[rows], columns.committed_only[rows].astype(np.int64),
         )  # fmt: skip
-        return take(reads, domain != UNTIMED) if (domain == UNTIMED).any() else reads
+        return take(reads, domain != UNTIMED)
 
     def invoked(self) -> tuple[Newly, Invoked]:
         """The offsets that groups were asked to commit, those of no named group under `ANY`; and those of them of which
         nobody knows whether they were, or when. Of all rows."""
         columns = self._columns
+        if columns.functions.isdisjoint((COMMIT, TXN)):
+            return Newly(), Invoked()
         rows, group = self._picked(self._commits & (self._group >= ANY), None)
         offset = columns.committed[rows]
         nameless = columns.where(COMMIT, TXN) & (columns.committed >= 0)
@@ -163,21 +165,24 @@ class GroupRows:
         """Entries of `Members`: which groups processes are of, as their start rows say (`group.id`), and what they
         did."""
         columns, found = self._columns, set()
-        for row in indices(among & (columns.f == START)).tolist():
+        for row in indices(among & columns.where(START)).tolist() if START in columns.functions else ():
             told = dict(columns.table["settings"][row].as_py() or {})
             name = told.get("group.id")
             reading = columns.table["kind"][row].as_py() == OBSERVER
             group = self._number(name) if name else ANY
             found.add((int(columns.process[row]), group, int(reading), int(columns.boot[row])))
-        for which, reading in ((self._commits, 0), (self._f == OFFSETS, 1)):
-            rows, groups = self._picked(which & (self._group > ANY), among)
-            process, boot = columns.process[rows].tolist(), columns.boot[rows].tolist()
-            found.update(zip(process, groups.tolist(), [reading] * len(rows), boot, strict=True))
+        reading = self._f == OFFSETS
+        rows, groups = self._picked((self._commits | reading) & (self._group > ANY), among)
+        reads = (columns.f[rows] == OFFSETS).astype(np.int64)
+        entries = (columns.process[rows], groups, reads, columns.boot[rows])
+        found.update(zip(*(column.tolist() for column in entries), strict=True))
         return found
 
     def holds(self, among: Bools) -> Holds:
         """What subscribed members hold since when; whoever closes holds nothing more, of any group (`ANY`)."""
         columns = self._columns
+        if columns.functions.isdisjoint((ASSIGN, SUBSCRIBE, REVOKE, CLOSE)):
+            return Holds()
         moved = (self._f == ASSIGN) | (self._f == SUBSCRIBE) | (self._f == REVOKE)
         moved &= columns.subscribed[self._rows] & (columns.assigned[self._rows] >= 0) & (self._group > ANY)
         rows, group = self._picked(moved, among)
@@ -193,8 +198,10 @@ def _times(columns: Columns, rows: Ints) -> tuple[Ints, Ints, Ints]:
     invoked, completed = invoked[rows], completed[rows]
     if names == [""]:
         return columns.boot[rows], invoked, completed
-    has_boot = np.array([bool(name) for name in names])[domain[rows]]
     untimed = (invoked < 0) | (completed < 0)
+    if "" not in names and not some(untimed):
+        return columns.boot[rows], invoked // 1000, -(-completed // 1000)
+    has_boot = np.array([bool(name) for name in names])[domain[rows]]
     return (
         np.where(untimed, UNTIMED, columns.boot[rows]),
         np.where(untimed, columns.invoked[rows], np.where(has_boot, invoked // 1000, invoked)),

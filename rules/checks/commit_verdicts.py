@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, among, distinct, indices
+from rules.arrays.intervals import Bools, Ints, among, each, indices
 from rules.checks import invoked_commits, unknown_commits
 from rules.checks.commit_rows import DONE, IN_TRANSACTION, NEVER, NO_BOOT, Commits, Holds, Reads
 from rules.checks.invoked_commits import ANY, Invoked
@@ -26,6 +26,10 @@ FORMER: Final = 120 * SECOND
 """For so long after a topic was made anew, the lives of the one before may go on, and what they commit may land."""
 LANDED: Final = 30 * SECOND
 """What a process had asked for reaches the coordinator in this time after the process is over, or never."""
+
+
+ANYBODY: Final = Who(lambda number, process: True, strict=True, newcomers=True)
+"""Where all of everybody's log is here, so is that of those who are `concerned`."""
 
 
 class Told(NamedTuple):
@@ -201,7 +205,7 @@ class Case:
     def _by_the_read(self, holds: Holds) -> Ints:
         """When by the clock of the read, at the latest, a member took hold, and at the earliest one let go."""
         when, state = holds.at.copy(), self.passage.state
-        for domain in distinct(holds.domain).tolist():
+        for domain in each(holds.domain):
             if domain < 0 or self.read.domain < 0:
                 continue
             later, sooner = ahead(state, self.read.domain, domain), ahead(state, domain, self.read.domain)

@@ -51,10 +51,10 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS, OK, START, Columns
-from rules.arrays.intervals import Bools, among, distinct, indices
+from rules.arrays.intervals import Bools, Ints, among, each, indices, some
 from rules.checks import invoked_commits, kept_commits, unknown_commits
 from rules.checks.commit_rows import NEVER, NO_BOOT, GroupRows, Reads
-from rules.checks.commit_verdicts import LANDED, Case, Told, concerned, nobody_committed_elsewhere
+from rules.checks.commit_verdicts import ANYBODY, LANDED, Case, Told, concerned, nobody_committed_elsewhere
 from rules.checks.earlier_commits import familiar, less
 from rules.checks.invoked_commits import ANY
 from rules.checks.kept_commits import Committed, number_of_group
@@ -85,16 +85,19 @@ def needs(own: Committed, asked: Asked) -> Iterable[str]:
     groups = list(own.groups)
     rows = GroupRows(asked.columns, partial(number_of_group, groups))
     found: set[str] = set()
-    new, _ = rows.invoked()
-    if invoked_commits.is_full(own.invoked, len(new)):
-        both = concat(own.invoked.pending, new)
-        for group in distinct(both.group).tolist():
-            found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
+    if invoked_commits.is_full(own.invoked, len(asked.columns)):  # a row asks for no more than one
+        new, _ = rows.invoked()
+        if invoked_commits.is_full(own.invoked, len(new)):
+            both = concat(own.invoked.pending, new)
+            for group in each(both.group):
+                found |= invoked_commits.chunks_of([groups[group] or ""], both.offset[both.group == group])
     reads = concat(own.waiting, rows.reads())
-    reads = take(reads, (reads.offset >= 0) & ~familiar(own.commits, reads))
+    reads = take(reads, reads.offset >= 0)
+    if len(reads):
+        reads = take(reads, ~familiar(own.commits, reads))
     if len(reads):
         reads = take(reads, ~familiar(rows.commits(_certainly_new(asked)), reads))
-        for group in distinct(reads.group).tolist():
+        for group in each(reads.group):
             found |= invoked_commits.chunks_of((groups[group] or "", ""), reads.offset[reads.group == group])
     return found
 
@@ -104,7 +107,7 @@ def _certainly_new(asked: Asked) -> Bools:
     columns, living = asked.columns, asked.state.processes
     forgotten = {entry[0] for entry in asked.state.gone}
     since: dict[int, int] = {}
-    for number in distinct(columns.process).tolist():
+    for number in each(columns.process):
         process = living.get(number)
         if process is None:
             since[number] = NEVER if number in forgotten else 0
@@ -116,11 +119,12 @@ def _certainly_new(asked: Asked) -> Bools:
 def arrive(own: Committed, new: News) -> None:
     """What the new rows committed, and were told."""
     columns, fresh = new.columns, new.fresh
-    seen = fresh & (columns.f == OFFSETS) & (columns.type == OK)
-    if seen.any():
-        own.observed = max(own.observed, int(columns.invoked[seen].max()))
+    seen = new.where(OFFSETS)
+    seen = seen[columns.type[seen] == OK]
+    own.observed = max([own.observed, *columns.invoked[seen].tolist()])
+    if columns.tells("settings"):
         _note_retention(own, columns, seen)
-    _note_made_anew(own, columns, fresh)
+        _note_made_anew(own, columns, new.where(START))
     rows = GroupRows(columns, partial(number_of_group, own.groups))
     kept_commits.note_members(own, rows.members(fresh))
     holds = rows.holds(fresh)
@@ -137,19 +141,17 @@ def arrive(own: Committed, new: News) -> None:
         kept_commits.note_unsure(own, unsure)
 
 
-def _note_made_anew(own: Committed, columns: Columns, among: Bools) -> None:
-    for row in indices(among & (columns.f == START)).tolist():
+def _note_made_anew(own: Committed, columns: Columns, begun: Ints) -> None:
+    for row in begun.tolist():
         if FORMER_TOPIC_ID in dict(columns.table["settings"][row].as_py() or ()):
             at = int(columns.completed[row])
             own.made_anew = at if own.made_anew < 0 else min(own.made_anew, at)
 
 
-def _note_retention(own: Committed, columns: Columns, among: Bools) -> None:
+def _note_retention(own: Committed, columns: Columns, seen: Ints) -> None:
     settings = columns.table["settings"]
-    if settings.null_count == len(columns):
-        return
-    for row in indices(among & settings.is_valid().to_numpy()).tolist():
-        told = dict(settings[row].as_py()).get(RETENTION, "")
+    for row in seen.tolist():
+        told = dict(settings[row].as_py() or ()).get(RETENTION, "")
         if told.isdigit():
             own.retention = max(own.retention, [int(columns.completed[row]), int(told)])
 
@@ -173,7 +175,7 @@ def _later_than_waiting(own: Committed, state: State) -> Bools:
     later = np.zeros(len(new), bool)
     for group, domain in {*zip(waiting.group.tolist(), waiting.domain.tolist(), strict=True)}:
         first = waiting.at[(waiting.group == group) & (waiting.domain == domain)].min()
-        for other in distinct(new.domain).tolist():
+        for other in each(new.domain):
             mine = among(new.group, (group, ANY)) & (new.domain == other)
             later |= mine & (new.since - first > ahead(state, other, domain))
     return later
@@ -182,17 +184,17 @@ def _later_than_waiting(own: Committed, state: State) -> Bools:
 def _fold(own: Committed, passage: Passage) -> None:
     ripe = own.waiting.at <= passage.end
     full = kept_commits.is_full(own)
-    if not (ripe.any() or full or own.pending):
+    if not (some(ripe) or full or own.pending):
         return
     late = _late(own, passage) if full else set()
-    if ripe.any():
+    if some(ripe):
         reads, rest = take(own.waiting, ripe), take(own.waiting, ~ripe)
         ready = _ready(own, reads, passage)
         early = take(reads, ~ready)
         over = _never_ready(own, early, passage) if len(early) else np.zeros(0, bool)
         own.waiting = concat(rest, take(early, ~over))
         own.told = concat(own.told, take(early, over))
-        late |= set(distinct(early.group[~over]).tolist())
+        late |= set(each(early.group[~over]))
         _judge(own, take(reads, ready), passage)
         _judge_known(own, take(early, ~over), passage)
     _tell(own, passage)
@@ -203,7 +205,7 @@ def _fold(own: Committed, passage: Passage) -> None:
 
 def _late(own: Committed, passage: Passage) -> set[int]:
     """The groups whose log is not here up to the end."""
-    groups = distinct(np.concatenate((own.waiting.group, own.commits.group))).tolist()
+    groups = each(np.concatenate((own.waiting.group, own.commits.group)))
     whose = {group: replace(concerned(own, group, passage.state, NO_BOOT), newcomers=False) for group in groups}
     return {group for group in groups if passage.gate.ask(0, passage.end, whose[group]) is Evidence.NOT_YET}
 
@@ -217,7 +219,9 @@ def _ready(own: Committed, reads: Reads, passage: Passage) -> Bools:
         if group not in known and not passage.finished:
             ready[mine] = False
             continue
-        times = distinct(reads.at[mine]).tolist()
+        times = each(reads.at[mine])
+        if passage.gate.ask(0, times[-1], ANYBODY, domain) is not Evidence.NOT_YET:
+            continue
         who, low, high = concerned(own, group, passage.state, domain), 0, len(times)
         while low < high:  # what is awaited at one time is awaited at all later ones
             middle = (low + high) // 2

@@ -72,4 +72,4 @@ def fold(own: Fences, passage: Passage) -> None:
     own.waiting = kept
 
 
-CHECK: Final = Check("misleading-fence", Fences, arrive=arrive, fold=fold)
+CHECK: Final = Check("misleading-fence", Fences, arrive=arrive, fold=fold, rows=frozenset({"error"}), rests=True)

@@ -44,7 +44,7 @@ def needs(own: Outcomes, asked: Asked) -> Iterable[str]:
     if len(own.given_up):
         polled = np.concatenate((polls.writer, columns.polled.writer))
         writers = np.concatenate((writers, own.given_up.writer[among(own.given_up.writer, polled)]))
-    return {chunk_name(writer) for writer in intervals.distinct(writers).tolist()}
+    return {chunk_name(writer) for writer in intervals.each(writers)}
 
 
 def give_up(own: Outcomes, passage: Passage, rows: Written) -> None:

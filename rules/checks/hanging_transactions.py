@@ -167,4 +167,6 @@ def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: 
             return
 
 
-CHECK: Final = Check("hanging-transaction", Stability, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(
+    "hanging-transaction", Stability, arrive=arrive, fold=fold, live_only=True, rows=frozenset({START, TXN})
+)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap
 
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices, merge_grouped
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, indices, merge_grouped, some
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
 
@@ -81,7 +81,7 @@ def is_full(own: InvokedCommits, more: int) -> bool:
 
 def chunks_of(groups: Iterable[str], offsets: Ints) -> set[str]:
     """The chunks that tell of these offsets, of each of the groups."""
-    numbers = np.unique(offsets >> SHIFT).tolist()
+    numbers = each(offsets >> SHIFT)
     return {chunk_name(group, number << SHIFT) for group in groups for number in numbers}
 
 
@@ -91,7 +91,9 @@ def add(own: InvokedCommits, new: Newly) -> None:
     order = np.lexsort((both.since, both.domain, both.offset, both.group))
     both = take(both, order)
     first = np.ones(len(both), bool)
-    first[1:] = (np.diff(both.group) != 0) | (np.diff(both.offset) != 0) | (np.diff(both.domain) != 0)
+    for column in (both.group, both.offset, both.domain):
+        first[1:] &= column[1:] == column[:-1]
+    first[1:] = ~first[1:]
     own.pending = take(both, first)
 
 
@@ -118,7 +120,7 @@ def write(own: InvokedCommits, chunks: Chunks, names: list[str], later: Bools) -
 def forget_below(own: InvokedCommits, log_start: int, chunks: Chunks, names: list[str]) -> None:
     """Drop the bitmaps that lie wholly below the log start."""
     limit = max(log_start, 0) >> SHIFT
-    if not (own.written.start < limit).any():
+    if not some(own.written.start < limit):
         return
     for group, start, end in zip(
         *(c.tolist() for c in (own.written.group, own.written.start, own.written.end)), strict=True

@@ -110,7 +110,7 @@ class Known:
 
 def needs(own: Known, asked: Asked) -> set[str]:
     """The chunks of the stretches that the new rows have irregular records of."""
-    return {chunk_name(number) for number in intervals.distinct(irregulars(asked.columns).offset >> _SHIFT).tolist()}
+    return {chunk_name(number) for number in intervals.each(irregulars(asked.columns).offset >> _SHIFT)}
 
 
 def arrive(own: Known, new: News) -> None:
@@ -399,4 +399,14 @@ def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:
     return found
 
 
-CHECK: Final = Check("irregular-records", Known, needs=needs, arrive=arrive, fold=fold)
+CHECK: Final = Check(
+    "irregular-records",
+    Known,
+    needs=needs,
+    arrive=arrive,
+    fold=fold,
+    rows=frozenset({"irregular"}),
+    looks_back=True,
+    rests=True,
+)
+"""What it remembers is compared with all that comes to stand in the log."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from rules.arrays.intervals import EMPTY, Ints, among, distinct, indices
+from rules.arrays.intervals import EMPTY, Ints, among, distinct, each, indices
 from rules.checks import invoked_commits
 from rules.checks.commit_rows import DONE, NEVER, Commits, Holds, Members, Reads
 from rules.checks.invoked_commits import ANY, Invoked, InvokedCommits
@@ -160,7 +160,7 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
         number
         for table in (own.commits, own.waiting, own.told, own.first, own.unsure, own.members, own.holds,
                       own.invoked.pending, own.invoked.written)
-        for number in distinct(table.group).tolist()
+        for number in each(table.group)
     }  # fmt: skip
     own.subscribed = [number for number in own.subscribed if number in used]
     own.groups = [name if number in used or number == ANY else None for number, name in enumerate(own.groups)]
@@ -255,7 +255,7 @@ def _forget_holds(own: Committed, end: int, state: State) -> None:
         return
     holds = take(holds, np.lexsort((holds.holds, holds.at, holds.process)))
     keep = np.ones(len(holds), bool)
-    for process in distinct(holds.process).tolist():
+    for process in each(holds.process):
         rows = indices((holds.process == process) & (holds.at <= end))
         changed = indices(np.diff(holds.holds[rows], prepend=-1))
         keep[rows] = False

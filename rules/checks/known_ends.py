@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, some
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -155,15 +155,16 @@ def fold(own: KnownEnds, passage: Passage) -> None:
 def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     waiting = own.waiting
     ripe = waiting.at <= passage.end
-    for boot in distinct(waiting.domain[ripe]).tolist():
+    awaited = passage.gate.told_through() < passage.end  # of anybody: mostly of nobody
+    for boot in each(waiting.domain[ripe]) if awaited else ():
         told = passage.gate.told_through(_by_the_clock_of(boot))
         ripe &= (waiting.domain != boot) | (waiting.at <= told) | passage.finished
-    if not ripe.any():
+    if not some(ripe):
         return []
     listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
     listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
     known = known_before(own.tops, listings.domain, listings.step)
-    for domain in distinct(listings.domain).tolist():
+    for domain in each(listings.domain):
         own.tops = forgotten_before(own.tops, domain, int(listings.step[listings.domain == domain].max()))
     columns = (listings.at, listings.domain, listings.step, listings.end, known)
     return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
@@ -194,7 +195,7 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledg
         runs.offset + runs.length,
     )  # fmt: skip
     found = concat(own.held, found)
-    writers = distinct(found.process).tolist()
+    writers = each(found.process)
     weak = [n for n in writers if n in state.not_idempotent_processes]
     unknown = [n for n in writers if n in state.processes and not state.processes[n].next]
     if not unknown and not weak:
@@ -209,7 +210,7 @@ def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged)
     """Raise the tops by what the new rows know."""
     polled = new.polled.take(new.polled.offset >= 0)
     dead = _of_the_dead(new)
-    if dead.any() or len(own.recovered):
+    if some(dead) or len(own.recovered):
         late = dead[polled.row]
         _wait_for_the_close(own, new, clock, polled.take(late))
         polled = polled.take(~late)
@@ -218,14 +219,14 @@ def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged)
         np.concatenate((acknowledged.completed, clock.completed[polled.row])),
         np.concatenate((acknowledged.end, polled.offset + polled.length)) - 1,
     )
-    own.tops = raised(own.tops, take(found, found.step >= 0) if (found.step < 0).any() else found)
+    own.tops = raised(own.tops, take(found, found.step >= 0))
 
 
 def _of_the_dead(new: News) -> Bools:
     """Which new rows recovery wrote."""
     columns = new.columns
     unknown: Bools = new.fresh & (columns.type == INFO)
-    if not unknown.any():
+    if not some(unknown):
         return unknown
     _, _, invoked, completed = domains(columns)
     found: Bools = unknown & (completed <= invoked) & (columns.f != CLOSE)
@@ -281,10 +282,10 @@ def bounded(tops: Tops) -> Tops:
 def known_before(tops: Tops, domain: Ints, step: Ints) -> Ints:
     """The highest offset known before the step began in the domain, -1 for none: for each of the entries."""
     found = np.full(len(step), -1, np.int64)
-    for number in distinct(domain).tolist():
-        own, asked = tops.domain == number, domain == number
-        at = np.searchsorted(tops.step[own], step[asked], side="left") - 1
-        if own.any():
+    for number in each(domain):
+        own, asked = indices(tops.domain == number), domain == number
+        if len(own):
+            at = tops.step[own].searchsorted(step[asked], side="left") - 1
             found[asked] = np.where(at < 0, -1, tops.top[own][np.maximum(at, 0)])
     return found
 

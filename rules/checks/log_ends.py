@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import EMPTY, Ints, distinct
+from rules.arrays.intervals import EMPTY, Ints, each
 from rules.checks.known_ends import Listing
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -79,7 +79,7 @@ def arrive(own: LogEnds, new: News) -> None:
         return
     if len(own.written) > KEPT:  # not what this step brings: a file's history, or a long backlog, comes in one
         own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
-    for number in distinct(sent.domain).tolist():
+    for number in each(sent.domain):
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
         took = np.where(of.completed < of.invoked, LONG, np.minimum(of.completed - of.invoked, LONG))
         label, start, end = intervals.merge_grouped(of.invoked * (LONG + 1) + took, of.start, of.end)

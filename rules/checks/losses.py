@@ -26,7 +26,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Runs
-from rules.arrays.intervals import Bools, Ints, indices
+from rules.arrays.intervals import Bools, Ints, indices, some
 from rules.checks import transaction_evidence, unseen
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
@@ -54,19 +54,19 @@ class Losses:
 
 
 def needs(own: Losses, asked: Asked) -> Iterable[str]:
-    """The chunks of what is outstanding, and of what is being polled."""
-    state, names = asked.state, set[str]()
-    for kept in (own.outstanding, own.indefinite, state.polls, state.uncommitted):
-        names |= chunk_names(kept.writer, kept.seq, kept.length)
-    return names
+    """The chunks of what is outstanding; those of what is being polled the engine asks for."""
+    out, unsure = own.outstanding, own.indefinite
+    return chunk_names(out.writer, out.seq, out.length) | chunk_names(unsure.writer, unsure.seq, unsure.length)
 
 
 def arrive(own: Losses, new: News) -> None:
     """Take in new acknowledgements. What may have been polled by rows that are gone is not waited for."""
     columns = new.columns
-    acknowledged, indefinite = (
-        runs.take(columns.invoked[runs.row] >= new.state.begins) for runs in (new.acknowledged, new.indefinite)
-    )
+    acknowledged, indefinite = new.acknowledged, new.indefinite
+    if new.state.begins >= 0:
+        acknowledged, indefinite = (
+            runs.take(columns.invoked[runs.row] >= new.state.begins) for runs in (acknowledged, indefinite)
+        )
     row = acknowledged.row
     sent = Sent(columns.completed[row], columns.invoked[row], columns.boot[row])
     acknowledge(own, new.state, _places(acknowledged), sent)
@@ -93,15 +93,17 @@ class Sent(NamedTuple):
 
 def acknowledge(own: Losses, state: State, places: Places, sent: Sent) -> None:
     """Visible writes were acknowledged. Offsets are -1 where the acknowledgement had none."""
+    if not len(places):
+        return
     unknown = np.full(len(places), -1, np.int64)
     made = Outstanding(
         places.offset, places.writer, places.seq, places.length, sent.since, unknown, sent.invoked,
         np.full(len(places), UNCOMPARED, np.int64), sent.boot,
     )  # fmt: skip
     own.outstanding = concat(own.outstanding, made)
-    state.acknowledged += int(places.length.sum())
-    if len(places):
-        state.highest_acknowledged = max(state.highest_acknowledged, int((places.offset + places.length).max()) - 1)
+    state.acknowledged += sum(places.length.tolist())
+    highest = max((places.offset + places.length).tolist()) - 1
+    state.highest_acknowledged = max(state.highest_acknowledged, highest)
 
 
 # What was polled is outstanding no longer.
@@ -196,7 +198,7 @@ def promote(
 
 def _touched_grouped(of: Values, waiting: Indefinite) -> Bools:
     found = np.zeros(len(waiting), bool)
-    for writer in intervals.distinct(of[0]).tolist():
+    for writer in intervals.each(of[0]):
         mine, rows = of[0] == writer, indices(waiting.writer == writer)
         low, high = waiting.seq[rows], (waiting.seq + waiting.length)[rows]
         found[rows] = intervals.touched(of[1][mine], of[2][mine], low, high)
@@ -211,7 +213,7 @@ def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
     first of them counts, whichever is known first."""
     out = own.outstanding
     new = out.due == UNCOMPARED
-    if new.any():
+    if some(new):
         out.due[new] = -1
         for at, went in passes.by_time(state, state.passed, *_where(out, new)):
             _stamp(own, state, went, at, grace)
@@ -219,9 +221,9 @@ def suspect(own: Losses, state: State, proven: Proven, grace: int) -> None:
     if not len(out) or not len(proven):
         return
     place = np.maximum(out.offset, 0)
-    if not intervals.touched(*intervals.merge(proven.start, proven.end), place, place + out.length).any():
+    if not some(intervals.touched(*intervals.merge(proven.start, proven.end), place, place + out.length)):
         return
-    for at in intervals.distinct(proven.at).tolist():
+    for at in intervals.each(proven.at):
         _stamp(own, state, take(proven, proven.at == at), at, grace)
 
 
@@ -266,10 +268,12 @@ def judge(own: Losses, chunks: Chunks, gate: Gate, state: State, end: int, repor
     """Call lost what is due, and may not have been polled by anybody whose log is not here."""
     out = own.outstanding
     proven = (out.due >= 0) & (out.due <= end)
-    for boot in intervals.distinct(out.boot[proven]).tolist():
+    if not some(proven):
+        return
+    for boot in intervals.each(out.boot[proven]):
         due = indices(proven & (out.boot == boot))
         proven[due] = gate.complete(out.invoked[due], out.due[due], READERS, boot)
-    if not proven.any():
+    if not some(proven):
         return
     lost = take(out, proven)
     own.outstanding = take(out, ~proven)
@@ -316,7 +320,7 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     out = own.outstanding
     start = _log_start_by(own, gate.known_through(READERS) - spread(state))
     gone = (out.offset >= 0) & (out.offset + out.length <= start) & (out.due < 0)
-    if gone.any():
+    if some(gone):
         own.outstanding = take(out, ~gone)
         for i in indices(gone).tolist():
             writer, seq, count = int(out.writer[i]), int(out.seq[i]), int(out.length[i])
@@ -344,13 +348,15 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
 def _note_log_start(own: Losses, moves: Moves) -> None:
     """Note when the log start was told to have risen, and to where."""
     known = max((low for _, low in own.starts), default=-1)
-    rising = np.diff(np.maximum.accumulate(np.maximum(moves.low, known)), prepend=known) > 0
-    own.starts += [[int(moves.at[i]), int(moves.low[i])] for i in indices(rising).tolist()]
+    for at, low in zip(moves.at.tolist(), moves.low.tolist(), strict=True):
+        if low > known:
+            known = low
+            own.starts.append([at, low])
 
 
 def _log_start_by(own: Losses, time: int) -> int:
     """The log start as it had been told by this log time, -1 for none. What it makes needless is forgotten."""
-    start = max((low for at, low in own.starts if at <= time), default=-1)
+    start = max([low for at, low in own.starts if at <= time], default=-1)
     own.starts = [entry for entry in own.starts if entry[1] >= start][-STARTS_KEPT:]
     return start
 
@@ -361,9 +367,11 @@ def fold(own: Losses, passage: Passage) -> None:
     unseen.note_readable(own.outstanding, state, passage.moves)
     unseen.judge_between(own.outstanding, passage)
     poll(own, chunks, concat(passage.polls, _polled_by_now(own, passage)))
+    waiting = len(own.indefinite)
     places, passage.shown = promote(own, state, chunks, set())
     passage.shown_places = places
-    settle(own, chunks, (NONE, NONE, NONE))
+    if len(own.indefinite) < waiting:  # what was promoted may have been polled
+        settle(own, chunks, (NONE, NONE, NONE))
     deliver(own, chunks, passage.uncommitted)
     _compare_anew(own, passage.given_again)
     suspect(own, state, passage.proven, report.objectives.grace)
@@ -377,10 +385,12 @@ def _polled_by_now(own: Losses, passage: Passage) -> Polls:
     """The polls that are passed on later: because rows of their process are missing before them, or because its clock
     is ahead of those that what is outstanding was sent by. They are no less polled."""
     polls, state = passage.state.polls, passage.state
+    if not len(polls):
+        return polls
     until = np.full(len(polls), passage.end)
-    if len(polls) and len(state.boot_names) > 1:
-        senders = intervals.distinct(own.outstanding.boot).tolist()
-        for polled_by in intervals.distinct(polls.boot).tolist():
+    if len(state.boot_names) > 1:
+        senders = intervals.each(own.outstanding.boot)
+        for polled_by in intervals.each(polls.boot):
             ahead = max((passage.gate.ahead(polled_by, boot) for boot in senders), default=0)
             until[polls.boot == polled_by] += max(ahead, 0)
     return take(polls, polls.at <= until)

@@ -23,6 +23,8 @@ def listed(columns: Columns, rows: Ints) -> Bools:
 
 def not_there(columns: Columns, rows: Ints) -> Ints:
     """Those of the observer's `rows` that say that the partition is not there; what a group is told of it does not."""
+    if not columns.tells("error"):
+        return rows[:0]
     silent = rows[~listed(columns, rows) & (columns.committed[rows] < 0)]
     errors, groups = columns.table["error"], columns.table["group"]
     said = [errors[row].as_py() in NOT_THERE and groups[row].as_py() is None for row in silent.tolist()]

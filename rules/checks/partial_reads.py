@@ -27,7 +27,7 @@ def judge(own: Outcomes, polled: Polls, report: Report, *, list_each: bool) -> N
     goes_on = np.concatenate((same, [False]))  # the next run of the operation takes the writer's numbers up
     came_on = np.concatenate(([False], same))
     rows = take(rows, np.lexsort((rows.seq, rows.writer)))
-    for writer in intervals.distinct(rows.writer).tolist():
+    for writer in intervals.each(rows.writer):
         low, high = (int(rows.writer.searchsorted(writer, side=side)) for side in ("left", "right"))
         starts, ends = rows.seq[low:high], (rows.seq + rows.length)[low:high]
         mine = indices(polled.writer == writer)

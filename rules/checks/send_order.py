@@ -127,4 +127,4 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
         )
 
 
-CHECK: Final = Check("send-order", Sends, arrive=arrive, fold=fold)
+CHECK: Final = Check("send-order", Sends, arrive=arrive, fold=fold, rows=frozenset({"sent"}))

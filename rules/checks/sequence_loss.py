@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.arrays.columns import FAIL, INFO, SEND, TXN, Columns
+from rules.arrays.columns import FAIL, FEW, INFO, SEND, TXN, Columns
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -37,11 +37,13 @@ KEPT: Final = 64
 
 def rows_with(columns: Columns, errors: tuple[str, ...], among: Bools) -> Ints:
     """The rows among these whose error is one of `errors`."""
-    column = columns.table["error"]
-    if column.null_count == len(column):
-        return np.empty(0, np.int64)
-    named = pc.is_in(column, value_set=pa.array(errors)).to_numpy()
-    return indices(among & named)
+    if not columns.tells("error"):
+        return EMPTY
+    column = columns.arrays["error"]
+    if len(column) < FEW:
+        told = column.to_pylist()
+        return np.array([row for row in indices(among).tolist() if told[row] in errors], np.int64)
+    return indices(among & pc.is_in(column, value_set=pa.array(errors)).to_numpy(zero_copy_only=False))
 
 
 @dataclass(slots=True)
@@ -194,4 +196,4 @@ def _gave_up(own: Sequences, one: Broken) -> bool:
     return bool(mine.any())
 
 
-CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold)
+CHECK: Final = Check("sequence-loss", Sequences, arrive=arrive, fold=fold, rows=frozenset({SEND, TXN}))

@@ -50,4 +50,4 @@ def fold(own: Closes, passage: Passage) -> None:
             report.condition(NAME, None, at=passage.end, evidence={"process": number}, subject=(number,))
 
 
-CHECK: Final = Check(NAME, Closes, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, Closes, arrive=arrive, fold=fold, live_only=True, rows=frozenset({CLOSE}))

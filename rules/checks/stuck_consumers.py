@@ -41,7 +41,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -128,7 +128,7 @@ def arrive(own: Consumers, new: News) -> None:
 
 def _with(known: list[int], new: News, *functions: int) -> list[int]:
     rows = new.where(*functions)
-    more = {*distinct(new.columns.process[rows]).tolist()} - {*known} if len(rows) else ()
+    more = {*each(new.columns.process[rows])} - {*known} if len(rows) else ()
     return sorted(number for number in {*known, *more} if number in new.state.processes) if more else known
 
 
@@ -138,8 +138,8 @@ def fold(own: Consumers, passage: Passage) -> None:
     sight = own.observed.look(passage.moves, state.index)
     steps = _in_order(own, passage.moves)
     first = heads(steps.process)
-    ends = np.append(first, len(steps))[1:]
-    bounds = {int(steps.process[a]): (a, b) for a, b in zip(first.tolist(), ends.tolist(), strict=True)}
+    begun = first.tolist()
+    bounds = dict(zip(steps.process[first].tolist(), pairwise([*begun, len(steps)]), strict=True))
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
     observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
     stuck = any(key.startswith(NAME) for key in state.open_conditions)
@@ -155,11 +155,13 @@ def fold(own: Consumers, passage: Passage) -> None:
             passage.log_start_before,
         )  # fmt: skip
         until = walk.known_through(passage, observed + ahead)
-        ripe = a + int(np.searchsorted(steps.at[a:b], until, side="right"))
+        ripe = a + int(steps.at[a:b].searchsorted(until, side="right"))
         waiting[ripe:b] = True
         at = walk.ticks(passage, steps.at[a:ripe], until)
         if walk.reader is not None and ripe == b and process in brisk:
             _go_on(walk.reader, steps, b - 1, brisk[process])
+            walk.weigh(FOREVER)
+        elif ripe == a and not walk.holes and not walk.stood:
             walk.weigh(FOREVER)
         else:
             walk.go(take(steps, slice(a, ripe)))
@@ -167,10 +169,10 @@ def fold(own: Consumers, passage: Passage) -> None:
             walk.look_ahead()
             walk.reader.judged = max(walk.reader.judged, until)
             own.readers[process] = walk.reader
-        if len(at):
+        if len(at) and (walk.spells or stuck):
             _tell(walk, at, report)
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
-    own.waiting = _newest(take(steps, waiting)) if waiting.any() else Steps()
+    own.waiting = _newest(take(steps, waiting))
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
     own.observed.forget(min([passage.end, *late]))
@@ -210,6 +212,8 @@ def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], lim
 
 
 def _newest(waiting: Steps) -> Steps:
+    if len(waiting) <= WAITING_KEPT:
+        return waiting
     return take(waiting, np.sort(waiting.at.argsort(kind="stable")[-WAITING_KEPT:]))
 
 
@@ -471,4 +475,4 @@ def _tell_at(
     )
 
 
-CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True)
+CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=frozenset({INIT, TXN, OFFSETS}))

@@ -41,7 +41,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, OK, START, Columns, marks
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct
+from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
 from rules.kept.check import Check, News, Passage
@@ -133,9 +133,9 @@ def arrive(own: Producers, new: News) -> None:
     errors = _refusals(columns, rows)
     unsure = columns.type == INFO
     unsure[list(errors)] = True
-    failing = set(distinct(columns.process[rows[unsure[rows]]]).tolist())
+    failing = set(each(columns.process[rows[unsure[rows]]]))
     refused = refused_writes.names(own.refused)
-    for number in distinct(columns.process[rows]).tolist():
+    for number in each(columns.process[rows]):
         mine = rows[columns.process[rows] == number]
         one = own.lives.get(number)
         watched = one is not None and (

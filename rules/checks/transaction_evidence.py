@@ -75,12 +75,13 @@ def note_next(rows: Written, among: Written) -> None:
         return
     known = known[np.lexsort((among.offset[known], among.name[known]))]
     # From each of them on, the first of another transaction.
-    changes = np.append(indices(np.diff(among.txn[known])) + 1, len(known))
-    other = np.repeat(changes, np.diff(changes, prepend=0))
-    for name in intervals.distinct(rows.name[mine]).tolist():
-        low, high = np.searchsorted(among.name[known], (name, name + 1))
+    begins = intervals.heads(among.txn[known])
+    changes = intervals.tails(begins, len(known)) + 1
+    other = changes.repeat(changes - begins)
+    for name in intervals.each(rows.name[mine]):
+        low, high = among.name[known].searchsorted((name, name + 1)).tolist()
         own = mine[rows.name[mine] == name]
-        first = low + np.searchsorted(among.offset[known[low:high]], rows.offset[own] + rows.length[own])
+        first = low + among.offset[known[low:high]].searchsorted(rows.offset[own] + rows.length[own])
         there = np.minimum(first, len(known) - 1)
         first = np.where((first < high) & (among.txn[known[there]] == rows.txn[own]), other[there], first)
         own, following = own[first < high], known[first[first < high]]

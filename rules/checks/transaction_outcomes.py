@@ -30,7 +30,7 @@ import numpy as np
 import orjson
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, INFO, OK, Runs
+from rules.arrays.columns import FAIL, INFO, OK, TXN, Runs
 from rules.arrays.intervals import Bools, Ints, indices
 from rules.checks import absent_values, given_up, losses, partial_reads, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
@@ -310,4 +310,7 @@ def _forget_names(own: Outcomes) -> None:
         own.names = [own.names[number] for number in used]
 
 
-CHECK: Final = Check(transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold)
+CHECK: Final = Check(
+    transaction_runs.NAME, Outcomes, needs=needs, arrive=arrive, fold=fold, rows=frozenset({TXN, "error"}), rests=True
+)
+"""An indefinite send counts where an error told its client that it had failed."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rules.arrays import intervals
-from rules.arrays.columns import INFO, SEND, TXN, Columns, Runs, integers, is_text
+from rules.arrays.columns import FEW, INFO, SEND, TXN, Columns, Runs, integers, is_text, lengths
 from rules.arrays.intervals import EMPTY, Bools, Ints
 from rules.kept.check import News
 from rules.kept.codec import Table
@@ -113,8 +113,8 @@ def arrive(own: Outcomes, new: News) -> Written:
     said = _says_failure(columns, sent.row)
     of_txn = (columns.f[sent.row] == TXN) & (columns.txn[sent.row] >= 0)
     kept = sent.take(of_txn | ((columns.f[sent.row] == SEND) & said[sent.row]))
-    # What was sent before may have been polled by rows that are gone.
-    kept = kept.take(columns.invoked[kept.row] >= new.state.begins)
+    if new.state.begins >= 0:  # what was sent before may have been polled by rows that are gone
+        kept = kept.take(columns.invoked[kept.row] >= new.state.begins)
     if not len(kept):
         return Written()
     row, n = kept.row, len(kept)
@@ -133,9 +133,9 @@ def arrive(own: Outcomes, new: News) -> Written:
 def _says_failure(columns: Columns, rows: Ints) -> Bools:
     """Which of all rows are indefinite, and told their client that they failed."""
     said = np.zeros(len(columns), bool)
-    column = columns.table["error"]
-    if column.null_count < len(columns):
-        for i in intervals.distinct(rows[columns.type[rows] == INFO]).tolist():
+    if columns.tells("error"):
+        column = columns.table["error"]
+        for i in intervals.each(rows[columns.type[rows] == INFO]):
             said[i] = column[i].as_py() in SAYS_FAILURE
     return said
 
@@ -144,29 +144,32 @@ def _alone(columns: Columns, rows: Ints) -> Ints:
     """1 for the rows of transactions that are known to have touched one partition, with one run. Where a row does not
     tell its partitions, there may be others."""
     one = np.zeros(len(columns), bool)
-    column = columns.table["txn_partitions"]
-    if column.null_count < len(columns):
-        one = integers(pc.list_value_length(column)) == 1
+    if columns.tells("txn_partitions"):
+        one = lengths(columns, "txn_partitions") == 1
     one &= np.bincount(rows, minlength=len(columns)) == 1
     return one[rows].astype(np.int64)
 
 
 def _ended(columns: Columns) -> Ints:
     """When each row's commit was invoked, by its boot's monotonic clock; -1 where none was."""
-    ended = integers(columns.table["mono_end_invoked"])
-    intent = columns.table["txn_intent"]
-    if intent.null_count < len(columns):
-        ended = np.where(is_text(intent, "abort"), -1, ended)
+    ended = integers(columns.arrays["mono_end_invoked"])
+    if columns.tells("txn_intent"):
+        ended = np.where(is_text(columns.table["txn_intent"], "abort"), -1, ended)
     return ended
 
 
 def _coded(known: list[str], columns: Columns, column: str, rows: Ints) -> Ints:
     """Names as their numbers in `known`, which grows; -1 for none."""
-    encoded = columns.table[column].combine_chunks().dictionary_encode()
+    if len(columns) < FEW:
+        told = columns.arrays[column].to_pylist()
+        names = [told[row] for row in rows.tolist()]
+        known += [name for name in dict.fromkeys(told) if name is not None and name not in known and name in names]
+        return np.array([-1 if name is None else known.index(name) for name in names], np.int64)
+    encoded = columns.arrays[column].dictionary_encode()
     numbers = np.full(len(encoded.dictionary) + 1, -1, np.int64)
     index = np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False), np.int64)
     wanted = index[rows]
-    for i in intervals.distinct(wanted[wanted < len(encoded.dictionary)]).tolist():
+    for i in intervals.each(wanted[wanted < len(encoded.dictionary)]):
         name = encoded.dictionary[i].as_py()
         if name not in known:
             known.append(name)

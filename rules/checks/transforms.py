@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, OK, POLL, START, TXN, Columns, Runs, listed_runs
+from rules.arrays.columns import FAIL, OK, POLL, START, TXN, Columns, Runs, group_names, sources
 from rules.arrays.intervals import EMPTY, Ints, among, indices
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
@@ -76,8 +76,10 @@ class Transforms:
 
 def needs(own: Transforms, asked: Asked) -> Iterable[str]:
     """What new rows reflect, what is doubtful, and the inputs that may be told of."""
-    sources = listed_runs(asked.columns, "sources")
-    names = chunk_names(_kept_as(sources.writer, _told_groups(asked.columns, sources)), sources.seq, sources.length)
+    reflected = sources(asked.columns)
+    names = chunk_names(
+        _kept_as(reflected.writer, _told_groups(asked.columns, reflected)), reflected.seq, reflected.length
+    )
     for kept in (own.waiting, own.doubtful):
         names |= chunk_names(_kept_as(kept.writer, _named(own, kept)), kept.seq, kept.length)
     if own.consumed_by or own.readers:
@@ -93,18 +95,17 @@ def arrive(own: Transforms, new: News) -> None:
     """New rows of transforms name what they reflect, if they did not fail."""
     _note_readers(own, new)
     columns = new.columns
-    sources = listed_runs(columns, "sources")
-    if not len(sources):
+    told = sources(columns)
+    if not len(told):
         return
-    sources = sources.take(new.fresh[sources.row] & (columns.type[sources.row] != FAIL))
-    shown = columns.type[sources.row] == OK
+    told = told.take(new.fresh[told.row] & (columns.type[told.row] != FAIL))
+    shown, row = columns.type[told.row] == OK, told.row
     if new.visible:
-        ops = zip(columns.process[sources.row].tolist(), columns.op[sources.row].tolist(), strict=True)
+        ops = zip(columns.process[row].tolist(), columns.op[row].tolist(), strict=True)
         shown |= np.array([op in new.visible for op in ops], bool)
-    row = sources.row
     made = Reflections(
-        columns.process[row], columns.op[row], _groups(own, columns, sources), columns.completed[row],
-        shown.astype(np.int64), sources.offset, sources.writer, sources.seq, sources.length,
+        columns.process[row], columns.op[row], _groups(own, columns, told), columns.completed[row],
+        shown.astype(np.int64), told.offset, told.writer, told.seq, told.length,
     )  # fmt: skip
     own.waiting = concat(own.waiting, made)
 
@@ -341,14 +342,14 @@ def _forget(own: Transforms, now: int) -> None:
         own.groups = [own.groups[number] for number in used]
 
 
-def _told_groups(columns: Columns, sources: Runs) -> list[str]:
-    column = columns.table["group"]
-    return [column[row].as_py() or "" for row in sources.row.tolist()]
+def _told_groups(columns: Columns, told: Runs) -> list[str]:
+    names = group_names(columns) if len(told) else {}
+    return [names.get(row, "") for row in told.row.tolist()]
 
 
-def _groups(own: Transforms, columns: Columns, sources: Runs) -> Ints:
+def _groups(own: Transforms, columns: Columns, told: Runs) -> Ints:
     numbers = []
-    for name in _told_groups(columns, sources):
+    for name in _told_groups(columns, told):
         if name not in own.groups:
             own.groups.append(name)
         numbers.append(own.groups.index(name))
@@ -363,4 +364,6 @@ def _runs(made: Reflections) -> Runs:
     return Runs(made.process, made.writer, made.seq, made.offset, made.length)
 
 
-CHECK: Final = Check("transforms", Transforms, needs=needs, arrive=arrive, fold=fold)
+CHECK: Final = Check(
+    "transforms", Transforms, needs=needs, arrive=arrive, fold=fold, rows=frozenset({START, "sources"}), rests=True
+)

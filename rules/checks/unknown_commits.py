@@ -58,8 +58,8 @@ class UnknownCommits:
 
 def note(own: UnknownCommits, passage: Passage) -> None:
     """Note new holes, and what listings tell of the offsets that may have been committed in them."""
-    known = {*zip(own.holes.process.tolist(), own.holes.end.tolist(), strict=True)}
-    holes = [hole for hole in (Hole(*entry) for entry in passage.state.holes) if (hole.process, hole.end) not in known]
+    known = {*zip(own.holes.process.tolist(), own.holes.end.tolist(), strict=True)} if passage.state.holes else {}
+    holes = [hole for hole in map(Hole._make, passage.state.holes) if (hole.process, hole.end) not in known]
     if holes:
         new = [(hole.process, hole.start, hole.boot, hole.end, hole.end_boot, NEVER) for hole in holes]
         own.holes = concat(own.holes, Unknown(*np.array(new, np.int64).T))
@@ -77,8 +77,10 @@ def _note_listings(own: UnknownCommits, passage: Passage) -> None:
         new = take(new, new.invoked.argsort(kind="stable"))
         new.end = np.maximum.accumulate(new.end)
         own.listings = new
-    _bound_holes(own, passage)
-    own.listings = take(own.listings, slice(-LISTINGS_KEPT, None))
+    if len(own.holes):
+        _bound_holes(own, passage)
+    if len(own.listings) > LISTINGS_KEPT:
+        own.listings = take(own.listings, slice(-LISTINGS_KEPT, None))
 
 
 def _bound_holes(own: UnknownCommits, passage: Passage) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 import orjson
 
 from rules.arrays.columns import OFFSETS, OK, POLL, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, heads, indices
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.outages import Outages
@@ -92,7 +92,7 @@ def arrive(own: Reach, new: News) -> None:
         words = _words(columns, row) | {"error": columns.table["error"][row].as_py()}
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
         own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
-    if own.waiting or own.elsewhere or columns.table["settings"].null_count < len(columns):
+    if own.waiting or own.elsewhere or columns.tells("settings"):
         for row in indices(told).tolist():
             named = _words(columns, row)
             if named or own.waiting or own.elsewhere:
@@ -139,7 +139,7 @@ def _seconds(answers: Answers) -> Answers:
     if len(answers) < 2:
         return answers
     answers = take(answers, answers.at.argsort(kind="stable"))
-    first = np.flatnonzero(np.append(True, np.diff(answers.at // SECOND) > 0))
+    first = heads(answers.at // SECOND)
     return Answers(np.maximum.reduceat(answers.at, first), np.maximum.reduceat(answers.since, first))
 
 
@@ -168,11 +168,12 @@ def _questions(columns: Columns, fresh: Bools) -> tuple[Bools, Ints]:
 def _answers(columns: Columns, fresh: Bools, told: Bools) -> Answers:
     """When the leader is known to have answered. An operation over several partitions ends with the last of them, and a
     question of several parts with the last of these: it answered at some time in between."""
-    at_once = (told | (fresh & (columns.f == POLL))) & (columns.type == OK)
-    some_time = told | (fresh & columns.where(SEND, TXN) & (columns.type == OK))
-    any_of_them = at_once | some_time
-    since = np.where(at_once, columns.completed, columns.invoked)[any_of_them]
-    return Answers(columns.completed[any_of_them], since)
+    ok = columns.type == OK
+    at_once = (told | (fresh & columns.where(POLL))) & ok
+    some_time = told | (fresh & columns.where(SEND, TXN) & ok)
+    rows = indices(at_once | some_time)
+    since = np.where(at_once[rows], columns.completed[rows], columns.invoked[rows])
+    return Answers(columns.completed[rows], since)
 
 
 def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str]) -> None:

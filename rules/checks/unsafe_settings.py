@@ -40,7 +40,7 @@ def arrive(own: Settings, new: News) -> None:
     closing = fresh & columns.where(CLOSE)
     gone = np.zeros(len(columns), dtype=bool)
     gone[not_there(columns, new.where(OFFSETS))] = True
-    if columns.table["settings"].null_count == len(columns) and not (closing | gone).any() and not _open(state):
+    if not columns.tells("settings") and not (closing | gone).any() and not _open(state):
         return
     has = columns.table["settings"].is_valid().to_numpy() & fresh & columns.where(OFFSETS, START) | closing | gone
     for row in indices(has)[np.argsort(columns.completed[has], kind="stable")].tolist():

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, indices
+from rules.arrays.intervals import Bools, Ints, indices, some
 from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
@@ -31,11 +31,11 @@ NEVER: Final = np.iinfo(np.int64).max
 
 def note_readable(out: Outstanding, state: State, moves: Moves) -> None:
     """What the last stable offset, as observed, has passed is readable since then."""
+    waiting = out.readable < 0
+    if not some(waiting):
+        return
     seen = indices(moves.stable >= 0)
     at, stable = moves.at[seen], moves.stable[seen]
-    waiting = out.readable < 0
-    if not waiting.any():
-        return
     if state.last_stable < 0 and not len(stable):
         out.readable = np.where(waiting, out.since, out.readable)  # nobody observes: count from the acknowledgement
         return
@@ -60,7 +60,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     if len(at) < 2:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
-    if not due.any() or "unseen" in state.open_conditions or not any(True for _ in readers(state)):
+    if not some(due) or "unseen" in state.open_conditions or not readers(state):
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
     due[due], since = since < at[-1], since[since < at[-1]]
@@ -99,8 +99,12 @@ def judge(out: Outstanding, passage: Passage) -> None:
     at, delivery = _judged_through(passage.gate, passage.end), report.objectives.delivery
     above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
-    if not any(True for _ in readers(state)):
+    if some(overdue) and not readers(state):
         overdue = np.zeros(len(out), bool)
+    past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))
+    if not some(overdue | past) and state.open_conditions.keys().isdisjoint(("unseen", "suspected")):
+        state.unseen = 0
+        return
     due = at
     if overdue.any():
         since = _due(out.readable[overdue] + delivery, state, delivery)
@@ -117,7 +121,6 @@ def judge(out: Outstanding, passage: Passage) -> None:
         since=due,
         evidence={"values": state.unseen, "first": _some(take(out, overdue)), "age_s": round((at - oldest) / 1e6, 3)},
     )
-    past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))
     report.condition(
         "suspected",
         f"{int(out.length[past].sum())} acknowledged values were passed by every reader and polled by none"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK
+from rules.arrays.columns import COMMIT, FAIL, OFFSETS, OK, group_names
 from rules.arrays.intervals import Ints, indices
 from rules.kept.check import Check, News, Passage
 from rules.settling.clocks import domains
@@ -105,9 +105,9 @@ def _judge_committed(own: Zeros, new: News, times: _Times) -> None:
     _, domain, invoked, completed = times
     rows = new.where(COMMIT, OFFSETS)
     rows = rows[(columns.type[rows] != FAIL) & (columns.committed[rows] >= 0)]
-    groups = columns.table["group"]
+    groups = group_names(columns) if len(rows) else {}
     for row in rows.tolist():
-        key = f"{names[int(domain[row])]}|{groups[row].as_py() or ''}"
+        key = f"{names[int(domain[row])]}|{groups.get(row, '')}"
         offset, ok = int(columns.committed[row]), columns.type[row] == OK
         if offset > 0 and ok:
             when = [int(completed[row]), offset]

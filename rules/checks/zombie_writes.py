@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rules.arrays.columns import FAIL, INFO
-from rules.arrays.intervals import Ints, among, distinct, indices
+from rules.arrays.intervals import Ints, among, each, indices
 from rules.checks.transaction_runs import Outcomes, Written
 from rules.kept.report import Report
 from rules.kept.state import State
@@ -32,9 +32,7 @@ def suspects(own: Outcomes, state: State, rows: Written) -> Ints:
     """Those of the rows, as indices, for which it is worth asking `fenced`."""
     named = (rows.name >= 0) & (rows.type != FAIL) & (rows.txn >= 0) & (rows.boot >= 0)
     taken_over = [
-        number
-        for number in distinct(rows.name[named]).tolist()
-        if len(transactional_ids.initialised(state, own.names[number])) > 1
+        number for number in each(rows.name[named]) if len(transactional_ids.initialised(state, own.names[number])) > 1
     ]
     named &= among(rows.name, taken_over) | ((rows.ended < 0) & (rows.type == INFO))
     return indices(named)

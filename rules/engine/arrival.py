@@ -5,10 +5,12 @@ Sets only grow here. What needs the order of times is noted for the other half (
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from rules.arrays.columns import FAIL, INFO, OK, Columns, Runs
-from rules.arrays.intervals import Bools
+from rules.arrays.intervals import Bools, some
 from rules.engine import order
 from rules.kept.check import News
 from rules.kept.chunks import Chunks
@@ -28,27 +30,29 @@ def arrive(
     committed, proven = new.committed, new.proven
     state.moves = concat(state.moves, moves.moves_of(columns, fresh, committed))
     state.sends = concat(state.sends, moves.sends_of(columns, moves.sent_to(columns, new.sent, new.visible)))
-    state.polled += int(proven.length.sum())
     if len(proven):
-        state.highest_polled = max(state.highest_polled, int((proven.offset + proven.length).max()) - 1)
+        state.polled += sum(proven.length.tolist())
+        state.highest_polled = max(state.highest_polled, max((proven.offset + proven.length).tolist()) - 1)
         state.polls = concat(state.polls, moves.polls_of(columns, proven))
     if len(committed) != len(new.polled):
         unproven = ~columns.committed_only[new.polled.row] & (columns.type[new.polled.row] == OK)
         state.uncommitted = concat(state.uncommitted, moves.polls_of(columns, new.polled.take(unproven)))
-    stand = [runs.take(runs.offset >= 0) for runs in (committed, new.acknowledged)]
+    stand = [_part(runs, runs.offset >= 0) for runs in (committed, new.acknowledged)]
     start = np.concatenate([runs.offset for runs in stand])
     window.note_index(state, start, start + np.concatenate([runs.length for runs in stand]))
-    seen = fresh & (columns.log_end >= 0)
-    if seen.any():
-        state.log_end = max(state.log_end, int(columns.log_end[seen].max()))
+    state.log_end = max([state.log_end, *columns.log_end[fresh].tolist()])
 
 
 def _news(
     state: State, chunks: Chunks, columns: Columns, fresh: Bools, visible: set[tuple[int, int]] | None, report: Report
 ) -> News:  # fmt: skip
-    sent, polled = _part(columns.sent, fresh[columns.sent.row]), _part(columns.polled, fresh[columns.polled.row])
+    sent, polled = columns.sent, columns.polled
+    if some(~fresh):
+        sent, polled = sent.take(fresh[sent.row]), polled.take(fresh[polled.row])
     outcome = columns.type[sent.row]
-    acknowledged, failed, indefinite = (_part(sent, outcome == one) for one in (OK, FAIL, INFO))
+    acknowledged, failed, indefinite = sent, _NONE, _NONE
+    if some(outcome != OK):
+        acknowledged, failed, indefinite = (sent.take(outcome == one) for one in (OK, FAIL, INFO))
     committed = _part(polled, columns.committed_only[polled.row])
     proven = _part(committed, columns.type[committed.row] == OK)
     stand = [_part(runs, runs.offset >= 0) for runs in (polled, acknowledged)]
@@ -60,8 +64,11 @@ def _news(
     )  # fmt: skip
 
 
+_NONE: Final = Runs.empty()
+
+
 def _part(runs: Runs, mask: Bools) -> Runs:
-    return runs if mask.all() else runs.take(mask)
+    return runs.take(mask) if some(~mask) else runs
 
 
 def _places(runs: Runs) -> Places:

@@ -17,6 +17,7 @@ from rules.checks import losses, poll_order
 from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
+from rules.kept.codec import empty
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, State, concat, take
 from rules.settling import completeness, frontier, passes, positions, retrying_writers, window
@@ -28,10 +29,10 @@ FORGET_HOLES = 3_600 * SECOND
 """Holes are remembered for this long after everything that might rest on them has been decided."""
 
 
-def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
+def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
     """Let log time pass up to the horizon: fold what is complete, move the frontier, give the verdicts.
 
-    `late`: rows have come from before the last tick."""
+    `late`: rows have come from before the last tick. Returns what is known of the evidence after it."""
     objectives = report.objectives
     limit = completeness.horizon(state)
     at = frontier.ticks(state, limit) if limit >= 0 else intervals.EMPTY
@@ -39,7 +40,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
         at = np.array([state.tick], np.int64)  # what comes late decides now, and not when somebody else has moved on
     if not len(at):
         _overflow(state, objectives, max(state.tick, 0), report)
-        return
+        return Gate(state)
     settled = state.settled
     passage = _pass(state, chunks, at, report)
     order.fold(passage)
@@ -56,15 +57,17 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> None:
     window.forget_below(state, still if roomy else needed, still)
     retrying_writers.forget(state)
     _overflow(state, objectives, passage.end, report)
+    return passage.gate
 
 
 def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     """Let readers and writers make their moves up to the last tick; what that passes on."""
     end, objectives = int(at[-1]), report.objectives
-    moves, state.moves = _until(state, state.moves, end)
-    polls, state.polls = _until(state, state.polls, end)
-    uncommitted, state.uncommitted = _until(state, state.uncommitted, end)
-    sends, state.sends = _until(state, state.sends, end)
+    waits = {number: process.next for number, process in state.processes.items() if process.ahead}
+    moves, state.moves = _until(waits, state.moves, end)
+    polls, state.polls = _until(waits, state.polls, end)
+    uncommitted, state.uncommitted = _until(waits, state.uncommitted, end)
+    sends, state.sends = _until(waits, state.sends, end)
     moves = take(moves, np.lexsort((moves.slice, moves.process, moves.at)))
     before = state.log_start
     advance = frontier.advance(state, at, moves, objectives)
@@ -82,14 +85,17 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     )  # fmt: skip
 
 
-def _until(state: State, table: Any, end: int) -> tuple[Any, Any]:
-    """The entries up to log time `end` before which nothing of their process is awaited, and the rest."""
+def _until(waits: dict[int, int], table: Any, end: int) -> tuple[Any, Any]:
+    """The entries up to log time `end` before which nothing of their process is awaited, and the rest. `waits`: the
+    first slice that is missing of the processes of which later ones are here."""
+    if not len(table):
+        return table, empty(type(table))
     ripe = table.at <= end
-    observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
-    for number, process in state.processes.items():
-        if process.ahead:
-            ripe &= (table.process != number) | (table.slice < process.next) | observed
-    return (table, take(table, slice(0, 0))) if ripe.all() else (take(table, ripe), take(table, ~ripe))
+    if waits:
+        observed = table.f == OFFSETS if isinstance(table, Moves) else False  # an observation stands by itself
+        for number, first in waits.items():
+            ripe &= (table.process != number) | (table.slice < first) | observed
+    return take(table, ripe), take(table, ~ripe)
 
 
 def place_shown(state: State, chunks: Chunks, shown: Places, at: int, settled: int) -> window.Placed | None:
@@ -115,6 +121,8 @@ def observe(state: State, moves: Any) -> None:
 
 def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> None:
     """`unverifiable`: something is missing for good, until nothing that is open may rest on it."""
+    if not state.holes and "unverifiable" not in state.open_conditions:
+        return
     out = state.checks["lost-write"].outstanding
     oldest = int(out.invoked.min(initial=at))
     silent = [hole[0] for hole in state.holes if hole[2] > oldest or at - hole[5] < report.objectives.delivery]
@@ -141,6 +149,8 @@ def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> 
     if len(losing.outstanding) > objectives.window_runs:
         losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))
         over = True
+    if not over and "window-overflow" not in state.open_conditions:
+        return
     report.condition(
         "window-overflow",
         f"the open window held {runs} runs; its older half was settled before its time"

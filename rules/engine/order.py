@@ -91,47 +91,63 @@ KINDS: Final[dict[str, type]] = {one.name: one.state for one in CHECKS + SETTLED
 
 _ASKING: Final = tuple(one for one in CHECKS + SETTLED if one.asks)
 _HEARING: Final = tuple(one for one in CHECKS + SETTLED if one.hears)
+_COLUMNS: Final = sorted({name for one in CHECKS + SETTLED for name in one.rows or () if isinstance(name, str)})
+_FOLLOWING: Final = tuple(one for one in CHECKS if one.follows)
+_FOLLOWING_SETTLED: Final = tuple(one for one in SETTLED if one.follows)
 
 
 def own(state: State, check: Check[Any]) -> Any:
     """The check's state, made where there is none yet."""
-    known = state.checks.get(check.name)
-    if known is None:
-        known = state.checks[check.name] = check.state()
-    return known
+    return _of(state.checks, check)
+
+
+def _of(states: dict[str, Any], check: Check[Any]) -> Any:
+    if check.name not in states:
+        states[check.name] = check.state()
+    return states[check.name]
 
 
 def arrive(news: News) -> None:
-    """Tell every check of new rows."""
+    """Tell every check of new rows that may concern it."""
+    state, there = news.state, _there(news.columns)
     for check in _HEARING:
-        if not (news.finished and check.live_only):
-            check.arrive(own(news.state, check), news)
+        if not (news.finished and check.live_only) and check.wakes(state, there):
+            check.arrive(_of(state.checks, check), news)
+
+
+def _there(columns: Columns) -> frozenset[int | str]:
+    """What the rows did, and those columns that a check looks for in which they say something."""
+    if columns.there is None:
+        columns.there = columns.functions.union([name for name in _COLUMNS if columns.tells(name)])
+    found: frozenset[int | str] = columns.there
+    return found
 
 
 def fold(passage: Passage) -> None:
     """Tell the checks of log time that has passed, before anything of it is settled."""
-    _fold(passage, CHECKS)
+    _fold(passage, _FOLLOWING)
 
 
 def fold_settled(passage: Passage) -> None:
     """Tell the others, once it is."""
-    _fold(passage, SETTLED)
+    _fold(passage, _FOLLOWING_SETTLED)
 
 
 def _fold(passage: Passage, checks: tuple[Check[Any], ...]) -> None:
     for check in checks:
-        if passage.finished and check.live_only:
+        if (passage.finished and check.live_only) or check.sleeps(passage.state):
             continue
         told = check.finish if passage.finished and check.finish is not None else check.fold
-        told(own(passage.state, check), passage)
+        told(_of(passage.state.checks, check), passage)
 
 
 def chunks_needed(state: State, columns: Columns) -> set[str]:
     """The names of the chunks that the coming step will touch."""
-    asked = Asked(state, columns)
+    asked, there = Asked(state, columns), _there(columns)
     names: set[str] = set()
     for check in _ASKING:
-        names.update(check.needs(own(state, check), asked))
+        if check.wakes(state, there) or not check.sleeps(state):
+            names.update(check.needs(_of(state.checks, check), asked))
     every = (columns.sent, columns.polled, state.polls, state.uncommitted)
     return names | chunk_names(
         *(np.concatenate([getattr(runs, n) for runs in every]) for n in ("writer", "seq", "length"))

@@ -69,12 +69,17 @@ class News:
     visible: set[tuple[int, int]]
     safe: Acknowledged | None = None
     """What is known now to be acknowledged by more than a leader alone, as `rules.checks.known_ends` tells."""
+    asked: dict[tuple[int, ...], Ints] = field(default_factory=dict)
+    """What `where` found."""
 
     def where(self, *functions: int) -> Ints:
         """The new rows that did one of these, as indices."""
         if self.columns.functions.isdisjoint(functions):
             return EMPTY
-        return indices(self.fresh & self.columns.where(*functions))
+        rows = self.asked.get(functions)
+        if rows is None:
+            rows = self.asked[functions] = indices(self.fresh & self.columns.where(*functions))
+        return rows
 
 
 @dataclass(slots=True)
@@ -137,7 +142,13 @@ class Check(Generic[S]):
 
     `state` is a dataclass of plain values and tables, whose docstring says what bounds it; `needs` names the chunks
     that the coming step will touch. `fold` is called for finished histories too, once with everything, where `finish`
-    is absent."""
+    is absent.
+
+    `rows` and `rests` say when there is nothing to call a check for; most steps bring most checks nothing. `rows`:
+    functions, and names of columns. Where no row did one of these or says something in one of these, `arrive` does
+    nothing, whatever its state says; where it also `looks_back`, nothing as long as that says nothing. `rests`: as long
+    as its state says nothing, `fold` does nothing, and `needs` names nothing without such rows. A state that says
+    nothing is as it was made, and is not kept: it is absent."""
 
     name: str
     state: type[S]
@@ -147,11 +158,28 @@ class Check(Generic[S]):
     finish: Callable[[S, Passage], None] | None = None
     live_only: bool = False
     """A condition that a finished history has no now for."""
+    rows: frozenset[int | str] | None = None
+    """None: all rows may concern it."""
+    looks_back: bool = False
+    rests: bool = False
 
     @property
     def asks(self) -> bool:
         """Does it ever ask for chunks?"""
         return self.needs is not _no_chunks
+
+    @property
+    def follows(self) -> bool:
+        """Is it told of log time?"""
+        return self.fold is not _nothing or self.finish is not None
+
+    def sleeps(self, state: State) -> bool:
+        """Is there nothing that log time could change?"""
+        return self.rests and self.name not in state.checks
+
+    def wakes(self, state: State, there: frozenset[int | str]) -> bool:
+        """Is there anything to tell it of? `there`: what rows did, and in which columns they say something."""
+        return self.rows is None or not self.rows.isdisjoint(there) or (self.looks_back and self.name in state.checks)
 
     @property
     def hears(self) -> bool:

@@ -18,9 +18,6 @@ from rules.arrays.intervals import EMPTY, Ints, indices, merge_grouped
 
 SPAN: Final = 8192
 _SHIFT: Final = 13
-FEW: Final = 64
-"""So many runs are quicker gone through one by one than merged."""
-
 Aspect = Literal["placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost"]
 ASPECTS: Final[tuple[Aspect, ...]] = (
     "placed", "polled", "failed", "duplicated", "exposed", "reflected", "delivered", "lost",
@@ -44,14 +41,14 @@ def values(writer: Ints, seq: Ints, length: Ints) -> Values:
 
 def chunk_names(writer: Ints, seq: Ints, length: Ints) -> set[str]:
     """The chunks that hold any value of these runs."""
-    if len(writer) > FEW:
-        writer, seq, end = values(writer, seq, length)
-        length = end - seq
-    return {
-        chunk_name(label, number)
-        for label, low, more in zip(writer.tolist(), seq.tolist(), length.tolist(), strict=True)
-        for number in range(low >> _SHIFT, ((low + more - 1) >> _SHIFT) + 1)
-    }
+    if not writer.size:
+        return set()
+    writers, first, last = writer.tolist(), seq >> _SHIFT, (seq + length - 1) >> _SHIFT
+    ends = {*zip(writers, first.tolist(), strict=True), *zip(writers, last.tolist(), strict=True)}
+    names = {chunk_name(*one) for one in ends}
+    for i in indices(last - first > 1).tolist():  # few runs are so long
+        names.update(chunk_name(writers[i], number) for number in range(int(first[i]) + 1, int(last[i])))
+    return names
 
 
 def _pieces(of: Values) -> Iterator[tuple[int, int, int, int]]:

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -39,8 +39,13 @@ class Table:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        first = attrgetter(next(iter(cls.__annotations__)))
+        cls.__len__ = lambda self: first(self).size  # type: ignore[method-assign]
+
     def __len__(self) -> int:
-        return len(getattr(self, names(type(self))[0]))
+        """How many rows it has: each kind's own looks at its first column."""
+        raise NotImplementedError
 
 
 T = TypeVar("T")
@@ -58,38 +63,60 @@ def names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
+def _getter_of(listed: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(listed) > 1:
+        return attrgetter(*listed)
+    return lambda one: tuple(getattr(one, name) for name in listed)
+
+
+class _Getters(dict[type, Callable[[Any], tuple[Any, ...]]]):
+    def __missing__(self, kind: type) -> Callable[[Any], tuple[Any, ...]]:
+        made = self[kind] = _getter_of(names(kind))
+        return made
+
+
+_ALL_OF: Final = _Getters()
+"""By dataclass, what gives all its fields as a tuple."""
+
+
+class _NoRows(dict[type, tuple[Ints, ...]]):
+    def __missing__(self, kind: type) -> tuple[Ints, ...]:
+        made = self[kind] = (EMPTY,) * len(names(kind))
+        return made
+
+
+_NO_ROWS: Final = _NoRows()
+"""The columns of a table without rows. Looked up, like `_ALL_OF`: a step does it some two hundred times."""
+
+
 def empty(kind: type[T]) -> T:
     """A table without rows: what `kind()` makes, which asks for each column anew."""
-    return kind(*_no_rows(kind))
-
-
-@_once
-def _no_rows(kind: type) -> tuple[Ints, ...]:
-    return (EMPTY,) * len(names(kind))
+    return kind(*_NO_ROWS[kind])
 
 
 def take(table: T, keep: Any) -> T:
     """The rows of a table that a mask or an index array picks."""
     kind = type(table)
-    columns = _getter(kind)(table)
-    if not len(columns[0]):
+    columns = _ALL_OF[kind](table)
+    size = columns[0].size
+    if not size:
         return table
-    if isinstance(keep, np.ndarray) and keep.dtype.kind == "b":
+    if isinstance(keep, np.ndarray) and keep.dtype == bool:
         keep = keep.nonzero()[0]
-        if len(keep) == len(columns[0]):
+        if keep.size == size:
             return kind(*columns)
-        if not len(keep):
+        if not keep.size:
             return empty(kind)
-    return kind(*[column[keep] for column in columns])
+    return kind(*map(itemgetter(keep), columns))
 
 
 def concat(first: T, second: T) -> T:
     """One table after another of its kind; one of them where the other is empty."""
     kind = type(first)
-    before, after = _getter(kind)(first), _getter(kind)(second)
-    if not len(before[0]):
+    before, after = _ALL_OF[kind](first), _ALL_OF[kind](second)
+    if not before[0].size:
         return second
-    if not len(after[0]):
+    if not after[0].size:
         return first
     return kind(*map(np.concatenate, zip(before, after, strict=True)))
 
@@ -144,10 +171,10 @@ class _Numbers:
 
 class _Plan(NamedTuple):
     """How a dataclass is written: `values` gives all its fields that are; of these, by their places, `tables` with
-    their kinds, `entries` of a kind by key, and other dataclasses (`parts`)."""
+    their kinds and their columns without rows, `entries` of a kind by key, and other dataclasses (`parts`)."""
 
     values: Callable[[Any], tuple[Any, ...]]
-    tables: list[tuple[int, Any]]
+    tables: list[tuple[int, Any, tuple[Ints, ...]]]
     entries: list[tuple[int, Any]]
     parts: list[tuple[int, Any]]
 
@@ -159,7 +186,7 @@ def _plan(kind: type) -> _Plan:
     of = [(i, f.metadata["of"]) for i, f in enumerate(together) if "of" in f.metadata]
     return _Plan(
         _getter_of(tuple(f.name for f in together)),
-        [(i, one) for i, one in made if one is not None and issubclass(one, Table)],
+        [(i, one, _NO_ROWS[one]) for i, one in made if one is not None and issubclass(one, Table)],
         of,
         [(i, one) for i, one in made if one is not None and is_dataclass(one) and not issubclass(one, Table)],
     )
@@ -168,13 +195,14 @@ def _plan(kind: type) -> _Plan:
 def _plain(value: Any, arrays: list[Ints]) -> list[Any]:
     plan = _plan(type(value))
     told = list(plan.values(value))
-    for i, kind in plan.tables:
-        columns = _getter(kind)(told[i])
-        told[i] = rows = len(columns[0])
+    for i, kind, _ in plan.tables:
+        columns = _ALL_OF[kind](told[i])
+        told[i] = rows = columns[0].size
         if rows:
             arrays.extend(columns)
     for i, kind in plan.entries:
-        told[i] = [[key, *_getter(kind)(entry)] for key, entry in told[i].items()]
+        values = _ALL_OF[kind]
+        told[i] = [[key, *values(entry)] for key, entry in told[i].items()]
     for i, _ in plan.parts:
         told[i] = _plain(told[i], arrays)
     return told
@@ -187,26 +215,14 @@ def _together(kind: type) -> tuple[Field[Any], ...]:
 
 
 @_once
-def _getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    """All fields of a dataclass, as a tuple."""
-    return _getter_of(names(kind))
-
-
-def _getter_of(listed: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(listed) > 1:
-        return attrgetter(*listed)
-    return lambda one: tuple(getattr(one, name) for name in listed)
-
-
-@_once
 def _nothing(kind: type) -> list[Any]:
     return _plain(kind(), [])
 
 
 def _built(kind: type[T], told: list[Any], numbers: _Numbers) -> T:
     plan = _plan(kind)
-    for i, made in plan.tables:
-        told[i] = made(*numbers.take(len(names(made)), told[i])) if told[i] else empty(made)
+    for i, made, nothing in plan.tables:
+        told[i] = made(*(numbers.take(len(nothing), told[i]) if told[i] else nothing))
     for i, of in plan.entries:
         told[i] = {key: of(*entry) for key, *entry in told[i]}
     for i, made in plan.parts:

@@ -72,4 +72,8 @@ class Facts:
             "partition": [place.partition] * n,
         }
         columns = own | self._columns
-        return pa.table([pa.array(columns[f.name], f.type) for f in FACT_SCHEMA], schema=FACT_SCHEMA)
+        return pa.table([_array(f.type, columns[f.name]) for f in FACT_SCHEMA], schema=FACT_SCHEMA)
+
+
+def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, kind) if values.count(None) < len(values) else pa.nulls(len(values), kind)

@@ -88,7 +88,7 @@ class Process:
     @property
     def known_through(self) -> int:
         """The log time up to which all that it invoked is here; -1 while nothing is known."""
-        if self.complete:
+        if 0 <= self.closes_at <= self.next:  # it is complete
             return NEVER
         if self.through >= 0:
             return self.through
@@ -98,7 +98,8 @@ class Process:
     @property
     def told_through(self) -> int:
         """The log time up to which all that had completed is here, as far as log time waits for it."""
-        return max(self.known_through, self.marked - OPEN_LONG)
+        known, told = self.known_through, self.marked - OPEN_LONG
+        return known if known > told else told
 
 
 @dataclass(slots=True)

@@ -143,18 +143,18 @@ def _assumed_before(kept: Kept, state: State, register: Register, cut: bool) -> 
 
 
 def _operations(columns: Columns, rows: list[int]) -> Iterable[tuple[int, Op]]:
-    table = columns.table.select(["boot", "mono_invoked", "mono_completed", "type", "registers"]).take(pa.array(rows))
-    for row, told in zip(rows, table.to_pylist(), strict=True):
-        boot, start, end = told["boot"] or "", told["mono_invoked"], told["mono_completed"]
+    names = ("boot", "mono_invoked", "mono_completed", "type", "registers")
+    picked = (columns.arrays[name].take(pa.array(rows)).to_pylist() for name in names)
+    for row, boot, start, end, outcome, told in zip(rows, *picked, strict=True):
         if start is None or end is None:
-            boot, start, end = "", -1, -1
-        if told["type"] == "info":
+            boot, start, end = None, -1, -1
+        if outcome == "info":
             end = NEVER
         at, done = int(columns.invoked[row]), int(columns.completed[row])
         process, number = int(columns.process[row]), int(columns.op[row])
-        for one in told["registers"] or ():
+        for one in told or ():
             yield one["register"], Op(
-                at, done, process, number, boot, start, end, one["action"], told["type"], one["id"], one["expected"],
+                at, done, process, number, boot or "", start, end, one["action"], outcome, one["id"], one["expected"],
                 one["observed"],
             )  # fmt: skip
 
@@ -259,4 +259,7 @@ def _load(data: bytes | None) -> Kept:
     )
 
 
-CHECK: Final = Check("nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish)
+CHECK: Final = Check(
+    "nonlinearizable-register", Registers, needs=needs, arrive=arrive, fold=fold, finish=finish,
+    rows=frozenset({REGISTER}), rests=True,
+)  # fmt: skip

@@ -23,11 +23,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
-from rules.arrays.intervals import Bools, Ints, distinct, indices
+from rules.arrays.intervals import Bools, Ints, each, indices
 from rules.kept.state import Clocks, Sightings, State, concat, take
 from rules.vocabulary.objectives import SECOND
 
@@ -49,24 +48,21 @@ def domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
 
 
 def _domains(columns: Columns) -> tuple[list[str], Ints, Ints, Ints]:
-    if columns.table["boot"].null_count == len(columns):
+    if not columns.tells("boot"):
         return [""], np.zeros(len(columns), np.int64), columns.invoked, columns.completed
     if len(columns) < FEW:
-        told = [name or "" for name in columns.table["boot"].to_pylist()]
+        told = [name or "" for name in columns.arrays["boot"].to_pylist()]
         number = {name: i for i, name in enumerate(dict.fromkeys(told))}
         names, domain = list(number), np.array([number[name] for name in told], np.int64)
     else:
-        encoded = pc.dictionary_encode(pc.fill_null(columns.table["boot"].combine_chunks(), ""))
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        encoded = pc.dictionary_encode(pc.fill_null(columns.arrays["boot"], ""))
         names, domain = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(), np.int64)
         number = {name: i for i, name in enumerate(names)}
-    has_boot = domain != number.get("", -1)
-    invoked, completed = columns.invoked, columns.completed
-    if has_boot.any():
-        table = columns.table
-        mono = [integers(table[name]) for name in ("mono_invoked", "mono_completed")]
-        invoked = np.where(has_boot, mono[0], invoked)
-        completed = np.where(has_boot, mono[1], completed)
+    invoked, completed = (integers(columns.arrays[name]) for name in ("mono_invoked", "mono_completed"))
+    if "" in number:
+        has_boot = domain != number[""]
+        invoked = np.where(has_boot, invoked, columns.invoked)
+        completed = np.where(has_boot, completed, columns.completed)
     return names, domain, invoked, completed
 
 
@@ -75,13 +71,13 @@ def set_times(state: State, columns: Columns) -> None:
     names, domain, invoked, completed = domains(columns)
     if names == [""]:
         return
-    numbers = np.array([_number(state, name) for name in names], np.int64)
-    columns.boot = numbers[domain]
+    numbers = [_number(state, name) for name in names]
+    columns.boot = np.array(numbers, np.int64)[domain]
     _learn_bases(state, columns, completed)
-    told = (columns.boot >= 0) & (invoked >= 0)
-    begun = np.array(state.begun, np.int64)
-    np.minimum.at(begun, columns.boot[told], invoked[told] // 1000)
-    state.begun = begun.tolist()
+    for code, boot in enumerate(numbers):
+        own = invoked[(domain == code) & (invoked >= 0)]
+        if boot >= 0 and len(own):
+            state.begun[boot] = min(state.begun[boot], int(own.min()) // 1000)
     bases = np.array([*state.bases, -1], np.int64)[columns.boot]
     told = (bases >= 0) & (invoked >= 0) & (completed >= invoked)
     if told.any():
@@ -93,7 +89,7 @@ def set_times(state: State, columns: Columns) -> None:
 def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
     """Note by how much the wall clock of each boot was ahead of log time lately: `shift` is log time less wall time."""
     off = (shift < -STEADY) & (columns.boot >= 0)
-    for boot in distinct(columns.boot[off]).tolist():
+    for boot in each(columns.boot[off]):
         mine = off & (columns.boot == boot)
         least, at = int(shift[mine].min()), int(columns.completed[mine].max())
         known, until = state.astray[boot]
@@ -129,6 +125,8 @@ def first_done(state: State, boot: int) -> int:
 
 
 def _learn_bases(state: State, columns: Columns, mono: Ints) -> None:
+    if min(state.bases) >= 0:
+        return
     rows = indices(columns.where(MARK) & (columns.boot >= 0) & (mono >= 0))
     for row in rows[np.argsort(mono[rows], kind="stable")].tolist():
         if state.bases[int(columns.boot[row])] < 0:
@@ -216,7 +214,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
     """Bound the clocks by each listing whose end lies above the offset of a send that is known."""
     if not len(listings):
         return
-    for sender in distinct(sends.boot).tolist():
+    for sender in each(sends.boot):
         listed = take(listings, listings.boot != sender)
         own = take(sends, (sends.boot == sender) & (sends.offset >= 0))
         own = take(own, np.lexsort((own.offset, own.at)))
@@ -226,7 +224,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
-        for reader in distinct(listed.boot).tolist():
+        for reader in each(listed.boot):
             mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
@@ -237,7 +235,7 @@ def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) ->
     rows = indices(other)
     pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
     gap = polls.at[rows] - sends.at[sender[rows]]
-    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in distinct(pair).tolist()]
+    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in each(pair)]
 
 
 def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_marks, journals_read
-from rules.arrays.intervals import Bools, Ints, distinct, heads, indices
+from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers, standstills
 from rules.vocabulary.objectives import SECOND
@@ -46,19 +46,25 @@ def new_rows(state: State, columns: Columns) -> Bools:
     fresh = np.ones(len(columns), bool)
     order = np.lexsort((columns.slice, columns.process))
     process, number, completed = columns.process[order], columns.slice[order], columns.completed[order]
-    begins = heads(process)
-    ends = np.append(begins[1:], len(process))
+    listed, begins = number.tolist(), heads(process)
+    bounds = [*begins.tolist(), len(process)]
     forgotten = {entry[0] for entry in state.gone}
-    for head, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        if int(process[head]) in forgotten:
+    for who, head, end in zip(process[begins].tolist(), bounds[:-1], bounds[1:], strict=True):
+        if who in forgotten:
             fresh[order[head:end]] = False
             continue
-        known = state.processes.setdefault(int(process[head]), Process())
+        known = state.processes.get(who)
+        if known is None:
+            known = state.processes[who] = Process()
+        after, plain = known.next + end - head, not (known.ahead or known.missing)
+        if plain and listed[head:end] == list(range(known.next, after)):  # as nearly always: just the next ones
+            known.next = after
+            continue
         numbers, times = number[head:end], completed[head:end]
         repeated = np.concatenate(([False], numbers[1:] == numbers[:-1])) | (numbers < known.next)
         if known.missing:
             repeated &= ~intervals.touched(*_spans(known.missing), numbers, numbers + 1)
-            _found_again(state, int(process[head]), known, numbers)
+            _found_again(state, who, known, numbers)
         if known.ahead:
             repeated |= intervals.touched(*_spans(known.ahead), numbers, numbers + 1)
         if repeated.any():
@@ -111,8 +117,7 @@ def _close_up(process: Process) -> None:
 def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
-    marking = indices(columns.f == MARK)
-    read = dict(zip(marking.tolist(), journals_read(columns, marking).tolist(), strict=True)) if len(marking) else {}
+    read = _read_by_marks(columns)
     standstills.note(state, columns, read)
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
@@ -139,12 +144,20 @@ def note_lives(state: State, columns: Columns) -> None:
     _note_marks(state, columns)
 
 
+def _read_by_marks(columns: Columns) -> dict[int, int]:
+    """Through when each mark row says that the journals of its host had been read."""
+    rows = indices(columns.where(MARK))
+    return dict(zip(rows.tolist(), journals_read(columns, rows).tolist(), strict=True)) if len(rows) else {}
+
+
 def _note_boot(host: Host, boot: int, at: int) -> None:
     if boot < 0:
         return
     for known in host.boots:
         if known[0] == boot:
-            known[1] = min(known[1], at)
+            if at >= known[1]:
+                return
+            known[1] = at
             break
     else:
         host.boots.append([boot, at])
@@ -174,19 +187,18 @@ def _around(state: State, boot: int) -> tuple[list[int], list[int]]:
 
 def _note_first_rows(state: State, columns: Columns) -> None:
     """Since when each process is known, by which clock, and whether it reads or writes."""
-    numbers, firsts = np.unique(columns.process, return_index=True)
-    for number, head in zip(numbers.tolist(), firsts.tolist(), strict=True):
+    for number in each(columns.process):
         process = state.processes.get(number)
         if process is not None and (process.boot < 0 or process.first < 0 or process.through < 0):
-            process.boot = int(columns.boot[head])
-            began = int(columns.invoked[columns.process == number].min())
+            mine = columns.process == number
+            process.boot = int(columns.boot[mine.argmax()])
+            began = int(columns.invoked[mine].min())
             process.first = began if process.first < 0 else min(process.first, began)
     reading = columns.where(SUBSCRIBE) | (columns.assigned >= 0) | _going_to_read(columns)
-    readers = [columns.process[reading], columns.process[columns.polled.row]]
-    for number in distinct(np.concatenate(readers)).tolist():
+    for number in {*columns.process[reading].tolist(), *columns.process[columns.polled.row].tolist()}:
         if number in state.processes:
             state.processes[number].reads = True
-    for number in distinct(columns.process[columns.sent.row]).tolist():
+    for number in {*columns.process[columns.sent.row].tolist()}:
         if number in state.processes:
             state.processes[number].writes = True
 
@@ -194,7 +206,7 @@ def _note_first_rows(state: State, columns: Columns) -> None:
 def _going_to_read(columns: Columns) -> Bools:
     """The rows of processes that begin, and say how they will read: more of theirs may be underway for long."""
     begins = columns.where(START)
-    for row in indices(begins).tolist():
+    for row in indices(begins).tolist() if START in columns.functions else ():
         begins[row] = columns.table["mode"][row].is_valid
     return begins
 
@@ -214,8 +226,11 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
 def _note_marks(state: State, columns: Columns) -> None:
     told = all_marks(columns)
     forgotten = {entry[0] for entry in state.gone}
-    for i in np.lexsort((told.through, told.slices, told.process)).tolist():
-        number, slices, through = int(told.process[i]), int(told.slices[i]), int(told.through[i])
+    order = np.lexsort((told.through, told.slices, told.process))
+    boots = columns.boot[told.row]
+    fields = (told.process, told.slices, told.through, told.at, told.host, told.written, told.ended, boots)
+    entries = zip(order.tolist(), *(one[order].tolist() for one in fields), strict=True)
+    for i, number, slices, through, at, host, written, ended, boot in entries:
         if number in forgotten:
             continue
         process = state.processes.get(number)
@@ -224,20 +239,19 @@ def _note_marks(state: State, columns: Columns) -> None:
                 continue  # it has no row here, and none is missing
             # None of its rows is here: it has been awaited since this mark.
             process = state.processes[number] = Process(first=through)
-        process.host = int(told.host[i])
-        if told.ended[i] < 0:
-            process.vouched = max(process.vouched, int(told.at[i]))
-        if process.boot != int(columns.boot[told.row[i]]):
+        process.host = host
+        if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
-        if told.ended[i] >= 0:
-            ended = int(told.ended[i])
+        if ended < 0:
+            process.vouched = at if at > process.vouched else process.vouched
+        else:
             if told.lost[i]:
                 process.lost_by = ended if process.lost_by < 0 else min(process.lost_by, ended)
-                process.over_boot = int(columns.boot[told.row[i]])
+                process.over_boot = boot
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
-        process.marks.append([slices, through, int(told.at[i])])
-        process.heard = max(process.heard, int(told.written[i]))
+        process.marks.append([slices, through, at])
+        process.heard = written if written > process.heard else process.heard
 
 
 def horizon(state: State) -> int:
@@ -261,9 +275,10 @@ def horizon(state: State) -> int:
             continue
         if process.heard < process.over_by:
             continue  # its journal is not there any more
-        now = state.hosts[process.host].now if process.host in state.hosts else state.now
-        if now - process.told_through <= LATE and (process.host not in state.hosts or now > state.now - LATE):
-            earliest = min(earliest, process.told_through)
+        its, told = state.hosts.get(process.host), process.told_through
+        now = state.now if its is None else its.now
+        if now - told <= LATE and (its is None or now > state.now - LATE):
+            earliest = min(earliest, told)
     state.gone = [entry for entry in state.gone if state.now - entry[1] <= REMEMBERED]
     lived = bool(state.processes or state.gone)
     return state.now if lived and all(process.complete for process in state.processes.values()) else earliest
@@ -283,21 +298,24 @@ def _all_said(state: State, process: Process) -> bool:
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
     host = state.hosts.get(process.host)
-    if host is not None:
+    if host is not None and (len(host.boots) > 1 or process.heard < process.over_by):
         _outlive(state, number, process, host)
     for mark in process.marks if process.ahead else ():
         for later in process.ahead:
             if mark[0] <= later[1]:
                 later[3] = max(later[3], mark[1])
-    for slices, through, at in process.marks:
-        if slices <= process.next:
-            process.through, process.marked = max(process.through, through), max(process.marked, at)
-    waiting = [
-        mark
-        for mark in process.marks
-        if mark[0] > process.next and (mark[1] > process.through or mark[2] > process.marked)
-    ]
-    process.marks = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    waiting = []
+    for mark in process.marks:
+        slices, through, at = mark
+        if slices > process.next:
+            waiting.append(mark)
+        else:
+            process.through = through if through > process.through else process.through
+            process.marked = at if at > process.marked else process.marked
+    if waiting:
+        waiting = [mark for mark in waiting if mark[1] > process.through or mark[2] > process.marked]
+        waiting = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
+    process.marks = waiting
     if process.lost_by >= 0 and process.complete:
         _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
         process.lost_by = -1

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, REVOKE, SUBSCRIBE
-from rules.arrays.intervals import Bools, Ints, among, indices
+from rules.arrays.intervals import Bools, Ints, distinct, indices
 from rules.kept.state import Moves, Process, State
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -84,7 +84,8 @@ def advance(state: State, at: Ints, moves: Moves, objectives: Objectives) -> Adv
     """Move `reached` and `settled` through the ticks `at`. `moves`: those up to the last tick, in canonical order."""
     before = state.settled
     # What late ones went over before the first of these ticks was reached, too, though they may be over since.
-    times = np.concatenate((np.unique(-(-moves.at[moves.at <= at[0] - TICK] // TICK) * TICK), at))
+    late = moves.at[moves.at <= at[0] - TICK]
+    times = np.concatenate((distinct(-(-late // TICK) * TICK), at)) if len(late) else at
     lives = _lives(state, moves)
     tracks = _positions(lives, times, moves)
     settled = np.empty(len(times), np.int64)
@@ -128,8 +129,11 @@ def spread(state: State, unknown: int = 0) -> int:
 
 def _lives(state: State, moves: Moves) -> dict[int, Process]:
     """The processes that may have moved; of those that are over and forgotten already, until when."""
-    gone = indices(~among(moves.process, state.processes))
-    over = {int(moves.process[i]): Process(closes_at=0, closed=int(moves.at[i])) for i in gone}  # in the order of times
+    processes = moves.process.tolist()
+    if state.processes.keys() >= set(processes):
+        return state.processes
+    times = zip(processes, moves.at.tolist(), strict=True)  # in the order of times
+    over = {number: Process(closes_at=0, closed=at) for number, at in times if number not in state.processes}
     return state.processes | over
 
 
@@ -140,15 +144,19 @@ def _positions(lives: dict[int, Process], at: Ints, moves: Moves) -> list[tuple[
     polled = (moves.type == OK) & (moves.last >= 0)
     counts = dropped | polled
     after = np.where(dropped, -1, moves.last + 1)
+    moving = set(moves.process[counts].tolist())
     for number, process in lives.items():
-        own = indices(counts & (moves.process == number))
-        if not len(own) and process.position < 0:
+        if number in moving:
+            own = indices(counts & (moves.process == number))
+            index = moves.at[own].searchsorted(at, side="right") - 1
+            track = np.where(index < 0, process.position, after[own][np.maximum(index, 0)]).tolist()
+        elif process.position >= 0:
+            track = [process.position] * len(at)
+        else:
             continue
-        index = np.searchsorted(moves.at[own], at, side="right") - 1
-        track = np.where(index < 0, process.position, after[own][np.maximum(index, 0)] if len(own) else -1)
         if process.closes_at >= 0:  # it may be remembered for longer than it lived
-            track = np.where(at > process.closed, -1, track)
-        tracks.append((number, track.tolist()))
+            track = [-1 if time > process.closed else place for time, place in zip(at.tolist(), track, strict=True)]
+        tracks.append((number, track))
     return tracks
 
 

@@ -22,7 +22,7 @@ counts (has this reader moved?), `told` asks for that alone, and an open operati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -85,6 +85,7 @@ class Gate:
     state: State
     finished: bool = False
     """Nothing more will come, and nothing is missing."""
+    _through: dict[tuple[Who, bool], int] = field(default_factory=dict)
 
     def ask(self, start: int, end: int, who: Who = EVERYBODY, boot: int = -1) -> Evidence:
         """Is everything here that was invoked in [start, end] of log time, of those that `who` picks? `boot`: by whose
@@ -113,27 +114,42 @@ class Gate:
 
     def _is_here(self, start: Times, end: Times, who: Who, boot: int) -> bool | Bools:
         known: bool | Bools = end <= self.state.now
-        for host in self._silent_boots() if who.newcomers else ():
+        last = max(end.tolist(), default=-1) if isinstance(end, np.ndarray) else int(end)
+        for host in self._silent_boots if who.newcomers else ():
             clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
             if late <= GIVEN_UP:
                 known &= end + (self.apart if late > LATE else self.ahead)(clock, boot) <= host.now
         for number, process, through, _ in self._living:
+            if last <= through and (process.boot == boot or process.boot < 0 or boot < 0):
+                continue  # whether it is one of those or not
             if not (known if isinstance(known, bool) else known.any()):
                 break
             if who.picks(number, process):
-                strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
-                ahead = self.ahead(process.boot, boot, strict=strict)
-                until = end + ahead
-                since = start - self.apart(boot, process.boot)
-                here = until <= through
-                if ahead == UNKNOWN:
-                    here |= self._over_before(process.boot, end, boot)
-                if process.over_by >= 0:
-                    here |= process.over_by < start - self.apart(boot, process.over_boot)
-                for _, stop, at, later in process.ahead:
-                    here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else later))
-                known &= here
+                known &= self._has_come(process, through, start, end, who, boot)
         return known
+
+    def _has_come(
+        self, process: Process, through: int, start: Times, end: Times, who: Who, boot: int
+    ) -> bool | Bools:  # fmt: skip
+        """Is everything here that this one, known `through` a time, invoked in [start, end] of `boot`'s time?"""
+        if process.boot == boot or process.boot < 0 or boot < 0:
+            ahead = 0
+        else:
+            strict = who.strict or process.assigned or process.position >= 0 or process.last_op >= 0
+            ahead = self.ahead(process.boot, boot, strict=strict)
+        until = end + ahead
+        here = until <= through
+        if here is True:
+            return here
+        if ahead == UNKNOWN:
+            here |= self._over_before(process.boot, end, boot)
+        if process.over_by >= 0:
+            here |= process.over_by < start - self.apart(boot, process.over_boot)
+        if process.ahead:
+            since = start - self.apart(boot, process.boot)
+            for _, stop, at, later in process.ahead:
+                here |= (at < since) & (until <= (NEVER if _is_all(process, stop) else later))
+        return here
 
     def _over_before(self, begun: int, end: Times, boot: int) -> bool | Bools:
         """Was this time over when the boot `begun` began, because an earlier boot of its host had come as far?"""
@@ -153,6 +169,7 @@ class Gate:
         later = {boot: boots_after(self.state, boot) for boot in came}
         return [(boot, later[boot], at) for boot, at in came.items() if later[boot]]
 
+    @cached_property
     def _silent_boots(self) -> list[Host]:
         """The hosts of whose newest boot nobody is known to live."""
         living = {(process.host, process.boot) for _, process, _, _ in self._living}
@@ -180,33 +197,33 @@ class Gate:
 
     def known_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that `who` picks invoked is here."""
-        if self.finished:
-            return NEVER
-        through = self.state.now
-        for number, process, known, _ in self._living:
-            if known < through and who.picks(number, process):
-                through = known
+        return NEVER if self.finished else self._least(who, told=False)
+
+    def _least(self, who: Who, *, told: bool) -> int:
+        """The log time through which all is here of those; it is asked again and again of the same."""
+        through = self._through.get((who, told))
+        if through is None:
+            through = self.state.now
+            for number, process, known, done in self._living:
+                time = done if told else known
+                if time < through and who.picks(number, process):
+                    through = time
+            self._through[who, told] = through
         return through
 
     def read_through(self) -> int:
         """The log time through which all that readers did is here, but for what is missing before later rows of theirs
         or has no journal any more."""
         through = self.state.now
-        for number, process in self.state.processes.items():
-            if READERS.picks(number, process) and process.heard >= process.over_by:
-                ahead = (NEVER if _is_all(process, one[1]) else one[3] for one in process.ahead)
-                through = min(through, max([process.known_through, *ahead]))
+        for number, process, known, _ in self._living:
+            if known < through and READERS.picks(number, process) and process.heard >= process.over_by:
+                ahead = [NEVER if _is_all(process, one[1]) else one[3] for one in process.ahead]
+                through = min(through, max([known, *ahead]))
         return through
 
     def told_through(self, who: Who = EVERYBODY) -> int:
         """The log time through which all that those had completed is here."""
-        if self.finished:
-            return NEVER
-        through = self.state.now
-        for number, process, _, told in self._living:
-            if told < through and who.picks(number, process):
-                through = told
-        return through
+        return NEVER if self.finished else self._least(who, told=True)
 
     def holes(self, start: int, end: int, who: Who = EVERYBODY, boot: int = -1) -> list[Hole]:
         """The intervals that touch [start, end] for which something is missing for good, of those that `who` picks;

@@ -49,14 +49,16 @@ class ListedEnds:
 def arrive(own: ListedEnds, new: News) -> None:
     """Take the new rows' listings in; the first of each minute is kept, whatever order they come in."""
     columns = new.columns
-    rows = indices(new.fresh & columns.where(OFFSETS) & (columns.log_end >= 0))
+    rows = new.where(OFFSETS)
+    rows = rows[columns.log_end[rows] >= 0]
     if not len(rows):
         return
     took = columns.completed[rows] - columns.invoked[rows]
     listings = Ends(columns.invoked[rows], took, columns.boot[rows], columns.log_end[rows])
     both = concat(own.listed, listings)
     both = take(both, np.lexsort((both.end, both.took, both.invoked, both.boot)))
-    first = (np.diff(both.invoked // APART, prepend=-1) != 0) | (np.diff(both.boot, prepend=-2) != 0)
+    minute, boot = both.invoked // APART, both.boot
+    first = np.concatenate(([True], (minute[1:] != minute[:-1]) | (boot[1:] != boot[:-1])))
     both = take(both, first)
     own.listed = take(both, both.invoked.argsort(kind="stable")[-KEPT:])
 
@@ -101,5 +103,5 @@ def _each(listed: Ends, bound: Callable[[int], int]) -> Ints:
     return np.array([bound(boot) for boot in boots.tolist()], np.int64)[numbers]
 
 
-CHECK: Final = Check(NAME, ListedEnds, arrive=arrive)
+CHECK: Final = Check(NAME, ListedEnds, arrive=arrive, rows=frozenset({OFFSETS}))
 """It finds nothing itself; those that do ask `end_before` and `end_after`."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS, OK, POLL, TXN
-from rules.arrays.intervals import Ints, distinct, indices
+from rules.arrays.intervals import Ints, each, indices, some, tails
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import TICK, forgets
@@ -53,8 +53,8 @@ class Listings:
         first = np.full(len(at), -1, np.int64)
         if not len(self):
             return first
-        observers = distinct(self.boot).tolist()
-        for other in distinct(boot).tolist():
+        observers = each(self.boot)
+        for other in each(boot):
             own = indices(boot == other)
             for observer in observers:
                 bound = ahead(state, observer, other)
@@ -72,7 +72,7 @@ class Listings:
 def _thinned(every: Listed) -> Listed:
     """The last of each boot's that tell one log start: it proves of an earlier moment what those before it do."""
     last = np.ones(len(every), bool)
-    for boot in distinct(every.boot).tolist():
+    for boot in each(every.boot):
         own = indices(every.boot == boot)
         last[own[:-1]] = every.low[own[1:]] != every.low[own[:-1]]
     return take(every, indices(last)[-LISTED_KEPT:])
@@ -87,7 +87,7 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
     first = listings.after(state, waiting.at, waiting.boot)
     told = first >= 0
     state.unproven = take(waiting, indices(~told)[-UNPROVEN_KEPT:])
-    if not told.any():
+    if not some(told):
         return Proven()
     went, first = take(waiting, told), first[told]
     went.start = np.maximum(went.start, listings.low[first])
@@ -111,7 +111,7 @@ def _merged(went: Passed, at: Ints) -> Proven:
     second = went.at // TICK
     new = (at[1:] != at[:-1]) | (went.process[1:] != went.process[:-1]) | (second[1:] != second[:-1])
     first = indices(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
-    last = np.append(first[1:], len(at)) - 1
+    last = tails(first, len(at))
     return Proven(went.start[first], went.end[last], at[first], went.at[last], went.at[last], went.boot[first])
 
 
@@ -145,7 +145,7 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
 def _stretches(state: State, held: Moves) -> Ints:
     """Numbers that are the same for moves of one process between which none of its rows is missing."""
     number, first = np.zeros(len(held), np.int64), 0
-    for process in distinct(held.process).tolist():
+    for process in each(held.process):
         mine = held.process == process
         begins = [one[0] for one in state.processes[process].ahead] if process in state.processes else []
         number[mine] = first + np.searchsorted(np.array(begins, np.int64), held.slice[mine], side="right")

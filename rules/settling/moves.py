@@ -20,7 +20,7 @@ from rules.arrays.columns import (
     Runs,
     irregulars,
 )
-from rules.arrays.intervals import Bools, Ints, among, heads, indices
+from rules.arrays.intervals import Bools, Ints, among, heads, indices, some, tails
 from rules.kept.state import Moves, Polls, SendMoves
 
 
@@ -32,22 +32,24 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
     known = np.full(n, 3, np.int64)
     if len(polled):
         begins = heads(polled.row)
-        tails = np.append(begins[1:], len(polled)) - 1
+        ends = tails(begins, len(polled))
         # A record polled at an unknown offset is one of unknown value here: it moves the reader to where nobody knows.
         rows = polled.row[begins]
         first[rows] = np.maximum(polled.offset[begins], 0)
-        last[rows] = np.maximum(polled.offset[tails] + polled.length[tails] - 1, 0)
-        known[rows] &= np.where(polled.offset[begins] < 0, 2, 3) & np.where(polled.offset[tails] < 0, 1, 3)
+        last[rows] = np.maximum(polled.offset[ends] + polled.length[ends] - 1, 0)
+        known[rows] &= np.where(polled.offset[begins] < 0, 2, 3) & np.where(polled.offset[ends] < 0, 1, 3)
     _place_irregulars(columns, polled, first, last, known)
     # Where a transaction's abort left a consumer is not where it goes on: it seeks back.
-    stands = columns.where(POSITION) & (columns.position_after >= 0) & (columns.type == OK) & (columns.txn < 0)
-    first[stands & (columns.position_after == 0)] = 0
+    stands = columns.where(POSITION)
+    if POSITION in columns.functions:
+        stands = stands & (columns.position_after >= 0) & (columns.type == OK) & (columns.txn < 0)
+        first[stands & (columns.position_after == 0)] = 0
     polled_any = columns.where(POLL, TXN) & ((first >= 0) | (~columns.committed_only & (columns.position_after >= 0)))
     relevant = fresh & (columns.where(ASSIGN, SUBSCRIBE, REVOKE, CLOSE, OFFSETS) | polled_any | stands)
     known += np.where(columns.committed_only, 0, 4)
     # A committer's own rows and committed offsets move nobody; an observation that failed tells that nobody can see.
     unanswered = columns.where(OFFSETS) & (columns.last_stable < 0) & (columns.log_start < 0)
-    if unanswered.any():
+    if some(unanswered):
         asked = unanswered & (columns.committed < 0) & columns.table["group"].is_null().to_numpy()
         relevant &= ~unanswered | asked
     at = indices(relevant)
@@ -75,8 +77,10 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
 
 def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, known: Ints) -> None:
     """Irregular records begin or end a poll, too; their value is unknown, or not of this partition."""
+    if not columns.tells("irregular"):
+        return
     odd = irregulars(columns)
-    odd = odd.take(columns.committed_only[odd.row])
+    odd.take(columns.committed_only[odd.row])
     if not len(odd):
         return
     records = np.bincount(odd.row, minlength=len(columns))
@@ -91,13 +95,16 @@ def _place_irregulars(columns: Columns, polled: Runs, first: Ints, last: Ints, k
 def sent_to(columns: Columns, sent: Runs, visible: set[tuple[int, int]]) -> Runs:
     """What was sent, without what certainly failed, and without the offsets of indefinite operations that are not
     `visible`: their acknowledgements are no part of the log."""
-    sent = sent.take(columns.type[sent.row] != FAIL)
+    failed = columns.type[sent.row] == FAIL
+    if some(failed):
+        sent = sent.take(~failed)
     unsure = columns.type[sent.row] == INFO
-    if unsure.any():
+    if some(unsure):
         rows = [
             r for r in np.unique(sent.row[unsure]).tolist() if (int(columns.process[r]), int(columns.op[r])) in visible
         ]
-        sent.offset = np.where(unsure & ~among(sent.row, rows), -1, sent.offset)
+        offset = np.where(unsure & ~among(sent.row, rows), -1, sent.offset)
+        sent = Runs(sent.row, sent.writer, sent.seq, offset, sent.length)
     return sent
 
 
@@ -106,10 +113,10 @@ def sends_of(columns: Columns, sent: Runs) -> SendMoves:
     if not len(sent):
         return SendMoves()
     begins = heads(sent.row)
-    tails = np.append(begins[1:], len(sent)) - 1
+    ends = tails(begins, len(sent))
     row = sent.row[begins]
     first = sent.offset[begins]
-    last = np.where(sent.offset[tails] >= 0, sent.offset[tails] + sent.length[tails] - 1, -1)
+    last = np.where(sent.offset[ends] >= 0, sent.offset[ends] + sent.length[ends] - 1, -1)
     return SendMoves(columns.process[row], columns.slice[row], columns.op[row], columns.completed[row], first, last)
 
 

@@ -18,12 +18,13 @@ were given again, until the log start has passed them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, distinct, indices
+from rules.arrays.intervals import Bools, Ints, each, indices, some
 from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 
@@ -49,10 +50,11 @@ def remember(state: State, proven: Proven) -> None:
     if not len(proven):
         return
     known = state.passed
-    first = int(known.end.searchsorted(proven.start.min(), side="right"))  # those before are left as they are
+    lowest = min(proven.start.tolist())
+    first = int(known.end.searchsorted(lowest, side="right"))  # those before are left as they are
     laid = _passes(take(known, slice(first, None)))
     new = Went(proven.start, proven.end, proven.since, proven.until, proven.boot, proven.at)
-    for one in sorted(_passes(new), key=lambda one: one.until):
+    for one in sorted(_passes(new), key=_UNTIL):
         _lay(laid, one)
     state.passed = concat(take(known, slice(first)), Went(*np.array(laid, np.int64).T))
     if len(state.passed) > EXACT:
@@ -70,6 +72,9 @@ class _Pass(NamedTuple):
     first: int
 
 
+_START, _END, _UNTIL = (attrgetter(name) for name in ("start", "end", "until"))
+
+
 def _passes(went: Went) -> list[_Pass]:
     columns = (went.start, went.end, went.since, went.until, went.boot, went.first)
     return [_Pass(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
@@ -78,22 +83,24 @@ def _passes(went: Went) -> list[_Pass]:
 def _lay(known: list[_Pass], one: _Pass) -> None:
     """Lay one more pass over the known: of each offset the last counts, as each reader's own clock tells it, and of the
     first its time."""
-    first = bisect_right(known, one.start, key=lambda other: other.end)
-    last = bisect_left(known, one.end, first, key=lambda other: other.start)
-    laid, start = [], one.start
+    first = bisect_right(known, one.start, key=_END)
+    last = bisect_left(known, one.end, first, key=_START)
+    laid, start, end = [], one.start, one.end
     for other in known[first:last]:
-        low, high = max(one.start, other.start), min(one.end, other.end)
+        low = one.start if one.start > other.start else other.start
+        high = end if end < other.end else other.end
         if other.start < low:
             laid.append(other._replace(end=low))
         elif start < low:
             laid.append(one._replace(start=start, end=low))
         newest = other if other.until > one.until else one
-        laid.append(newest._replace(start=low, end=high, first=min(one.first, other.first)))
+        before = one.first if one.first < other.first else other.first
+        laid.append(_Pass(low, high, newest.since, newest.until, newest.boot, before))
         if high < other.end:
             laid.append(other._replace(start=high))
         start = high
-    if start < one.end:
-        laid.append(one._replace(start=start))
+    if start < end:
+        laid.append(one if start == one.start else one._replace(start=start))
     known[first:last] = laid
 
 
@@ -131,7 +138,7 @@ def by_time(state: State, went: Went, low: Ints, high: Ints) -> list[tuple[int, 
     went, given_again = take(went, own), state.given_again
     again = intervals.touched(given_again.start, given_again.end, went.start, went.end)
     by = np.where(again & (went.first >= 0), went.since, went.first)
-    return [(at, take(went, by == at)) for at in distinct(by).tolist()]
+    return [(at, take(went, by == at)) for at in each(by)]
 
 
 def before(state: State, passes: Timed, sent: int, boot: int) -> Bools:
@@ -146,8 +153,10 @@ def after(state: State, passes: Timed, sent: int, boot: int) -> Bools:
 
 def _bound(state: State, passes: Timed, boot: int, *, to: bool) -> Ints:
     """By how much the clock of `boot` is ahead of that of each pass at most, or (not `to`) the other way round."""
-    found = np.empty(len(passes.boot), np.int64)
-    for other in distinct(passes.boot).tolist():
+    found = np.zeros(len(passes.boot), np.int64)
+    if not some(passes.boot != boot):
+        return found
+    for other in each(passes.boot):
         found[passes.boot == other] = ahead(state, boot, other) if to else ahead(state, other, boot)
     found[found >= UNKNOWN] = NEVER
     return found
@@ -187,13 +196,18 @@ def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int]
     """Was something sent, by its clock, after its place had been passed?"""
     top = int(went.end.max())
     asked = take(sent, (sent.offset >= 0) & (sent.offset < top))
+    if not len(asked):
+        return None
     lowest = []
-    for boot in distinct(asked.boot).tolist():
+    for boot in each(asked.boot):
         own = take(asked, asked.boot == boot)
         own = take(own, own.offset.argsort(kind="stable"))
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
         low, high = own.offset.searchsorted(went.start), own.offset.searchsorted(went.end)
-        for i in indices(low < high).tolist():
+        rows = indices(low < high)
+        if not len(rows) or max(own.invoked.tolist()) <= min(over[rows].tolist()):
+            continue
+        for i in rows.tolist():
             again = own.invoked[low[i] : high[i]] > over[i]
             lowest += [int(own.offset[low[i] + again.argmax()])] if again.any() else []
     return (min(lowest), top) if lowest else None
@@ -206,7 +220,7 @@ def _listed_below(state: State, went: Timed, moves: Moves) -> tuple[int, int] | 
     if not len(rows):
         return None
     lowest = []
-    for boot in distinct(moves.boot[rows]).tolist():
+    for boot in each(moves.boot[rows]):
         own = rows[moves.boot[rows] == boot]
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
         order = over.argsort(kind="stable")

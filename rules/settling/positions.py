@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
-from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices, tails
 from rules.kept.state import Moves, State, Transitions, take
 from rules.settling.clocks import ahead
 from rules.settling.frontier import Advance, forgets
@@ -45,13 +45,13 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     """Let the readers make these moves (in canonical order): moves the processes' positions, and tells what was passed
     and which steps are not consecutive. What was settled when a poll came (`advance`; None for a
     finished history) is no part of its verdict: the log below is forgotten, and polls there are the audit's."""
+    polled = (moves.first >= 0) & ((moves.f == POLL) | (moves.f == TXN))
+    relevant = polled | (moves.f == ASSIGN) | (moves.f == SUBSCRIBE) | (moves.f == REVOKE) | (moves.f == POSITION)
+    relevant = (relevant | (moves.f == CLOSE)) & ~_overtaken(state, moves)
     order = np.lexsort((moves.slice, moves.process))
-    m = take(moves, order)
+    order = order[relevant[order]]
+    m, polled = take(moves, order), polled[order]
     dropped = forgets(m)
-    polled = (m.first >= 0) & ((m.f == POLL) | (m.f == TXN))
-    relevant = polled | dropped | (m.f == ASSIGN) | (m.f == SUBSCRIBE) | (m.f == REVOKE) | (m.f == POSITION)
-    relevant &= ~_overtaken(state, m)
-    m, dropped, polled = take(m, relevant), dropped[relevant], polled[relevant]
     if not len(m):
         return Walked()
     here = np.arange(len(m))
@@ -66,7 +66,9 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     previous[inside] = np.where(dropped[i], -1, m.last[i])
     previous_op[inside] = m.op[i]
     previous_known[inside] = (m.known[i] & 2) > 0
-    previous[_after_a_gap(state, m, before, inside)] = -1
+    gaps = _after_a_gap(state, m, before, inside)
+    if gaps:
+        previous[gaps] = -1
     stepped = (previous >= 0) & (m.first >= 0) & (m.first != previous + 1)
     sure = stepped & previous_known & ((m.known & 1) > 0)
     t = indices(sure)
@@ -115,7 +117,7 @@ def _ahead_of_others(state: State, boot: Ints) -> Ints:
     nobody knows."""
     found = np.zeros(len(boot), np.int64)
     others = {process.boot for process in state.processes.values()}
-    for one in distinct(boot[boot >= 0]).tolist():
+    for one in each(boot[boot >= 0]):
         found[boot == one] = max([0, *(ahead(state, one, other) for other in others - {-1, one})])
     return found
 
@@ -135,10 +137,10 @@ def _after_a_gap(state: State, m: Moves, before: Ints, inside: Bools) -> list[in
 def _overtaken(state: State, m: Moves) -> Bools:
     """The moves that come after others of their process had been followed, because they were missing for long."""
     late: Bools = np.zeros(len(m), bool)
-    for number in distinct(m.process).tolist():
-        process = state.processes.get(number)
-        if process is not None:
-            late |= (m.process == number) & (m.slice <= process.last_slice)
+    last = {number: process.last_slice for number, process in state.processes.items()}
+    if len(m) and min(m.slice.tolist()) <= max(last.values(), default=-1):
+        followed = np.array([last.get(number, -1) for number in m.process.tolist()], np.int64)
+        late = m.slice <= followed
     return late
 
 
@@ -146,7 +148,8 @@ def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
     """Where each move's process stood before this step."""
     numbers = m.process[head].tolist()
     processes = [state.processes.get(number) for number in numbers]
-    counts = np.diff(np.append(indices(head), len(m)))
+    heads = indices(head)
+    counts = tails(heads, len(m)) - heads + 1
     position = np.array([p.position - 1 if p and p.position >= 0 else -1 for p in processes], np.int64)
     op = np.array([p.last_op if p else -1 for p in processes], np.int64)
     known = np.array([bool(p and p.position_known) for p in processes], bool)
@@ -154,26 +157,26 @@ def _carried(state: State, m: Moves, head: Bools) -> tuple[Ints, Ints, Bools]:
 
 
 def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: Bools) -> None:
-    heads = indices(head)
-    ends = np.append(heads[1:], len(m))
-    for a, b in zip(heads.tolist(), ends.tolist(), strict=True):
-        process = state.processes.get(int(m.process[a]))
+    heads, here = indices(head), np.arange(len(m))
+    ends = tails(heads, len(m))
+    numbers, subscribed, slices = m.process[heads].tolist(), m.subscribed[ends].tolist(), m.slice[ends].tolist()
+    # Of each process the last that told an assignment, was ok, or moved it; -1 for none.
+    which = ((m.assigned >= 0) | (m.f == CLOSE), ok, ok | dropped)
+    lasts = (np.maximum.reduceat(np.where(rows, here, -1), heads).tolist() for rows in which)
+    for number, mode, last, told, read, moved in zip(numbers, subscribed, slices, *lasts, strict=True):
+        process = state.processes.get(number)
         if process is None:
             continue
-        process.subscribed = bool(m.subscribed[b - 1])
-        process.last_slice = int(m.slice[b - 1])
-        told = indices((m.assigned[a:b] >= 0) | (m.f[a:b] == CLOSE))
-        if len(told):
-            process.assigned = bool(m.assigned[a + told[-1]] == 1 and m.f[a + told[-1]] != CLOSE)
-        elif ok[a:b].any():
+        process.subscribed, process.last_slice = bool(mode), last
+        if told >= 0:
+            process.assigned = bool(m.assigned[told] == 1 and m.f[told] != CLOSE)
+        elif read >= 0:
             process.assigned = True
-        moved = indices(ok[a:b] | dropped[a:b])
-        if len(moved):
-            final = a + int(moved[-1])
-            process.position = -1 if dropped[final] else int(m.last[final]) + 1
-            process.position_known = bool(m.known[final] & 2)
-            process.last_op = int(m.op[final])
-            process.moved = max(process.moved, int(m.at[final]))
+        if moved >= 0:
+            process.position = -1 if dropped[moved] else int(m.last[moved]) + 1
+            process.position_known = bool(m.known[moved] & 2)
+            process.last_op = int(m.op[moved])
+            process.moved = max(process.moved, int(m.at[moved]))
 
 
 def log_start_at(before: int, moves: Moves, at: Ints) -> Ints:

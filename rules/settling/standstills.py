@@ -20,12 +20,13 @@ State: the newest `KEPT` of each host; when the last `READ_KEPT` readers that ar
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from rules.arrays.columns import Columns, all_marks
-from rules.arrays.intervals import Ints, among, indices
+from rules.arrays.intervals import Ints, among, each, indices
 from rules.kept.state import NEVER, Host, Process, State
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import DIED, UNWRITABLE
@@ -43,11 +44,14 @@ def note(state: State, columns: Columns, read: dict[int, int]) -> None:
     """Note when hosts stood still before these rows. `read`: through when each mark row says that journals were read;
     `Host.now` is still that of the marks before them. A committer's marks come with the rows that they count; one that
     is older than those before it, because it comes late, tells of nothing that came after it."""
-    for committer in np.unique(columns.process[list(read)]).tolist() if read else ():
-        host = state.hosts.setdefault(committer, Host())
-        marked = [at for row, at in read.items() if columns.process[row] == committer and at > host.now]
-        times = np.array([host.now, *marked] if host.now >= 0 else marked, np.int64)
-        if _longest(times) > STANDSTILL:
+    for committer in each(columns.process[list(read)]) if read else ():
+        host = state.hosts.get(committer)
+        if host is None:
+            host = state.hosts[committer] = Host()
+        marked = sorted(at for row, at in read.items() if columns.process[row] == committer and at > host.now)
+        listed = [host.now, *marked] if host.now >= 0 else marked
+        if any(later - at > STANDSTILL for at, later in pairwise(listed)):
+            times = np.array(listed, np.int64)
             ran = _ran(state, columns, committer)
             _note(host, np.concatenate((times, ran[(ran > times.min()) & (ran < times.max())])))
 
@@ -58,10 +62,6 @@ def _ran(state: State, columns: Columns, committer: int) -> Ints:
     there = [number for number, process in state.processes.items() if process.host == committer]
     rows = indices(among(columns.process, [*there, *told.process[told.host == committer].tolist()]))
     return np.concatenate((columns.invoked[rows], columns.completed[rows]))
-
-
-def _longest(times: Ints) -> int:
-    return int(np.diff(np.sort(times)).max(initial=0))
 
 
 def _note(host: Host, times: Ints) -> None:
@@ -76,7 +76,10 @@ def of_process(state: State, number: int) -> list[list[int]]:
     process = state.processes.get(number)
     if process is None:
         return []
-    stood, through = _stood(state, process), _worked_through(process)
+    stood = _stood(state, process)
+    if process.broke_off < 0:
+        return stood
+    through = _worked_through(process)
     return [*stood, [through, process.broke_off]] if through < process.broke_off else stood
 
 

@@ -84,5 +84,5 @@ def forget(own: Lives, passage: Passage) -> None:
     ]
 
 
-CHECK: Final = Check(NAME, Lives, arrive=arrive, fold=forget)
+CHECK: Final = Check(NAME, Lives, arrive=arrive, fold=forget, rows=frozenset({INIT}), rests=True)
 """It finds nothing itself; those that do ask `inits` and `initialised`."""

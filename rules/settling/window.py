@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices, some, tails
 from rules.kept.chunks import NO_VALUES, Chunks, Values, values
 from rules.kept.state import Moved, Places, Spans, State, concat, take
 
@@ -77,21 +77,29 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
         state.unclear = Spans(
             *intervals.merge(np.append(state.unclear.start, start), np.append(state.unclear.end, end))
         )
-    again = _again(state, chunks, above, before, after)
-    chunks.add("placed", values(above.writer, above.seq, above.length))
+    placed = values(above.writer, above.seq, above.length)
+    again = _again(state, chunks, placed, before, after)
+    chunks.add("placed", placed)
     return Placed(new, at, before, after, again, torn or clashing)
 
 
-def _again(state: State, chunks: Chunks, new: Places, before: Places, after: Places) -> Values:
+def _again(state: State, chunks: Chunks, new: Values, before: Places, after: Places) -> Values:
     """The new values that stand elsewhere, too: in the window, or, placed before and not in it, below the frontier."""
-    known = chunks.having("placed", values(new.writer, new.seq, new.length))
-    again = intervals.subtract_grouped(known, values(before.writer, before.seq, before.length))
+    known = chunks.having("placed", new)
+    again = intervals.subtract_grouped(known, _around(known, before)) if len(known[0]) else known
     if _repeats(after):
         order = np.lexsort((after.seq, after.writer))
-        twice = _twice(after, order[among(after.writer, new.writer)[order]])
+        twice = _twice(after, order[among(after.writer, new[0])[order]])
         again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
         _note_moved(state, after, twice)
     return again
+
+
+def _around(few: Values, places: Places) -> Values:
+    """The values of these places, as far as they may be among the few: those are of neighbouring numbers."""
+    _, start, end = few
+    near = (places.seq < max(end.tolist())) & (places.seq + places.length > min(start.tolist()))
+    return values(places.writer[near], places.seq[near], places.length[near])
 
 
 def merged(places: Places) -> tuple[Places, bool]:
@@ -103,11 +111,11 @@ def merged(places: Places) -> tuple[Places, bool]:
     seq, length = places.seq[order], places.length[order]
     end = np.maximum.accumulate(offset + length)
     same = (writer[1:] == writer[:-1]) & ((offset - seq)[1:] == (offset - seq)[:-1])
-    if bool(np.any(~same & (offset[1:] < end[:-1]))):
+    if some(~same & (offset[1:] < end[:-1])):
         return _merged_by_label(offset, writer, seq, length), True
     head = np.concatenate(([True], ~same | (offset[1:] > end[:-1])))
     heads = indices(head)
-    ends = end[np.append(heads[1:] - 1, len(end) - 1)]
+    ends = end[tails(heads, len(end))]
     return Places(offset[heads], writer[heads], seq[heads], ends - offset[heads]), False
 
 
@@ -121,6 +129,8 @@ def _merged_by_label(offset: Ints, writer: Ints, seq: Ints, length: Ints) -> Pla
 
 def _above(places: Places, frontier: int) -> Places:
     """What lies at or above the frontier."""
+    if not len(places) or min(places.offset.tolist()) >= frontier:
+        return places
     cut = np.maximum(frontier - places.offset, 0)
     keep = cut < places.length
     cut = cut[keep]
@@ -132,7 +142,7 @@ def _repeats(places: Places) -> bool:
     order = np.lexsort((places.seq, places.writer))
     writer, seq = places.writer[order], places.seq[order]
     end = seq + places.length[order]
-    return bool(np.any((writer[1:] == writer[:-1]) & (seq[1:] < end[:-1])))
+    return some((writer[1:] == writer[:-1]) & (seq[1:] < end[:-1]))
 
 
 def _twice(places: Places, order: Ints) -> Values:
@@ -168,9 +178,9 @@ def _note_moved(state: State, both: Places, again: Values) -> None:
 
 def note_index(state: State, start: Ints, end: Ints) -> None:
     """The offsets [start, end) hold values."""
-    new = end > state.index_from
+    new, known = end > state.index_from, state.index
     state.index = Spans(
-        *intervals.merge(np.append(state.index.start, start[new]), np.append(state.index.end, end[new]))
+        *intervals.merge(np.concatenate((known.start, start[new])), np.concatenate((known.end, end[new])))
     )
 
 

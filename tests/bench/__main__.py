@@ -2,8 +2,9 @@
 [proxy]`
 
 All where none is named, a process for each. `soak` (ten minutes of a real fleet), `canary` (seven minutes of one, and
-what it takes of its host), `replayed` (the log that this left, to the monitor alone), `growth` (how that grows with
-partitions and processes), `month` (what a month does to the tables) and `day` (24 hours of log time) run by name alone.
+what it takes of its host), `replayed` (the log that this left, to the monitor alone), `second` (what a second of it
+costs the checks), `growth` (how that grows with partitions and processes), `month` (what a month does to the tables)
+and `day` (24 hours of log time) run by name alone.
 
 BENCH_RECORDS: polled records of the bulk history (default 40 M); the transactional one has a twentieth. BENCH_ROOT:
 where the prepared histories are kept (default .offsetwatch/bench). BENCH_SHAPE: bulk or transactional alone."""
@@ -25,7 +26,7 @@ from tests.bench.histories import Plan
 from tests.bench.report import machine, show
 
 PIECES = ("rules", "partition", "check", "cycles", "registers", "resolution", "plain", "catchup", "latency", "proxy")
-ASKED_FOR = ("soak", "canary", "replayed", "growth", "month", "day")  # many minutes long: run by name alone
+ASKED_FOR = ("soak", "canary", "replayed", "second", "growth", "month", "day")  # many minutes long: run by name alone
 BATCHES = 10
 
 
@@ -104,6 +105,11 @@ def _piece(name: str, root: Path) -> None:
             month.run(root)
         else:
             month.pass_days(Path(folder))
+        return
+    if name == "second":
+        from tests.bench import second
+
+        second.run(root)
         return
     if name == "growth":
         from tests.bench import growth

@@ -926,3 +926,35 @@ def test_what_is_kept_is_bounded() -> None:
         sizes.append(len(next(iter(store.stored.values())).hot))
     assert max(sizes[2:]) < 1.2 * sizes[1]
     assert whole(store, VERDICTS) == []
+
+
+# A wall clock that is set back
+
+
+def marked(h: History, at: int) -> None:
+    """All that both processes have done is here, at `at` milliseconds of the boot's clock."""
+    now = h.at(at / 1000)
+    marks = [Mark(number(who), h._slices[number(who), 0], now) for who in ("r", "o")]
+    h.row("committer", "mark", marks=marks, invoked=now, completed=now, **on("b", at, at))
+
+
+def test_a_commit_that_only_the_wall_clock_puts_before_a_read_explains_nothing() -> None:
+    """What a step asks of the store rests on the same times as its verdict: the bitmaps of the group are there."""
+    h, store = History(), Store()
+    h.start("r", **{"group.id": "g"})
+    h.start("o")
+    commit(h, 50, invoked=h.at(1.0), completed=h.at(1.01), **on("b", 1000, 1010))
+    read(h, 50, by="o", invoked=h.at(1.5), completed=h.at(1.51), **on("b", 1500, 1510))
+    marked(h, 3000)
+    store.feed(h.rows)
+    fed = len(h.rows)
+    read(h, 70, by="o", invoked=h.at(4.0), completed=h.at(4.01), **on("b", 4000, 4010))
+    commit(h, 70, invoked=h.at(-50.0), completed=h.at(-49.0), **on("b", 5000, 5010))
+    marked(h, 8000)
+    store.feed(h.rows[fed:])
+    fed = len(h.rows)
+    seen = h.at(30.0)
+    h.row("o", "offsets", log_start=0, log_end=100, invoked=seen, completed=seen, **on("b", 30_000, 30_000))
+    marked(h, 31_000)
+    store.feed(h.rows[fed:])
+    assert whole(store, RULES) == [foreign(70, 50, 4.01, to=OBSERVER)]
