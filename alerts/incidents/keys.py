@@ -12,13 +12,13 @@ Key = tuple[Any, ...]
 
 OF_THE_CLUSTER: Final = frozenset(
     {
-        "cluster-unreachable", "evidence-gap", "evidence-late", "log-truncation", "refused-writes", "stuck-close",
-        "stuck-consumer", "stuck-producer", "under-replicated-probe-topic", "unsafe-config", "unverifiable",
-        "window-overflow",
+        "cluster-unreachable", "evidence-gap", "evidence-late", "foreign-commit", "log-truncation", "lost-commit",
+        "offset-regression", "refused-writes", "stuck-close", "stuck-consumer", "stuck-producer",
+        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
     }
 )  # fmt: skip
-"""What concerns how a cluster is set up, a process that works on many topics, or a broker that leads partitions of
-many: one fact, and not one a topic."""
+"""What concerns how a cluster is set up, a process or a group that works on many topics, or a broker that leads
+partitions of many: one fact, and not one a topic."""
 
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 

@@ -154,6 +154,11 @@ def test_how_a_cluster_is_set_up_is_one_incident() -> None:
     ]
 
 
+def test_the_offsets_of_a_group_that_are_gone_in_all_topics_are_one_incident() -> None:
+    (one,) = standing(*(told("lost-commit", n, topic=topic) for n, topic in enumerate(["orders", "bills", "lines"])))
+    assert (one.topic, where(one)) == ("", "cluster c, 3 places (orders/3, bills/3, lines/3)")
+
+
 def test_what_is_about_no_partition_is_named_by_whom_it_is_about() -> None:
     writers = [told("stuck-producer", w, topic="", partition=-1, event_="opened", evidence={"writer": w}) for w in "xy"]
     (one,) = standing(*writers)
