@@ -171,7 +171,8 @@ def fold(own: Steps, passage: Passage) -> None:
     if len(own.pending):
         _note_log_start(own, passage.state, passage.listings, passage.end)
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
-    given_again.forget_below(own.sends, needed_from(own, passage.state), passage.state.index_from)
+    asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
+    given_again.forget_below(own.sends, passage.state, needed_from(own, passage.state), asked)
 
 
 def _judge_blank(own: Steps, passage: Passage) -> None:
@@ -307,7 +308,8 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
             _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i]))),
             decided_at(int(decided.first[i])),
         )
-        over[i] = seen.sure or (seen.unsure and _all_sent(passage, at))
+        late = start < own.sends.forgotten  # what was known of it may have been forgotten since
+        over[i] = seen.sure or (seen.unsure and (late or _all_sent(passage, at)))
         waits[i] = seen.unsure and not over[i]
         if waits[i]:
             _keep_shown(own, _shown(log, seen.counted))

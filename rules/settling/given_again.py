@@ -26,7 +26,7 @@ from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, indices
 from rules.kept.check import News
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import NEVER, Places, State
-from rules.settling.clocks import ahead
+from rules.settling.clocks import UNKNOWN, ahead
 from rules.vocabulary.objectives import SECOND
 
 EXACT: Final = 256
@@ -56,10 +56,11 @@ class Unplaced(Table):
 
 @dataclass(slots=True)
 class Sends:
-    """See the module."""
+    """See the module. `forgotten`: below this offset not all sends are remembered that were known."""
 
     placed: Sent = field(default_factory=Sent)
     unplaced: Unplaced = field(default_factory=Unplaced)
+    forgotten: int = 0
 
 
 def note(own: Sends, new: News) -> None:
@@ -82,30 +83,38 @@ def note(own: Sends, new: News) -> None:
             own.unplaced = take(own.unplaced, np.sort(own.unplaced.invoked.argsort(kind="stable")[-EXACT:]))
 
 
-def forget_below(own: Sends, offset: int, index_from: int) -> None:
-    """All steps below this offset are decided, but those of readers whose rows come late: they are judged above
-    `index_from`."""
-    placed = own.placed
+def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]) -> None:
+    """All steps below this offset are decided, but those that wait for the sends of the offsets `asked`, merged, and
+    those of readers whose rows come late: the index is kept for them."""
+    placed, own.forgotten = own.placed, max(own.forgotten, offset)
     if not len(placed):
         return
     keep = placed.end > offset
-    if index_from < offset and not keep.all():
-        keep |= (placed.end > index_from) & _sent_again(placed)
     if not keep.all():
+        if len(asked[0]):
+            keep |= intervals.touched(*asked, placed.start, placed.end)
+        if state.index_from < offset:
+            keep |= (placed.end > state.index_from) & _sent_again(placed, state)
         own.placed = placed = take(placed, keep)
     if len(placed) > EXACT:
         own.placed = _joined(placed)
 
 
-def _sent_again(placed: Sent) -> Bools:
-    """Which were sent a second or more after something at a higher offset, by the same clock."""
-    found = np.zeros(len(placed), bool)
-    for boot in distinct(placed.boot).tolist():
-        own = indices(placed.boot == boot)
-        own = own[placed.start[own].argsort(kind="stable")]
-        invoked = placed.invoked[own]
-        earliest = np.minimum.accumulate(np.append(invoked, NEVER)[::-1])[::-1][1:]
-        found[own] = invoked - earliest >= SECOND
+def _sent_again(placed: Sent, state: State) -> Bools:
+    """Which were certainly sent a second or more after something at a higher offset."""
+    placed_at = placed.start.argsort(kind="stable")
+    boot, invoked = placed.boot[placed_at], placed.invoked[placed_at]
+    boots, again = distinct(boot).tolist(), np.zeros(len(placed), bool)
+    for sender in boots:
+        by_its_clock = np.full(len(placed), NEVER, np.int64)
+        for other in boots:
+            bound = ahead(state, sender, other)
+            if bound < UNKNOWN:
+                by_its_clock[boot == other] = invoked[boot == other] + bound
+        earliest = np.minimum.accumulate(np.append(by_its_clock, NEVER)[::-1])[::-1][1:]
+        again |= (boot == sender) & (invoked - earliest >= SECOND)
+    found = np.empty(len(placed), bool)
+    found[placed_at] = again
     return found
 
 

@@ -129,9 +129,9 @@ class Boots(Hosts):
         return made
 
 
-def apart(ahead: float, *, compared: bool, sent_before: bool, cut: bool = True) -> Boots:
+def apart(ahead: float, *, compared: bool, sent_before: bool) -> Boots:
     """Two hosts: one writes, and its clock is ahead; the other one's r goes over offset 3, q polls there what z sent
-    before that, or after. `compared`: r polls what the others write. `cut`: a listing shows that the log was cut."""
+    before that, or after. `compared`: r polls what the other host sent."""
     h = Boots(ahead={"one": ahead}, one=("w", "z", "o"), two=("v", "r", "q"))
     h.row("z", "start")
     h.second()
@@ -139,6 +139,7 @@ def apart(ahead: float, *, compared: bool, sent_before: bool, cut: bool = True) 
     h.assign("q")
     h.send("w" if compared else "v", 0, 3, at=0)
     h.send("v", 10, 1, at=4)
+    h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
     if sent_before:
         h.send("z", 0, 1, at=3)
     h.poll("r", [("w" if compared else "v", 0, 3, 0)])
@@ -147,8 +148,7 @@ def apart(ahead: float, *, compared: bool, sent_before: bool, cut: bool = True) 
     h.second()
     if not sent_before:
         h.second()
-        if cut:
-            h.row("o", "offsets", log_start=0, log_end=3, last_stable=3)
+        h.row("o", "offsets", log_start=0, log_end=3, last_stable=3)
         h.send("z", 0, 1, at=3)
     h.poll("q", [("w" if compared else "v", 0, 3, 0), ("z", 0, 1, 3), ("v", 10, 1, 4)])
     for _ in range(100):
