@@ -158,9 +158,13 @@ def apart(ahead: float, *, compared: bool, sent_before: bool) -> Boots:
 
 
 AHEAD = pytest.mark.parametrize("ahead", [0.0, 30.0, -30.0, 3000.0])
-FEEDS = pytest.mark.parametrize(
-    "fed", [row_by_row, at_once, lambda h: shuffled(h, 8, parts=3), lambda h: shuffled(h, 3), finished]
-)
+WAYS: dict[str, Fed] = {
+    "row_by_row": row_by_row,
+    "at_once": at_once,
+    "shuffled": lambda h: shuffled(h, 8, parts=3),
+    "finished": finished,
+}
+FEEDS = pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
 
 
 @AHEAD
