@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from alerts.event import FindingEvent
-from alerts.incidents.incident import LISTED, Became, Incident
+from alerts.incidents.incident import LISTED, Became, Further, Incident
 from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import OF_THE_CLUSTER, Key, subject_of
 from alerts.incidents.outage import SHORTLY
@@ -18,6 +18,7 @@ from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
 PLACES: Final = 10_000
+TRUNCATION: Final = "log-truncation"
 
 
 @dataclass(slots=True)
@@ -54,6 +55,11 @@ class Group:
     now_places: dict[str, None] = field(default_factory=dict)
     """Those of the present spell."""
     became: Became | None = None
+    reach: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a log that was cut, by place: from the lowest offset that was given again to the highest known before."""
+    further: Further | None = None
+    grown: int = 0
+    """How many of its findings reached further than those before them in their place."""
 
     @classmethod
     def begun(cls, event: FindingEvent) -> Group:
@@ -106,6 +112,7 @@ class Group:
             for places in (self.places, self.now_places):
                 if len(places) < PLACES:
                     places.setdefault(subject_of(event))
+            self._reach(event)
         else:
             self.folded[event.anomaly] += 1
         if event.event != "opened":
@@ -116,6 +123,20 @@ class Group:
         if own:
             self.own.add(event.id)
             self.own_closed = None
+
+    def _reach(self, event: FindingEvent) -> None:
+        """Note how far a cut reaches. Where a log is cut once more, people have to know what that took."""
+        low, high = (event.evidence.get(name) for name in ("written_again", "known"))
+        place = subject_of(event)
+        if event.anomaly != TRUNCATION or not isinstance(low, int) or not isinstance(high, int):
+            return
+        before = self.reach.get(place)
+        if before is None:
+            if len(self.reach) < PLACES:
+                self.reach[place] = low, high
+        elif low < before[0] or high > before[1]:
+            self.reach[place] = min(low, before[0]), max(high, before[1])
+            self.further, self.grown = Further(place, event.at, event.message, event.evidence), self.grown + 1
 
     def shut(self, event: FindingEvent) -> None:
         """A condition of it is over, or goes on elsewhere."""
@@ -137,11 +158,12 @@ class Group:
             id=first.id, occurrence=self.occurrence,
             anomaly=first.anomaly, kind=self.kind, severity=first.severity, cluster=first.cluster,
             cluster_name=name, topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
-            message=message, evidence=newest.evidence, since=self.since, last=self.last, until=until,
+            message=message, evidence=(self.further or newest).evidence, since=self.since, last=self.last, until=until,
             own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
             told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),
             findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
             due=newest.counted + (SHORTLY if first.anomaly in WAIT_ON_THE_CLUSTER else timedelta(0)),
             began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
+            further=self.further, grown=self.grown,
         )  # fmt: skip

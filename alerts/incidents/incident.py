@@ -46,6 +46,16 @@ class Became:
         return self.anomaly in LOSSES
 
 
+@dataclass(frozen=True, slots=True)
+class Further:
+    """A finding of a violation that reaches further than those before it in its place: a log was cut once more."""
+
+    place: str
+    at: datetime
+    message: str
+    evidence: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
@@ -60,8 +70,9 @@ class Incident:
     places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
     that there are. `folded`: findings of other anomalies that follow
     from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
-    its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
-    it ended."""
+    its findings, "" among them where one concerns none. `further`: the newest of its findings that reached further than
+    those before in its place, of which there were `grown`; then `evidence` is its. `silence`: under which nobody is
+    told of it, or was told when it ended."""
 
     id: str
     occurrence: str
@@ -92,6 +103,8 @@ class Incident:
     earlier: Sequence[tuple[datetime, datetime]] = ()
     ever: Sequence[str] = ()
     became: Became | None = None
+    further: Further | None = None
+    grown: int = 0
 
     @property
     def open(self) -> bool:
@@ -168,8 +181,8 @@ def of_cluster(incident: Incident) -> str:
 
 
 def explanation(incident: Incident) -> str:
-    """What happened, in sentences: the newest spell's first finding, whether it is the first spell, how many findings
-    there are, what came with it, how long it lasted, what became of it."""
+    """What happened, in sentences: the newest spell's first finding, whether it is the first spell, how far it reached
+    since, how many findings there are, what came with it, how long it lasted, what became of it."""
     said = [_sentence(incident.message)]
     if incident.rested is not None:
         said.append(
@@ -177,6 +190,9 @@ def explanation(incident: Incident) -> str:
             f" {span(incident.rested.total_seconds())}: the {_ordinal(incident.spells)} time, first found at"
             f" {clock(incident.first_since)}."
         )
+    if incident.further is not None:
+        one = incident.further
+        said.append(f"In {one.place} it reached further at {clock(one.at)}: {_sentence(one.message)}")
     if incident.findings > 1:
         spread = f" in {incident.places} places" if incident.places > 1 else ""
         said.append(f"{incident.findings} findings so far{spread}.")

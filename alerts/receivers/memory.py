@@ -18,12 +18,13 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large an incident was when it was told: its places, and the findings of its own name; and which spell of it
-    that was."""
+    """How large an incident was when it was told: its places, and the findings of its own name; which spell of it that
+    was; and how often it had reached further by then."""
 
     places: int
     findings: int
     spell: int = 1
+    grown: int = 0
 
 
 @dataclass(slots=True)
@@ -101,7 +102,9 @@ class Memory:
 def _told(kept: list[Any]) -> Told:
     told = Told(_time(kept[0]), _time(kept[1]))
     if len(kept) > 2:
-        told.size = Size(int(kept[2]["places"]), int(kept[2]["findings"]), int(kept[2]["spell"]))
+        size = kept[2]
+        grown = int(size.get("grown", 0))  # an earlier version did not tell how far a cut reached
+        told.size = Size(int(size["places"]), int(size["findings"]), int(size["spell"]), grown)
         told.sized = _time(kept[2]["at"])
     return told
 
@@ -111,7 +114,10 @@ def _kept(told: Told) -> list[Any]:
     if told.size is not None:
         size = told.size
         times.append(
-            {"places": size.places, "findings": size.findings, "spell": size.spell, "at": _text(told.sized)}
+            {
+                "places": size.places, "findings": size.findings, "spell": size.spell, "grown": size.grown,
+                "at": _text(told.sized),
+            }
         )  # fmt: skip
     return times
 

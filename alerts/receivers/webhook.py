@@ -85,7 +85,8 @@ def _again(incident: Incident, told: Told) -> bool:
 
 def _worse(incident: Incident, told: Told, now: datetime) -> bool:
     """Has a violation grown so much since it was told last that whoever was woken by it has to know? Twice the places,
-    or ten times the findings; so thirty partitions are five messages at most, a minute apart."""
+    or ten times the findings, or a log that was cut once more; so thirty partitions are five messages at most, a minute
+    apart."""
     if incident.kind != "violation" or incident.severity != "critical" or told.size is None or told.sized is None:
         return False
     if now - told.sized < WORSE_AFTER:
@@ -94,11 +95,14 @@ def _worse(incident: Incident, told: Told, now: datetime) -> bool:
     return (
         size.places >= TIMES_PLACES * max(told.size.places, 1)
         or size.findings >= TIMES_FINDINGS * max(told.size.findings, 1)
+        or size.grown > told.size.grown
     )  # fmt: skip
 
 
 def size_of(incident: Incident) -> Size:
-    return Size(incident.places, max(incident.findings - sum(incident.folded.values()), 1), incident.spells)
+    return Size(
+        incident.places, max(incident.findings - sum(incident.folded.values()), 1), incident.spells, incident.grown
+    )
 
 
 def told(memory: Memory, incident: Incident, state: State, now: datetime) -> None:

@@ -241,6 +241,51 @@ def test_ten_times_the_records_are_worse_and_twice_as_many_are_not(hook: Hook) -
     ]  # fmt: skip
 
 
+def cut(at: float, end: int, known: int, again: int, *, partition: int = 0) -> FindingEvent:
+    message = (
+        f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again} was given to"
+        " another write"
+    )
+    evidence = {"log_end": end, "known": known, "written_again": again}
+    return replace(told("log-truncation", known, at=at, partition=partition, evidence=evidence), message=message)
+
+
+@pytest.mark.parametrize(("known", "again"), [(180, 20), (180, 150), (99, 20)], ids=["deeper", "later", "lower"])
+def test_a_log_that_is_cut_once_more_is_told_with_what_that_took(hook: Hook, known: int, again: int) -> None:
+    heard = hook.hear([cut(0, 90, 99, 90), cut(100, again, known, again)], until=200)
+    assert [(at, state) for at, state, _ in heard] == [(1, "open"), (101, "worse")]
+    one = hook.told[1][1]["incident"]
+    assert one["evidence"] == {"log_end": again, "known": known, "written_again": again}
+    assert (
+        "The log ends at 90, and offset 99 was acknowledged or polled before; then offset 90 was given to another"
+        f" write. In orders/0 it reached further at 2024-10-04 12:01:40 UTC: The log ends at {again}, and offset {known}"
+        f" was acknowledged or polled before; then offset {again} was given to another write. 2 findings so far."
+    ) in one["description"]
+    assert "it reached further" in hook.chat[1][1]
+
+
+def test_each_further_cut_is_told_and_none_before_a_minute_has_passed(hook: Hook) -> None:
+    heard = hook.hear([cut(n * 20, 90 - n, 99 + n, 90 - n) for n in range(5)], until=300)
+    assert [(at, state) for at, state, _ in heard] == [(1, "open"), (61, "worse"), (121, "worse")]
+    assert hook.told[-1][1]["incident"]["evidence"]["written_again"] == 86
+
+
+@pytest.mark.parametrize("second", [cut(100, 95, 98, 95), cut(100, 20, 180, 20, partition=1)])
+def test_a_cut_that_reaches_no_further_is_not_told_again(hook: Hook, second: FindingEvent) -> None:
+    """Another host saw less of the same; or it is the first in its partition, of which there are twice as many then."""
+    heard = hook.hear([cut(0, 90, 99, 90), second], until=200)
+    assert [state for _, state, _ in heard] == ["open"] + ["worse"] * second.partition
+    assert "reached further" not in json.dumps(hook.told)
+
+
+def test_how_far_a_cut_reached_is_remembered(hook: Hook, tmp_path: Path) -> None:
+    events = [cut(0, 90, 99, 90), cut(100, 20, 180, 20)]
+    hook.memory = Memory(tmp_path / "told", NOON - 999 * S)
+    assert [state for _, state, _ in hook.hear(events, until=200)] == ["open", "worse"]
+    again = Hook(Memory(tmp_path / "told", NOON))
+    assert again.hear(events, until=200) == []
+
+
 def test_a_silenced_loss_and_one_that_is_no_loss_are_not_told_to_be_worse(hook: Hook) -> None:
     spread = [told("unseen", (), at=n * 20, event_="opened", partition=n) for n in range(8)]
     assert [state for _, state, _ in hook.hear(spread, until=300)] == ["open"], (
