@@ -258,8 +258,8 @@ def test_a_log_that_is_cut_once_more_is_told_with_what_that_took(hook: Hook, kno
     assert one["evidence"] == {"log_end": again, "known": known, "written_again": again}
     assert (
         "The log ends at 90, and offset 99 was acknowledged or polled before; then offset 90 was given to another"
-        f" write. In orders/0 it reached further at 2024-10-04 12:01:40 UTC: The log ends at {again}, and offset {known}"
-        f" was acknowledged or polled before; then offset {again} was given to another write. 2 findings so far."
+        f" write. In orders/0 it reached further at 2024-10-04 12:01:40 UTC: The log ends at {again}, and offset"
+        f" {known} was acknowledged or polled before; then offset {again} was given to another write. 2 findings so far."
     ) in one["description"]
     assert "it reached further" in hook.chat[1][1]
 
