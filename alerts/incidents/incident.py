@@ -60,19 +60,19 @@ class Further:
 class Incident:
     """`occurrence`: the id with the time of its first finding: a condition that comes back after long has the same id.
     `cluster` is the cluster's id, `cluster_name` how people call it, "" where there is but one.
-    `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is
-    over, when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A
-    condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`,
-    `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before,
-    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began. `became`: what it
-    turned out to be. `told`: machine time of its first finding's record. `due`: machine time from which people are told
-    of its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
-    places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
-    that there are. `folded`: findings of other anomalies that follow
-    from it or concern the same records, by name. `standing`: conditions of it that are open. `topics`: of all
-    its findings, "" among them where one concerns none. `further`: the newest of its findings that reached further than
-    those before in its place, of which there were `grown`; then `evidence` is its. `silence`: under which nobody is
-    told of it, or was told when it ended."""
+    `since`, `last` and `until` are log time: when the first finding spoke, when the newest did, and, once it is over,
+    when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A condition
+    that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`, `findings` and
+    `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before, each with its
+    beginning and end, `ever` the subjects of all, and `began` is when the first began. `became`: what it turned out to
+    be. `told`: machine time of its first finding's record. `due`: machine time from which people are told of its
+    present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the places
+    (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places` that
+    there are. `folded`: findings of other anomalies that follow from it or concern the same records, by name.
+    `standing`: conditions of it that are open. `topics`: of all its findings, "" among them where one concerns none.
+    `previous`: as it was when the spell before had ended. `further`: the newest of its findings that reached further
+    than those before in its place, of which there were `grown`; then `evidence` is its. `silence`: under which nobody
+    is told of it, or was told when it ended."""
 
     id: str
     occurrence: str
@@ -105,6 +105,7 @@ class Incident:
     became: Became | None = None
     further: Further | None = None
     grown: int = 0
+    previous: Incident | None = None
 
     @property
     def open(self) -> bool:
