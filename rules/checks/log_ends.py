@@ -17,8 +17,11 @@ Below the settled frontier no values are kept that could be compared with those 
 was written again is asked to be explained by the rows of the log (`rules.audit.explain`): soon after the log has grown
 past what was known, and once more when readers have had time to come by.
 
+What a truncation took away is known no more: from the listing on at which it is told, checks after this one are told
+(`Passage.due`) what had been acknowledged since, or else where the log went on from.
+
 State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step; those
-listings, the short ones that wait for a write, the truncations told, and the ranges to be explained, at most
+listings, the short ones that wait for a write, the truncations told (`Cut`), and the ranges to be explained, at most
 `CUTS_KEPT` each.
 """
 
@@ -30,7 +33,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import EMPTY, Ints, each
+from rules.arrays.intervals import EMPTY, Ints, each, indices
 from rules.checks.known_ends import Listing
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -57,17 +60,30 @@ class Written(Table):
 
 
 @dataclass(slots=True)
+class Cut(Table):
+    """Truncations: told with the listing `at` of log time, by the short listing of this step and domain. What was known
+    to stand at the offsets [again, known] before is gone."""
+
+    at: Ints = field(default_factory=lambda: EMPTY)
+    domain: Ints = field(default_factory=lambda: EMPTY)
+    step: Ints = field(default_factory=lambda: EMPTY)
+    again: Ints = field(default_factory=lambda: EMPTY)
+    known: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
 class LogEnds:
     """`cuts`: [at, domain, step, end listed, offset known] of listings that wait for a write; `zero`: the same of an
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
     `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
     of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
-    that was not short of what was known."""
+    that was not short of what was known; `gone`: the truncations that were reported."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
     zero: list[int] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    gone: Cut = field(default_factory=Cut)
     unexplained: list[list[int]] = field(default_factory=list)
     sound: list[list[int]] = field(default_factory=list)
 
@@ -90,13 +106,16 @@ def arrive(own: LogEnds, new: News) -> None:
 
 def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
+    judged = []
     for listing in passage.due:
         _judge(own, listing, passage)
+        judged.append(_since_it_was_cut(own, listing) if len(own.gone) else listing)
+    passage.due = judged
     if passage.due:
         _forget(own, passage.due)
     if passage.finished:
         for domain in {cut[1] for cut in own.cuts}:
-            _written_over(own, domain, FOREVER, passage)
+            _written_over(own, domain, FOREVER, passage.end, passage)
     elif own.unexplained:
         _ask(own, passage)
 
@@ -115,7 +134,7 @@ def _ask(own: LogEnds, passage: Passage) -> None:
 
 def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
     domain, step, end, known = listing.domain, listing.step, listing.end, listing.known
-    _written_over(own, domain, step, passage)
+    _written_over(own, domain, step, listing.at, passage)
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
@@ -143,8 +162,22 @@ def _sound(own: LogEnds, domain: int) -> tuple[int, int]:
     return next(((step, known) for of, step, known, _ in own.sound if of == domain), (-1, -1))
 
 
-def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> None:
-    """Report the listings short of what was known that a write bears out, of those invoked before step `until`."""
+def _since_it_was_cut(own: LogEnds, listing: Listing) -> Listing:
+    """The same with what was known of the log as it is since it was cut, where that was told by then: what was
+    acknowledged since, by the same clock, and what stands below the cut."""
+    gone, written = own.gone, own.written
+    mine = (gone.at <= listing.at) & (gone.again <= listing.known) & (listing.known <= gone.known)
+    if not mine.any():
+        return listing
+    last = int(indices(mine)[gone.at[mine].argmax()])
+    since = (written.domain == listing.domain) & (written.step > gone.step[last]) & (written.completed < listing.step)
+    since &= gone.domain[last] == listing.domain  # by another clock nobody knows what was written since
+    return listing._replace(known=int(written.end[since].max(initial=gone.again[last])) - 1)
+
+
+def _written_over(own: LogEnds, domain: int, until: int, at_listing: int, passage: Passage) -> None:
+    """Report the listings short of what was known that a write bears out, of those invoked before step `until`, that of
+    the listing of this log time."""
     left = []
     for cut in own.cuts:
         at, of, step, end, known = cut
@@ -159,6 +192,8 @@ def _written_over(own: LogEnds, domain: int, until: int, passage: Passage) -> No
         own.told = [*own.told, known][-CUTS_KEPT:]
         again = min(int(np.maximum(written.start[over], end).min()), _given_again(own, domain))
         own.unexplained = [*own.unexplained, [again, known + 1, 0, -1]][-CUTS_KEPT:]
+        entry = Cut(*(np.array([value], np.int64) for value in (at_listing, of, step, again, known)))
+        own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
         passage.report.add(
             "log-truncation",
             (known,),

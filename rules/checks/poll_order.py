@@ -8,8 +8,12 @@ Inside one operation, of any outcome, consecutive records must follow each other
 
 A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
 
-What a host tells of that has been away for long comes when the offsets are settled: a step over a hole waits for the
-log of everybody, up to when it was judged, and is a skip if that tells of a value there after all.
+A log that was cut gives offsets again: who had gone over one before has not skipped what was sent there after that
+(`rules.settling.given_again`). A value counts whose send has not come, once all is here that was done until then.
+
+What a host tells of that has been away for long comes when the offsets are settled: a step over a hole, or over values
+of which nobody knows when they were sent, waits for the log of everybody, up to when it was judged, and is a skip if
+that tells of a value there after all.
 """
 
 from __future__ import annotations
@@ -22,17 +26,19 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
-from rules.arrays.intervals import Ints, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
+from rules.kept.codec import Table, names
 from rules.kept.report import Report
 from rules.kept.state import Places, State, Transitions, concat, take
+from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
-from rules.settling.gate import APART
+from rules.settling.gate import APART, WRITERS
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
-from rules.settling.window import duplicate_in, indexed
+from rules.settling.window import duplicate_in, indexed, merged
 from rules.vocabulary.objectives import SECOND
 
 SKIPPED_TOLD: Final = 10
@@ -41,52 +47,72 @@ AWAITED: Final = 3_600 * SECOND
 """For so long a step waits to be told where the log started."""
 BLANK_KEPT: Final = 2_048
 """Steps over nothing known that wait for somebody's log; of more, the newest."""
+SHOWN_KEPT: Final = 1_024
+
+
+@dataclass(slots=True)
+class Shown(Table):
+    """Runs of values at their offsets that steps went over which wait; `writer` is -1 where it has been forgotten. A
+    step counts them that was judged at `since` or later."""
+
+    offset: Ints = field(default_factory=lambda: EMPTY)
+    writer: Ints = field(default_factory=lambda: EMPTY)
+    seq: Ints = field(default_factory=lambda: EMPTY)
+    length: Ints = field(default_factory=lambda: EMPTY)
+    since: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class Steps:
     """`inside`: steps inside operations whose time has not come; `pending`: those whose offsets are not settled, or
     that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
-    `blank`: those that went over nothing that was known when they were judged (`at`), while somebody's log had not come
-    so far; at most `BLANK_KEPT`."""
+    `blank`: those that went over nothing of which it was known, when they were judged (here `awaits`), that it was
+    there, while somebody's log had not come so far; at most `BLANK_KEPT`. `shown`: what has turned out to stand there,
+    the newest `SHOWN_KEPT` runs. `sends`: see `rules.settling.given_again`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
     blank: Transitions = field(default_factory=Transitions)
+    shown: Shown = field(default_factory=Shown)
+    sends: given_again.Sends = field(default_factory=given_again.Sends)
 
 
 def arrive(own: Steps, new: News) -> None:
     """Note the steps inside new operations, and what now stands where others were judged to have gone over nothing."""
     own.inside = concat(own.inside, inside(new.columns, new.committed))
+    if len(new.sent):
+        given_again.note(own.sends, new)
     if len(own.blank) and not new.finished:
         acknowledged, committed = (runs.take(runs.offset >= 0) for runs in (new.acknowledged, new.committed))
-        _fill(own, new, acknowledged, np.zeros(len(acknowledged), np.int64))
+        _show(own, new, acknowledged, np.zeros(len(acknowledged), np.int64))
         # A poll counts that all would have waited for, and none that was made later, as by an audit.
         apart = new.report.objectives.grace - spread(new.state)
-        _fill(own, new, committed, new.columns.invoked[committed.row] + apart)
+        _show(own, new, committed, new.columns.invoked[committed.row] + apart)
 
 
-def _fill(own: Steps, new: News, runs: Runs, since: Ints) -> None:
-    """These values are placed: tell the steps that went over one of them, and were judged at `since` or later."""
-    blank = own.blank
-    low, high = np.maximum(blank.previous + 1, blank.low), blank.first
-    over = intervals.touched(*intervals.merge(low, high), runs.offset, runs.offset + runs.length)
-    if not over.any():
-        return
-    runs, since = _only_here(new, runs.take(over), since[over])
-    told = np.zeros(len(blank), bool)
-    for i in range(len(runs)):
-        one = runs.take(slice(i, i + 1))
-        mine = (one.offset[0] < high) & (low < one.offset[0] + one.length[0]) & ~told
-        mine &= blank.at >= since[i]
-        for j in indices(mine).tolist():
-            known, some = _values_between(one, int(low[j]), int(high[j]))
-            what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
-            _report_step("poll-skip", _one(blank, j), what, int(blank.at[j]), new.report, {"skipped": some})
-            if not blank.subscribed[j]:
-                new.report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
-        told |= mine
-    own.blank = take(blank, ~told)
+def _show(own: Steps, new: News, runs: Runs, since: Ints) -> None:
+    """These values are placed: note those that steps went over which wait, and were judged at `since` or later."""
+    over = intervals.touched(*intervals.merge(*_gone_over(own.blank)), runs.offset, runs.offset + runs.length)
+    if over.any():
+        runs, since = _only_here(new, runs.take(over), since[over])
+        _keep_shown(own, Shown(runs.offset, runs.writer, runs.seq, runs.length, since))
+
+
+def _keep_shown(own: Steps, new: Shown) -> None:
+    """Of what is shown again, the first time counts."""
+    both = concat(own.shown, new)
+    columns = both.since, both.length, both.seq, both.writer, both.offset
+    both = take(both, np.lexsort(columns))
+    same = np.ones(max(len(both) - 1, 0), bool)
+    for column in (both.length, both.seq, both.writer, both.offset):
+        same &= column[1:] == column[:-1]
+    own.shown = take(take(both, np.append(True, ~same)[: len(both)]), slice(-SHOWN_KEPT, None))
+
+
+def _gone_over(steps: Transitions) -> tuple[Ints, Ints]:
+    """The offsets [low, high) that each of these steps went over and that count."""
+    low = np.maximum(steps.previous + 1, steps.low)
+    return low, np.maximum(steps.first, low)
 
 
 def _only_here(new: News, runs: Runs, since: Ints) -> tuple[Runs, Ints]:
@@ -137,14 +163,74 @@ def fold(own: Steps, passage: Passage) -> None:
         pending = concat(own.pending, new)
         own.pending = take(pending, np.lexsort((pending.op, pending.process)))  # neighbours alike are written shorter
     if len(own.blank):
-        own.blank = take(own.blank, own.blank.at > _told_by_all(passage))
-    if not len(own.pending):
-        return
+        _judge_blank(own, passage)
     if passage.advance is None or passage.listings is None:
-        _judge(own, passage, FOREVER, lambda _: int(passage.at[-1]))
-    else:
+        if len(own.pending):
+            _judge(own, passage, FOREVER, lambda _: int(passage.at[-1]))
+        return
+    if len(own.pending):
         _note_log_start(own, passage.state, passage.listings, passage.end)
         _judge(own, passage, passage.state.settled, passage.advance.settled_at)
+    asked = intervals.merge(own.shown.offset, own.shown.offset + own.shown.length)
+    given_again.forget_below(own.sends, passage.state, needed_from(own, passage.state), asked)
+
+
+def _judge_blank(own: Steps, passage: Passage) -> None:
+    """Decide the steps that waited of which it is known now that they went over a value, and those for which all is
+    here."""
+    blank, shown, report = own.blank, own.shown, passage.report
+    waits: Bools = blank.awaits > _told_by_all(passage)
+    low, high = _gone_over(blank)
+    skips = np.zeros(len(blank), bool)
+    touched = intervals.touched(*intervals.merge(shown.offset, shown.offset + shown.length), low, high)
+    for j in indices(touched).tolist():
+        mine = (shown.offset < high[j]) & (shown.offset + shown.length > low[j]) & (shown.since <= blank.awaits[j])
+        if not mine.any():
+            continue
+        places, _ = merged(Places(*(getattr(shown, name)[mine] for name in ("offset", "writer", "seq", "length"))))
+        held = intervals.merge(np.maximum(places.offset, low[j]), np.minimum(places.offset + places.length, high[j]))
+        seen = _seen(own, passage, places, held, (int(blank.at[j]), int(blank.boot[j])))
+        waits[j] |= seen.unsure and not _all_sent(passage, int(blank.awaits[j]))
+        skips[j] = seen.sure or (seen.unsure and not waits[j])
+        if skips[j]:
+            known, some = _values_between(places, *seen.counted)
+            what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
+            _report_step("poll-skip", _one(blank, j), what, int(blank.awaits[j]), report, {"skipped": some})
+            if not blank.subscribed[j]:
+                report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
+    own.blank = take(blank, waits & ~skips)
+    left = intervals.merge(*_gone_over(own.blank))
+    own.shown = take(shown, intervals.touched(*left, shown.offset, shown.offset + shown.length))
+
+
+class _Seen(NamedTuple):
+    """Of offsets that a step went over, those that count. Does any value count there of which it is known when it was
+    sent (`sure`), or not known (`unsure`)?"""
+
+    counted: tuple[Ints, Ints]
+    sure: bool
+    unsure: bool
+
+
+def _seen(
+    own: Steps, passage: Passage, places: Places, held: tuple[Ints, Ints], step: tuple[int, int]
+) -> _Seen:  # fmt: skip
+    """What counts of the offsets `held`, merged, at which `places` stand, for a step at this (time, boot)."""
+    state = passage.state
+    sends = given_again.sends_to(own.sends, places, int(held[0][0]), int(held[1][-1]))
+    counted = intervals.subtract(*held, *given_again.unseen_by(state, sends, *step))
+    known = intervals.merge(sends.start, sends.end)
+    unsure = intervals.subtract(*counted, *known)
+    if len(unsure[0]) and len(state.given_again):
+        again = intervals.intersect(*unsure, state.given_again.start, state.given_again.end)
+        counted, unsure = intervals.subtract(*counted, *again), intervals.subtract(*unsure, *again)
+    sure = intervals.intersect(*counted, *known)
+    return _Seen(counted, len(sure[0]) > 0, len(unsure[0]) > 0)
+
+
+def _all_sent(passage: Passage, until: int) -> bool:
+    """Is everything here that was sent until then? What has not come of it never will."""
+    return passage.finished or passage.gate.known_through(WRITERS) >= until
 
 
 def _told_by_all(passage: Passage) -> int:
@@ -184,7 +270,6 @@ def _note_log_start(own: Steps, state: State, listings: Listings, end: int) -> N
     waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
     waiting.awaits = np.where(told, 0, waiting.awaits)
     # What is not asked for any more is written as nothing.
-    waiting.at, waiting.boot = np.where(told, 0, waiting.at), np.where(told, 0, waiting.boot)
     waiting.low = np.where(told & (waiting.low <= waiting.previous + 1), 0, waiting.low)
 
 
@@ -213,25 +298,59 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
             _report_step(
                 "spurious-zero-offset", _one(decided, i), f"was at offset {previous[i]} and polled 0", at, report
             )
+    waits = np.zeros(len(decided), bool)
     for i in indices(over).tolist():
-        at = decided_at(int(decided.first[i]))
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
-        known, some = _values_between(state.log, start, stop)
-        held = intervals.intersect(np.array([start]), np.array([stop]), index.start, index.end)
-        known = max(known, int((held[1] - held[0]).sum()))  # the log may have forgotten what the index still knows
-        what = f"went from offset {previous[i]} to {first[i]} over {known} known values"
-        _report_step("poll-skip", _one(decided, i), what, at, report, {"skipped": some})
+        place = np.array([start]), np.array([stop])
+        held = intervals.intersect(*place, index.start, index.end)
+        log = take(state.log, (state.log.offset < stop) & (state.log.offset + state.log.length > start))
+        seen, at = (
+            _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i]))),
+            decided_at(int(decided.first[i])),
+        )
+        late = start < own.sends.forgotten  # what was known of it may have been forgotten since
+        over[i] = seen.sure or (seen.unsure and (late or _all_sent(passage, at)))
+        waits[i] = seen.unsure and not over[i]
+        if waits[i]:
+            _keep_shown(own, _shown(log, seen.counted))
+        elif over[i]:
+            known, some = _values_between(log, *intervals.subtract(*place, *intervals.subtract(*held, *seen.counted)))
+            known = max(known, int((seen.counted[1] - seen.counted[0]).sum()))  # the log may have forgotten some
+            what = f"went from offset {previous[i]} to {first[i]} over {known} known values"
+            _report_step("poll-skip", _one(decided, i), what, at, report, {"skipped": some})
     if passage.advance is not None:
-        _keep_blank(own, passage, take(decided, sure & ~below & ~over), decided_at)
+        left = sure & ~below & ~over
+        _keep_blank(own, passage, take(decided, left), waits[left], decided_at)
 
 
-def _keep_blank(own: Steps, passage: Passage, steps: Transitions, decided_at: Callable[[int], int]) -> None:
-    """These went over nothing that is known. Keep those of which somebody's log may tell otherwise."""
+def _shown(log: Places, spans: tuple[Ints, Ints]) -> Shown:
+    """What stands at these offsets, as far as the log has not forgotten it."""
+    parts = []
+    for low, high in zip(*spans, strict=True):
+        here = take(log, (log.offset < high) & (log.offset + log.length > low))
+        cut = np.maximum(low - here.offset, 0)
+        length = np.minimum(here.length, high - here.offset) - cut
+        parts.append(Places(here.offset + cut, here.writer, here.seq + cut, length))
+        bare = intervals.subtract(
+            np.array([low]), np.array([high]), *intervals.merge(parts[-1].offset, parts[-1].offset + length)
+        )
+        none = np.full(len(bare[0]), -1, np.int64)
+        parts.append(Places(bare[0], none, none, bare[1] - bare[0]))
+    found = Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in names(Places)))
+    return Shown(found.offset, found.writer, found.seq, found.length, np.zeros(len(found), np.int64))
+
+
+def _keep_blank(
+    own: Steps, passage: Passage, steps: Transitions, waits: Bools, decided_at: Callable[[int], int]
+) -> None:  # fmt: skip
+    """These went over nothing of which it is known that it was there. Keep those of which somebody's log may tell
+    otherwise, and those that `waits` picks."""
     here = _told_by_all(passage) if len(steps) else passage.end
-    if here >= passage.end:
+    if here >= passage.end and not waits.any():
         return
-    steps.at = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)
-    wanted = (steps.at > here) & (np.maximum(steps.previous + 1, steps.low) < steps.first)
+    steps.awaits = np.array([decided_at(offset) for offset in steps.first.tolist()], np.int64)
+    low, high = _gone_over(steps)
+    wanted = waits | ((steps.awaits > here) & (low < high))
     own.blank = take(concat(own.blank, take(steps, wanted)), slice(-BLANK_KEPT, None))
 
 
@@ -248,17 +367,17 @@ def give_up_below(own: Steps, offset: int) -> None:
     own.pending = take(own.pending, np.maximum(own.pending.first, own.pending.previous) >= offset)
 
 
-def _values_between(log: Places | Runs, low: int, high: int) -> tuple[int, list[dict[str, int]]]:
-    """How many values the log has at the offsets [low, high), and the first few of them."""
-    start, end = np.maximum(log.offset, low), np.minimum(log.offset + log.length, high)
-    found: list[dict[str, int]] = []
-    for i in indices(start < end).tolist():
-        if len(found) >= SKIPPED_TOLD:
-            break
-        for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
-            seq = int(log.seq[i] + offset - log.offset[i])
-            found.append({"offset": offset, "writer": int(log.writer[i]), "seq": seq})
-    return int(np.maximum(end - start, 0).sum()), found
+def _values_between(log: Places, low: Ints, high: Ints) -> tuple[int, list[dict[str, int]]]:
+    """How many values the log has at the offsets [low, high), merged, and the first few of them."""
+    known, found = 0, list[dict[str, int]]()
+    for a, b in zip(low.tolist(), high.tolist(), strict=True):
+        start, end = np.maximum(log.offset, a), np.minimum(log.offset + log.length, b)
+        known += int(np.maximum(end - start, 0).sum())
+        for i in indices((start < end) & (log.writer >= 0)).tolist() if len(found) < SKIPPED_TOLD else ():
+            shift = int(log.seq[i] - log.offset[i])
+            for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
+                found.append({"offset": offset, "writer": int(log.writer[i]), "seq": offset + shift})
+    return known, found
 
 
 class _Step(NamedTuple):

@@ -3,7 +3,8 @@
 For the liveness objective every listing (read_uncommitted) ended at or below an offset that had been acknowledged or
 polled before it was invoked (`rules.checks.known_ends`), by one boot's clock. Whoever measures a lag by it, or begins
 at the end, is misled: listings come late from a cache, or from a leader that has been deposed and does not know it.
-After a truncation (`log-truncation`) it lasts until the log has grown past what it had.
+Once a truncation is told (`log-truncation`), what that took away is known no more: the end is told as it is, and only
+one that stays below what was acknowledged since falls short.
 
 It opens with the listing by which it has lasted so long, and closes with the first one of that boot that is right.
 Where a boot has not listed for the objective, nothing is known of the time between, and it begins anew; it is over by

@@ -123,7 +123,8 @@ class Passage:
     revealed: set[tuple[int, int]] = field(default_factory=set)
     """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
     due: list[Listing] = field(default_factory=list)
-    """Listings of the log's end that can be judged now (`rules.checks.known_ends`)."""
+    """Listings of the log's end that can be judged now (`rules.checks.known_ends`); after `rules.checks.log_ends`,
+    with what was known of the log as it is since it was cut."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 

@@ -66,6 +66,8 @@ class Who:
 EVERYBODY = Who(lambda number, process: True)
 READERS = Who(lambda number, process: process.reads or not process.next, writes=False)
 """Those that may poll here, and those of which it is not known yet whether they do."""
+WRITERS = Who(lambda number, process: process.writes or not process.reads, reads=False)
+"""Those that may send here, and those of which it is not known yet what they do."""
 
 
 def only(number: int) -> Who:

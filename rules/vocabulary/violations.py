@@ -49,7 +49,7 @@ _MANY: Final = (
     OP,
 )
 _HASH: Final = Field("hash", "int", "hash", "of the record's bytes; of an intact tag without its checksum")
-_KNOWN: Final = Field("known", "int", "offset", "the offset above 0 that was known before")
+_KNOWN: Final = Field("known", "int", "offset", "the highest offset that was known before")
 _REQUEST: Final = Field("request", "str", "", "what was asked, by its name in Kafka's protocol")
 _OVER: Final = Field("late_by_s", "float", "s", "from the end of that life to the invocation")
 _CYCLE: Final = (

@@ -16,6 +16,7 @@ The terms:
   read_committed or an acknowledgement of a visible write, and by one value only. Earlier places of a value that stands
   again further on have none; neither has an offset with several values. Where an index is unknown, nothing is
   concluded.
+- A value counts for a step over it unless it was sent, as far as that is known, after the step.
 - The *log start* at a poll is what the first observation after it tells: retention may overtake a reader unseen.
 """
 
@@ -105,6 +106,19 @@ class Log:
             return record.offset
         assert record.value is not None
         return max(self.places[record.value])
+
+    def sent_after(self, offset: int, part: Part) -> bool:
+        """Was what stands there sent after this operation, as a log that was cut gives its offsets again? By one boot's
+        clock, and not where no send is known."""
+        sends = [
+            other.row
+            for other in self.parts
+            for record in other.sent
+            if other.row.type != "fail"
+            and record.value in self.values[offset]
+            and (record.offset in (offset, None) or other.row.type == "info")
+        ]
+        return bool(sends) and all(r.boot == part.row.boot and r.invoked > part.row.completed for r in sends)
 
     def log_start(self, time: object = None) -> int:
         """The highest log start observed until the first observation after that time; ever, if no time is given."""
@@ -323,12 +337,14 @@ class Step(NamedTuple):
         known = self.indices(log)
         return known is not None and known[1] <= known[0]
 
-    def skips(self, log: Log, start: int = 0) -> bool:
-        """Does any index lie between whose offset is not below `start`?"""
+    def skips(self, log: Log, start: int = 0, *, of: Part | None = None) -> bool:
+        """Does any index lie between whose offset is not below `start`? If a poll went over it, `of`: and what stands
+        there was not sent after that."""
         known = self.indices(log)
         if known is None:
             return False
-        return any(known[0] < index < known[1] and offset >= start for offset, index in log.index.items())
+        between = (o for o, index in log.index.items() if known[0] < index < known[1] and o >= start)
+        return any(of is None or not log.sent_after(offset, of) for offset in between)
 
     def inside(self, log: Log) -> Subject:
         """The subject of a finding inside an operation: it tells the next record's offset."""
@@ -372,7 +388,7 @@ def steps_inside_sends(log: Log) -> Iterator[Step]:
 
 def poll_skip(log: Log) -> Iterator[Found]:
     for step in steps_between_polls(log):
-        if step.skips(log, log.log_start(step.part.row.completed)):
+        if step.skips(log, log.log_start(step.part.row.completed), of=step.part):
             yield "poll-skip", step.part.operation
 
 
@@ -384,7 +400,7 @@ def nonmonotonic_poll(log: Log) -> Iterator[Found]:
 
 def int_poll_skip(log: Log) -> Iterator[Found]:
     for step in steps_inside_polls(log):
-        if step.skips(log, log.log_start(step.part.row.completed)):
+        if step.skips(log, log.log_start(step.part.row.completed), of=step.part):
             yield "int-poll-skip", step.inside(log)
 
 

@@ -77,7 +77,40 @@ def of_a_boot_that_is_over(h: History) -> None:
     listed(h, 4, 33, "b")
 
 
+def cut(h: History, *, since: int = 0) -> None:
+    """The log had ten records and is listed to end at 4. Its next write, five seconds later, is given offset 4."""
+    h.send("w", 0, 10, at=0)
+    listed(h, 4, 5)
+    h.send("v", 0, 1, at=4)
+    listed(h, 5, since)
+
+
+def stale_until_it_was_known_to_be_cut(h: History) -> None:
+    """Nobody writes for so long: then the write, and the listing after it, explain it."""
+    h.send("w", 0, 10, at=0)
+    listed(h, 4, 33)
+    h.send("v", 0, 1, at=4)
+    listed(h, 5, 40)
+
+
+def stale_below_what_was_written_after_a_cut(h: History) -> None:
+    cut(h, since=2)
+    h.send("v", 1, 3, at=5)
+    listed(h, 5, 33)
+    listed(h, 8, 2)
+
+
+def stale_again_after_a_cut(h: History) -> None:
+    cut(h, since=2)
+    h.send("v", 1, 10, at=5)
+    listed(h, 15, 2)
+    listed(h, 12, 32)
+
+
 GUILTY = [
+    (stale_until_it_was_known_to_be_cut, [opened(4, 9, 31.064, 30.06), closed(5, 4, 34.072, 33.068)]),
+    (stale_below_what_was_written_after_a_cut, [opened(5, 7, 38.082, 30.06), closed(8, 7, 41.088, 33.066)]),
+    (stale_again_after_a_cut, [opened(12, 14, 40.086, 30.06)]),
     (stale, [opened(4, 9, 31.064, 30.06), closed(10, 9, 34.07, 33.066)]),
     (stale_below_what_was_polled, [opened(9, 9, 31.064, 30.06)]),
     (ever_behind, [opened(16, 30, 31.124, 30.12)]),
@@ -136,7 +169,33 @@ def nobody_listed_in_between(h: History) -> None:
     listed(h, 4, 2)
 
 
+def cut_and_growing(h: History) -> None:
+    """It takes a minute to grow past what it had: the truncation tells it all."""
+    cut(h)
+    for n in range(60):
+        listed(h, 5 + n // 12, 1)
+        if n % 12 == 11:
+            h.send("v", n // 12 + 1, 1, at=5 + n // 12)
+
+
+def cut_as_another_host_lists(h: History) -> None:
+    """By its clock nobody wrote."""
+    for process, at in (("w", 1), ("r", 2)):
+        clock = {"mono_invoked": at * 10**6, "mono_completed": (at + 1) * 10**6}
+        if process == "w":
+            h.send("w", 0, 10, at=0, boot="a", **clock)
+        else:
+            h.poll("r", [("w", 0, 10, 0)], boot="b", **clock)
+    listed(h, 4, 3, "a")
+    now = round(h.time * 1e9)
+    h.send("v", 0, 1, at=4, boot="a", mono_invoked=now + 10**8, mono_completed=now + 2 * 10**8)
+    for _ in range(60):
+        listed(h, 5, 1, "a")
+        listed(h, 5, 1, "b")
+
+
 INNOCENT = [
+    cut_and_growing, cut_as_another_host_lists,
     catches_up_in_time, listed_before_it_was_known, listed_by_another_host, of_an_indefinite_write,
     of_a_write_without_idempotence, not_answered, nobody_listed_in_between,
 ]  # fmt: skip

@@ -61,6 +61,25 @@ def by_one_boot_s_clock(h: History) -> None:
     h.send("v", 0, 1, at=0, **clock("a", 3, 4))
 
 
+def after_many(h: History) -> None:
+    """The highest that was there before it is told, and neither the first nor what came after."""
+    h.send("w", 0, 2, at=0)
+    h.poll("r", [("w", 0, 2, 0)])
+    h.observe(end=2)
+    h.send("w", 7, 3, at=7)
+    h.poll("r", [("w", 7, 1, 7)])
+    h.send("v", 0, 1, at=0)
+    h.send("w", 10, 20, at=10)
+
+
+def after_many_by_one_boot_s_clock(h: History) -> None:
+    for i in range(1, 9):
+        h.send("w", i, 1, at=i, **clock("a", 100 * i, 100 * i + 1))
+        h.send("x", i, 1, at=i + 20, **clock("b", 100 * i, 100 * i + 1))
+    h.send("w", 9, 1, at=9, **clock("a", 860, 1000))
+    h.send("v", 0, 1, at=0, **clock("a", 900, 901))
+
+
 def after_the_first_offset_alone(h: History) -> None:
     """Another record is known to stand at 0, and nothing above."""
     h.poll("r", [("w", 0, 1, 0)])
@@ -123,6 +142,13 @@ def after_a_reading(h: History) -> None:
 def after_a_commit_by_one_boot_s_clock(h: History) -> None:
     commit(h, **clock("a", 1, 2))
     read(h, **clock("a", 3, 4))
+
+
+def after_many_commits(h: History) -> None:
+    for offset in (3, 5, 9, 7):
+        commit(h, offset)
+    read(h)
+    commit(h, 11)
 
 
 def asked_for_by_a_commit_that_failed(h: History) -> None:
@@ -229,6 +255,21 @@ INNOCENT: list[Callable[[History], None]] = [
     a_higher_one_read_without_success, told_as_none, lower_and_not_zero, read_before_the_commit_was_acknowledged,
     read_at_the_moment_of_the_acknowledgement, of_another_group, read_by_another_boot_s_clock,
 ]  # fmt: skip
+
+
+HIGHEST: list[tuple[Callable[[History], None], Told]] = [
+    (after_many, acknowledged(9, 0.012)),
+    (after_many_by_one_boot_s_clock, acknowledged(8, 0.036)),
+    (after_many_commits, committed(9, 0.010)),
+]
+
+
+@pytest.mark.parametrize(("build", "told"), HIGHEST, ids=[build.__name__ for build, _ in HIGHEST])
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once), finished], ids=["row_by_row", "at_once", "finished"])
+def test_the_highest_offset_known_before_is_told(build: Callable[[History], None], told: Told, fed: Fed) -> None:
+    h = History()
+    build(h)
+    assert whole(fed(h), ["spurious-zero-offset"]) == [told]
 
 
 @pytest.mark.parametrize(("build", "told"), GUILTY, ids=[build.__name__ for build, _ in GUILTY])
