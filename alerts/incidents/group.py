@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -59,6 +59,8 @@ class Group:
     now_places: dict[str, None] = field(default_factory=dict)
     """Those of the present spell."""
     became: Became | None = None
+    previous: Group | None = None
+    """As it stood when the spell before the present one had ended, None where something of that went on."""
 
     @classmethod
     def begun(cls, event: FindingEvent) -> Group:
@@ -91,10 +93,17 @@ class Group:
 
     def begin_again(self, event: FindingEvent) -> None:
         assert self.own_closed is not None
+        self.previous = None if self.open else self._as_it_stands()
         self.earlier.append((self.since, self.closed_at or self.own_closed[1]))
         self.since, self.newest = event.at, event
         self.spells += 1
         self.findings, self.folded, self.now_places, self.became = 0, Counter(), {}, None
+
+    def _as_it_stands(self) -> Group:
+        return replace(
+            self, places=dict(self.places), now_places=dict(self.now_places), folded=Counter(self.folded),
+            topics=set(self.topics), earlier=self.earlier.copy(), open=set(), own=set(), keys=set(), previous=None,
+        )  # fmt: skip
 
     def take(self, event: FindingEvent) -> None:
         """One more finding of it, which is not the end of a condition."""
@@ -168,4 +177,5 @@ class Group:
             latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
             began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
+            previous=self.previous.incident(self.previous.closed, name) if self.previous is not None else None,
         )  # fmt: skip

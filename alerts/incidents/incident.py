@@ -54,13 +54,13 @@ class Incident:
     over, when it ended; `own_until`: when the conditions of its own name had ended, while others of it went on. A
     condition that begins again soon is the same incident: `since`, `message`, `evidence`, `subjects`, `places`,
     `findings` and `folded` are of its present spell, the last of `spells`; `earlier` are the newest of those before,
-    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began. `became`: what it
-    turned out to be. `told`: machine time of its first finding's record. `due`: machine time from which people are told
-    of its present spell. `ended`: machine time from which it counts as over, None while it is open. `subjects`: the
-    places (topic/partition), or whoever it is about, where a finding names no place; `LISTED` at most of the `places`
-    that there are. `folded`: findings of other anomalies that follow
-    from it or concern the same records, by name. `latest`: where the last violation of its own name was, and what it
-    says, "" where `message` says that. `standing`: conditions of it that are open. `topics`: of all
+    each with its beginning and end, `ever` the subjects of all, and `began` is when the first began; `previous`: as it
+    was when the spell before had ended. `became`: what it turned out to be. `told`: machine time of its first finding's
+    record. `due`: machine time from which people are told of its present spell. `ended`: machine time from which it
+    counts as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a
+    finding names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that
+    follow from it or concern the same records, by name. `latest`: where the last violation of its own name was, and
+    what it says, "" where `message` says that. `standing`: conditions of it that are open. `topics`: of all
     its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
     it ended."""
 
@@ -94,6 +94,7 @@ class Incident:
     ever: Sequence[str] = ()
     became: Became | None = None
     latest: str = ""
+    previous: Incident | None = None
 
     @property
     def open(self) -> bool:

@@ -53,8 +53,10 @@ def due(
 ) -> list[tuple[Incident, State]]:
     """What is still to be told of these incidents, the oldest first, each state once. Of what is silenced only the end
     is told, to those who know of its beginning; with `silenced` everything. What was over before it could be told is
-    told to have been open all the same; but not what is part of another incident, which is told."""
+    told to have been open all the same; but not what is part of another incident, which is told. Of what has begun
+    again the end is told first, however short it was."""
     found: list[tuple[Incident, State]] = []
+    newest = {one.id: one.occurrence for one in sorted(incidents, key=lambda one: one.first_since)}
     for one in sorted(incidents, key=lambda one: (one.since, one.id)):
         before = memory.of(one.occurrence).last
         if one.severity not in severities:
@@ -64,7 +66,12 @@ def due(
         if before != "open" and not one.tellable(now):
             continue
         if one.ended is None:
-            if before != "open" or _again(one, memory.of(one.occurrence)):
+            again = before == "open" and _again(one, memory.of(one.occurrence))
+            if again and one.previous is not None:
+                found.append((one.previous, "over"))
+                if not one.tellable(now):
+                    continue
+            if before != "open" or again:
                 found.append((one, "open"))
             elif _worse(one, memory.of(one.occurrence), now):
                 found.append((one, "worse"))
@@ -72,7 +79,7 @@ def due(
         if before is None and one.ended >= memory.began and not one.absorbed:
             found.append((one, "open"))
             before = "open"
-        settled = one.kind == "violation" or now - one.ended >= SETTLED
+        settled = one.kind == "violation" or now - one.ended >= SETTLED or newest[one.id] != one.occurrence
         if settled and before == "open":
             found.append((one, "over"))
     return found
@@ -110,7 +117,8 @@ def told(memory: Memory, incident: Incident, state: State, now: datetime) -> Non
     before = memory.of(incident.occurrence)
     size = size_of(incident)
     if state == "open":
-        memory.note(incident.occurrence, Told(open=now, over=before.over, size=size, sized=now))
+        over = before.over if before.over != now else None  # its spell before that is over
+        memory.note(incident.occurrence, Told(open=now, over=over, size=size, sized=now))
     elif state == "worse":
         memory.note(incident.occurrence, Told(open=before.open, over=before.over, size=size, sized=now))
     else:

@@ -189,6 +189,33 @@ def test_what_outlasts_an_outage_of_which_a_part_goes_on_is_told(hook: Hook) -> 
     assert [body["incident"]["anomaly"] for _, body in hook.told] == ["cluster-unreachable", "stuck-consumer"]
 
 
+@pytest.mark.parametrize("counted", [40.2, 40.9, 41.0, 41.5])
+def test_a_reader_that_moves_once_and_is_stuck_again_is_told_to_have_moved(hook: Hook, counted: float) -> None:
+    """It is stuck again just half a minute after it moved, and that may be counted a little sooner than half a minute
+    after the other was: its end is told in any case, before it begins again."""
+    spells = [told("stuck-consumer", 1, at=at, event_=event_) for at, event_ in ((0, "opened"), (10, "closed"))]
+    hook.hear([*spells, told("stuck-consumer", 1, at=40, event_="opened", counted=counted)], until=100)
+    told_of = [(body["state"], body["incident"]["spells"]) for _, body in hook.told]
+    assert told_of == [("open", 1), ("over", 1), ("open", 2)]
+    over = hook.told[1][1]["incident"]
+    assert (over["since"], over["until"]) == ("2024-10-04T12:00:00.000Z", "2024-10-04T12:00:10.000Z")
+    assert "10 s after it began" in hook.said(1)
+    assert [title.split(":")[0] for title, _, _ in hook.chat] == [
+        "stuck-consumer in orders/3 (critical)",
+        "Over",
+        "Again",
+    ]
+
+
+def test_what_was_part_of_an_outage_and_outlasts_it_is_over_before_it_begins_again(hook: Hook) -> None:
+    """All that came with the outage is checked at once, as after a restart of the monitor."""
+    alone = stuck("stuck-consumer", 1, "opened", at=25)
+    late = [away("opened", at=30, since=0), away("closed", at=50), stuck("stuck-consumer", 1, "opened", at=85)]
+    hook.hear([alone, *(replace(one, counted=NOON + 90 * S) for one in late)], until=200)
+    mine = [body["state"] for _, body in hook.told if body["incident"]["anomaly"] == "stuck-consumer"]
+    assert mine == ["open", "over", "open"]
+
+
 def test_what_comes_back_within_half_a_minute_is_told_to_go_on(hook: Hook) -> None:
     spells = [
         told("unseen", (), at=at, event_=event_) for at, event_ in ((0, "opened"), (40, "closed"), (60, "opened"),
