@@ -45,7 +45,8 @@ class Checked:
 class Overview:
     """`incidents`: the newest first. `counted`: by anomaly and severity, findings that nobody is told of. `kept`: of a
     probe log that was kept: `now` is its end, and its incidents stand in no table. `silences`: those that are
-    active, that which ends first being the first. `no_room`: the tables lack what is found now, and why."""
+    active, that which ends first being the first. `no_room`: the tables lack what is found now, and why. `others`: how
+    many are open that were not asked for."""
 
     now: datetime
     incidents: Sequence[Incident]
@@ -54,6 +55,7 @@ class Overview:
     kept: bool = False
     silences: Sequence[Silence] = ()
     no_room: str | None = None
+    others: int = 0
 
     @property
     def open(self) -> list[Incident]:
@@ -87,8 +89,10 @@ def overview_of(
         {key: number for key, number in incidents.classified.items() if _passes(wanted, *key)}
     )
     known = checked(states)
-    found = [one for one in incidents.at(_stood(now, known, events)) if concerns(one, wanted)]
-    return Overview(now, found, counted, known), incidents
+    every = incidents.at(_stood(now, known, events))
+    found = [one for one in every if concerns(one, wanted)]
+    others = sum(one.open for one in every) - sum(one.open for one in found)
+    return Overview(now, found, counted, known, others=others), incidents
 
 
 def silences_of(data: Path) -> tuple[Silence, ...]:
@@ -235,6 +239,15 @@ def silence_json(silence: Silence) -> dict[str, Any]:
 
 
 def _standing(overview: Overview, verb: str) -> str:
+    told, others = _asked_for(overview, verb), overview.others
+    if not others:
+        return told
+    return (
+        f"{told}{', and' if overview.open else ' but'} {others} that {'was' if others == 1 else 'were'} not asked for"
+    )
+
+
+def _asked_for(overview: Overview, verb: str) -> str:
     standing = overview.open
     if not standing:
         return f"no incident {verb} open"
@@ -251,7 +264,7 @@ def _standing(overview: Overview, verb: str) -> str:
 
 def _health(overview: Overview, newest: datetime) -> str:
     checked = overview.checked
-    rest = "everything else healthy" if overview.open else "everything healthy"
+    rest = "everything else healthy" if overview.open or overview.others else "everything healthy"
     if checked.failed:
         more = f" and {len(checked.failed) - 1} more" if len(checked.failed) > 1 else ""
         rest = f"the checks of {checked.failed[0]}{more} have failed: nobody knows how these are"

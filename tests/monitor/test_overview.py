@@ -117,6 +117,18 @@ def test_a_cluster_answers_nobody_since_its_last_answer_and_not_since_that_was_n
     assert "cluster-unreachable in cluster c, critical, since 11:59:29" in said(away)
 
 
+def test_what_is_open_and_was_not_asked_for_is_not_healthy() -> None:
+    def told(*names: str) -> str:
+        found, _ = overview_of(events(LOST, *UNSAFE), states((0, 115, 115, None)), NOW, Filter(anomalies=names))
+        return verdict(found)
+
+    nothing = told("duplicate")
+    assert nothing.startswith("No incident is open but 2 that were not asked for; everything else healthy, checked")
+    one = told("lost-write")
+    assert one.startswith("1 incident open: lost-write") and ", and 1 that was not asked for; everything else" in one
+    assert "asked for" not in told()
+
+
 def test_open_comes_before_over_and_counts_come_last() -> None:
     old = finding("duplicate", at=-3_000)
     found = incidents(LOST, old, *UNSAFE)
