@@ -295,9 +295,6 @@ def test_a_value_that_stands_where_the_log_was_given_again_may_be_skipped_as_wel
     h.send("v", 1, 1, at=7)
     h.poll("q", [("w", 3, 2, 5), ("v", 1, 1, 7)])
     h.poll("r", [("v", 1, 1, 7)] if skipped else [("w", 3, 2, 5), ("v", 1, 1, 7)])
-    h.assign("u")
-    h.poll("u", [("w", 0, 3, 0)])
-    h.poll("u", [("v", 0, 1, 4)] if skipped else [("z", 0, 1, 3), ("v", 0, 1, 4)])
     for _ in range(25):
         h.observe(start=0, end=8)
         h.mark(1.0)
