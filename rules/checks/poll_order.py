@@ -48,6 +48,7 @@ AWAITED: Final = 3_600 * SECOND
 BLANK_KEPT: Final = 2_048
 """Steps over nothing known that wait for somebody's log; of more, the newest."""
 SHOWN_KEPT: Final = 1_024
+"""Runs of values that some of those went over; of more, the highest."""
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class Steps:
     that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
     `blank`: those that went over nothing of which it was known, when they were judged (here `awaits`), that it was
     there, while somebody's log had not come so far; at most `BLANK_KEPT`. `shown`: what has turned out to stand there,
-    the newest `SHOWN_KEPT` runs. `sends`: see `rules.settling.given_again`."""
+    at most `SHOWN_KEPT` runs. `sends`: see `rules.settling.given_again`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
@@ -183,6 +184,11 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
     low, high = _gone_over(blank)
     skips = np.zeros(len(blank), bool)
     touched = intervals.touched(*intervals.merge(shown.offset, shown.offset + shown.length), low, high)
+    if touched.any():  # of most of them nothing new is known, and they may be many
+        news = given_again.may_be_sent_to(own.sends, shown.writer, low, high)
+        news |= blank.awaits <= passage.gate.known_through(WRITERS)
+        waits |= touched & ~news
+        touched &= news
     for j in indices(touched).tolist():
         mine = (shown.offset < high[j]) & (shown.offset + shown.length > low[j]) & (shown.since <= blank.awaits[j])
         if not mine.any():
@@ -304,10 +310,8 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         place = np.array([start]), np.array([stop])
         held = intervals.intersect(*place, index.start, index.end)
         log = take(state.log, (state.log.offset < stop) & (state.log.offset + state.log.length > start))
-        seen, at = (
-            _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i]))),
-            decided_at(int(decided.first[i])),
-        )
+        seen = _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i])))
+        at = decided_at(int(decided.first[i]))
         late = start < own.sends.forgotten  # what was known of it may have been forgotten since
         over[i] = seen.sure or (seen.unsure and (late or _all_sent(passage, at)))
         waits[i] = seen.unsure and not over[i]

@@ -141,7 +141,7 @@ def sends_to(own: Sends, places: Places, low: int, high: int) -> Sent:
     placed = take(own.placed, (own.placed.start < high) & (own.placed.end > low))
     waiting = own.unplaced
     if len(waiting) and len(places):
-        waiting = take(waiting, among(waiting.writer, places.writer))
+        waiting = take(waiting, _overlap(waiting, places))
         for i in range(len(waiting)):
             seq, length = int(waiting.seq[i]), int(waiting.length[i])
             here = take(places, places.writer == waiting.writer[i])
@@ -150,6 +150,24 @@ def sends_to(own: Sends, places: Places, low: int, high: int) -> Sent:
             found = Sent(start, end, *(np.full(len(start), one[i]) for one in (waiting.invoked, waiting.boot)))
             placed = concat(placed, take(found, start < end))
     return placed
+
+
+def _overlap(waiting: Unplaced, places: Places) -> Bools:
+    """Which of these may have sent what stands at the places: by writer, between the lowest and the highest number."""
+    found = np.zeros(len(waiting), bool)
+    for writer in distinct(places.writer).tolist():
+        seq, length = (column[places.writer == writer] for column in (places.seq, places.length))
+        own = (waiting.writer == writer) & (waiting.seq < (seq + length).max())
+        found |= own & (waiting.seq + waiting.length > seq.min())
+    return found
+
+
+def may_be_sent_to(own: Sends, writers: Ints, low: Ints, high: Ints) -> Bools:
+    """To which of the offsets [low, high) something may have been sent of which it is known when; `writers`: of what
+    stands there."""
+    placed = own.placed
+    found = intervals.touched(*intervals.merge(placed.start, placed.end), low, high)
+    return found | bool(among(own.unplaced.writer, writers).any())
 
 
 def unseen_by(state: State, sends: Sent, at: int, boot: int) -> tuple[Ints, Ints]:
