@@ -85,15 +85,16 @@ def note(own: Sends, new: News) -> None:
 
 def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]) -> None:
     """All steps below this offset are decided, but those that wait for the sends of the offsets `asked`, merged, and
-    those of readers whose rows come late: the index is kept for them."""
-    placed, own.forgotten = own.placed, max(own.forgotten, offset)
+    those of readers whose rows come late: the index is kept for them. That is known a step later."""
+    placed, limit = own.placed, own.forgotten
+    own.forgotten = max(limit, offset)
     if not len(placed):
         return
-    keep = placed.end > offset
+    keep = placed.end > limit
     if not keep.all():
         if len(asked[0]):
             keep |= intervals.touched(*asked, placed.start, placed.end)
-        if state.index_from < offset:
+        if state.index_from < limit:
             keep |= (placed.end > state.index_from) & _sent_again(placed, state)
         own.placed = placed = take(placed, keep)
     if len(placed) > EXACT:
