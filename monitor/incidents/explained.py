@@ -45,8 +45,8 @@ class UnknownId(UserError):
 @dataclass(frozen=True, slots=True)
 class Explained:
     """`incident`: None for what is only counted. `findings`: rows of `CURRENT`, the oldest first. `witnesses`: what
-    clients did with the first finding's records; `then`: what the cluster did around that time; `names`: how probes
-    call these, and those that findings name."""
+    clients did with the records of the finding that names it; `then`: what the cluster did around that time; `names`:
+    how probes call these, and those that findings name."""
 
     incident: Incident | None
     findings: Sequence[Mapping[str, Any]]
@@ -65,8 +65,8 @@ def find(
     about = subject(found)
     saw = witnesses(history, about) if about is not None else []
     processes = mentioned(found) | {one.process for one in saw}
-    place = about or around(found.findings[0])
-    then = cluster_then(history, place) if place is not None else []
+    place = about or around(naming(found))
+    then = cluster_then(history, _in_this_spell(found, place)) if place is not None else []
     return replace(found, witnesses=saw, then=then, names=names(history, processes))
 
 
@@ -90,9 +90,26 @@ def under_silences(found: Explained, silences: Sequence[Silence], now: datetime)
     return replace(found, incident=incident)
 
 
+def naming(found: Explained) -> Mapping[str, Any]:
+    """The finding that it is explained by: the first of its own name. What was told before may belong to it too, and a
+    condition that began again has the finding of its first time."""
+    incident = found.incident
+    if incident is None:
+        return found.findings[0]
+    own = (row for row in found.findings if row["anomaly"] == incident.anomaly and row["at"] >= incident.since)
+    return next(own, found.findings[0])
+
+
+def _in_this_spell(found: Explained, place: Asked) -> Asked:
+    incident = found.incident
+    if incident is None or incident.kind != "condition":
+        return place
+    return replace(place, at=max(place.at, incident.since))
+
+
 def subject(found: Explained) -> Asked | None:
-    """Which records its first finding is about, None where it names none."""
-    first = found.findings[0]
+    """Which records that finding is about, None where it names none."""
+    first = naming(found)
     return asked(first, parsed(first["evidence"]))
 
 

@@ -11,9 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
-from monitor.incidents.explained import find
+from monitor.incidents.explained import Explained, find, naming
 from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, Run, Slice, to_table
+from tests.alerts.incidents import incident
 from tests.monitor.rows import NOON, finding, record
 
 WRITER, READER, OTHER, BLIND = 7151953739595553680, 5077135658695701636, 6522992166584487490, 1234567890123
@@ -170,3 +171,16 @@ def test_names_are_sought_day_by_day_from_the_newest(history: Path, tmp_path: Pa
         write_deltalake(str(log), to_table(rows), partition_by=["date"], mode="append")
     assert names(log, [OTHER, OTHER - 2]) == {OTHER: "new", OTHER - 2: "old"}
     assert names(log, [OTHER, OTHER - 2], days=1) == {OTHER: "new"}
+
+
+def test_an_incident_is_explained_by_the_first_of_its_own_name_in_its_present_spell() -> None:
+    """A sign that was told before it belongs to it, and a condition has the finding of its first time."""
+
+    def row(anomaly: str, first: float, last: float) -> dict[str, Any]:
+        return {"anomaly": anomaly, "first_at": NOON + first * S, "at": NOON + last * S}
+
+    sign, old, cut = row("nonmonotonic-poll", 0, 0), row("log-truncation", -600, -600), row("log-truncation", 1, 1)
+    since = incident(anomaly="log-truncation", since=NOON)
+    assert naming(Explained(since, [old, sign, cut])) is cut
+    assert naming(Explained(None, [sign, cut])) is sign
+    assert naming(Explained(since, [sign])) is sign
