@@ -53,11 +53,14 @@ def coming(text: str, now: datetime, option: str) -> datetime:
     return now + (now - at) if _SPAN.match(given) else at
 
 
-def between(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The times that --since and --until mean; None where they are not given. Raises UserError where they are turned
-    round."""
-    first = moment(since, now, "--since") if since is not None else None
-    last = moment(until, now, "--until") if until is not None else None
+def between(
+    since: str | None, until: str | None, now: datetime, options: tuple[str, str] = ("--since", "--until")
+) -> tuple[datetime | None, datetime | None]:
+    """The times that --since and --until mean, or how else these `options` are called; None where they are not given.
+    Raises UserError where they are turned round."""
+    begin, end = options
+    first = moment(since, now, begin) if since is not None else None
+    last = moment(until, now, end) if until is not None else None
     if first is not None and last is not None and last <= first:
-        raise UserError(f"--until {until} is not after --since {since}")
+        raise UserError(f"{end} {until} is not after {begin} {since}")
     return first, last

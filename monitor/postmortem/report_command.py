@@ -32,7 +32,8 @@ def run(output: Path, asked: Stretch, config: Config, history: Path | None) -> N
 
 def write(output: Path, asked: Stretch, config: Config, history: Path | None) -> str:
     """Write the report; returns what it says, in two sentences. Raises UserError where it cannot."""
-    part = Part(since=asked.begin, until=asked.end, cluster=asked.cluster, memory=MEMORY)
+    named = ("--from", "--to")
+    part = Part(since=asked.begin, until=asked.end, options=named, cluster=asked.cluster, memory=MEMORY)
     with sources(config, history, part) as found:
         of = replace(found, topics=asked.topics)
         require_topics(of.tables, of.history, of.topics)

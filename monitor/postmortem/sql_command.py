@@ -29,10 +29,12 @@ from streaming_jobs.history.reachable import reading
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Of which part of the tables the command line asks, as written there; `memory`: what a question may take."""
+    """Of which part of the tables the command line asks, as written there; `memory`: what a question may take;
+    `options`: what the command calls the two times."""
 
     since: str | None = None
     until: str | None = None
+    options: tuple[str, str] = ("--since", "--until")
     cluster: str | None = None
     as_of: str | None = None
     memory: str
@@ -91,7 +93,7 @@ def sources(config: Config, history: Path | None, part: Part) -> Iterator[Source
     """Where the tables are: the monitor's, or, for as long as the context lasts, those that a kept probe log gives."""
     now = datetime.now(UTC)
     at = moment(part.as_of, now, "--as-of") if part.as_of is not None else None
-    first, last = between(part.since, part.until, now)
+    first, last = between(part.since, part.until, now, part.options)
     job, hold, names = config.job, timedelta(seconds=config.alerts.quiet), ClusterNames(config)
     if history is None:
         with reading(job.history_path):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from monitor.commands.times import coming, moment
+from monitor.commands.times import between, coming, moment
 from monitor.errors import UserError
 
 NOW = datetime(2026, 11, 22, 3, 30, 15, tzinfo=UTC)
@@ -58,3 +58,12 @@ def test_moments_to_come(text: str, means: str) -> None:
 def test_what_is_no_time_to_come_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"^--until: .* is (no time|over): give "):
         coming(text, NOW, "--until")
+
+
+def test_what_is_wrong_is_called_as_the_command_calls_it() -> None:
+    with pytest.raises(UserError, match="^--from: '99' is no time"):
+        between("99", None, NOW, ("--from", "--to"))
+    with pytest.raises(UserError, match="^--to 1h is not after --from 30min$"):
+        between("30min", "1h", NOW, ("--from", "--to"))
+    with pytest.raises(UserError, match="^--since: '99' is no time"):
+        between("99", None, NOW)

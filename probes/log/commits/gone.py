@@ -47,8 +47,11 @@ def declare_gone(history: History, committer: int, now: datetime, since: datetim
 
 
 def _marks_of(history: History, committer: int) -> pa.Table:
+    options = dict(history.storage_options or {}) or None
     try:
-        table = DeltaTable(history.uri, storage_options=dict(history.storage_options or {}) or None)
+        if not DeltaTable.is_deltatable(history.uri, options):
+            raise HistoryUnavailable(f"there is no probe log at {history.uri}")
+        table = DeltaTable(history.uri, storage_options=options)
         return table.to_pyarrow_table(
             columns=list(_COLUMNS), filters=(pc.field("f") == "mark") & (pc.field("process") == committer)
         )

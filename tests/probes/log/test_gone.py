@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from probes.log.commits.gone import declare_gone
 from probes.log.commits.history import History as Table
-from probes.log.errors import HostUnknown
+from probes.log.errors import HistoryUnavailable, HostUnknown
 from rules.vocabulary.slices import to_table
 from tests.rules.histories import START, Store, found, number
 from tests.rules.test_late_evidence import Hosts, traffic
@@ -81,3 +81,8 @@ def test_a_host_that_is_at_work_is_not_declared_gone(tmp_path: Path) -> None:
         declare_gone(history, HOST, START + timedelta(seconds=50))
     with pytest.raises(HostUnknown, match="holds no mark of a committer 17"):
         declare_gone(history, 17, START + timedelta(hours=1))
+
+
+def test_where_there_is_no_log_nobody_is_declared_gone(tmp_path: Path) -> None:
+    with pytest.raises(HistoryUnavailable, match=f"^there is no probe log at {tmp_path / 'history'}$"):
+        declare_gone(Table(str(tmp_path / "history")), 17, START)
