@@ -61,9 +61,9 @@ def test_what_is_no_time_to_come_is_refused(text: str) -> None:
 
 
 def test_what_is_wrong_is_called_as_the_command_calls_it() -> None:
-    with pytest.raises(UserError, match="^--from: '99' is no time"):
+    with pytest.raises(UserError, match=r"^--from: '99' is no time"):
         between("99", None, NOW, ("--from", "--to"))
-    with pytest.raises(UserError, match="^--to 1h is not after --from 30min$"):
+    with pytest.raises(UserError, match=r"^--to 1h is not after --from 30min$"):
         between("30min", "1h", NOW, ("--from", "--to"))
-    with pytest.raises(UserError, match="^--since: '99' is no time"):
+    with pytest.raises(UserError, match=r"^--since: '99' is no time"):
         between("99", None, NOW)
