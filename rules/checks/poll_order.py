@@ -224,7 +224,10 @@ def _seen(
     """What counts of the offsets `held`, merged, at which `places` stand, for a step at this (time, boot)."""
     state = passage.state
     sends = given_again.sends_to(own.sends, places, int(held[0][0]), int(held[1][-1]))
-    counted = intervals.subtract(*held, *given_again.unseen_by(state, sends, *step))
+    unseen = given_again.unseen_by(state, sends, *step)
+    if passage.finished and len(unseen[0]):
+        unseen = intervals.subtract(*unseen, *_polled_by(passage, step[0]))
+    counted = intervals.subtract(*held, *unseen)
     known = intervals.merge(sends.start, sends.end)
     unsure = intervals.subtract(*counted, *known)
     if len(unsure[0]) and len(state.given_again):
@@ -232,6 +235,17 @@ def _seen(
         counted, unsure = intervals.subtract(*counted, *again), intervals.subtract(*unsure, *again)
     sure = intervals.intersect(*counted, *known)
     return _Seen(counted, len(sure[0]) > 0, len(unsure[0]) > 0)
+
+
+def _polled_by(passage: Passage, at: int) -> tuple[Ints, Ints]:
+    """The offsets that had been polled by then, merged: what stood there was there, whatever a file says of when it was
+    sent."""
+    start, end = [], []
+    for polls in (passage.polls, passage.uncommitted):
+        own = take(polls, polls.at <= at)
+        start.append(own.offset)
+        end.append(own.offset + own.length)
+    return intervals.merge(np.concatenate(start), np.concatenate(end))
 
 
 def _all_sent(passage: Passage, until: int) -> bool:

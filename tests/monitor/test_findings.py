@@ -180,7 +180,7 @@ def test_a_long_list_is_cut_and_says_so(data: Path, tmp_path: Path) -> None:
 
 def test_nothing_of_what_is_asked_for(data: Path, tmp_path: Path) -> None:
     done = offsetwatch("findings", "--data", str(data), "--anomaly", "zombie-write", cwd=tmp_path, COLUMNS="120")
-    said = "Nothing has been checked yet: is the monitor running? No incident is open.\n"
+    said = "Nothing has been checked yet: is the monitor running? No incident is open but 1 that was not asked for.\n"
     assert (done.returncode, done.stdout) == (0, said)
 
 
