@@ -122,6 +122,12 @@ def test_a_loss_elsewhere_is_told_also_where_one_in_the_cut_log_was(hook: Hook) 
     ]
 
 
+def test_a_sign_elsewhere_that_comes_later_does_not_join_those_of_the_cut() -> None:
+    signs = [told("nonmonotonic-poll", 1, at=7), told("nonmonotonic-poll", 2, at=300, partition=4)]
+    found = standing(cut(9, at=6.0), *signs)
+    assert [(one.anomaly, one.folded) for one in found] == [(CUT, {"nonmonotonic-poll": 1}), ("nonmonotonic-poll", {})]
+
+
 def test_what_happens_in_a_cut_log_while_it_is_told_joins_and_afterwards_begins_anew() -> None:
     (one,) = standing(cut(9, at=6.0), told("inconsistent-offsets", 1, at=500))
     assert one.folded == {"inconsistent-offsets": 1}

@@ -63,7 +63,7 @@ def transactions(h: History) -> None:
     """One may not be written, so that the client ends the whole transaction with an error of its own."""
     born(h, "w", "writer-1")
     for i in range(35):
-        error = "_STATE" if i % 2 else "MSG_SIZE_TOO_LARGE"
+        error = "MSG_SIZE_TOO_LARGE" if i % 2 or not i else "_STATE"
         h.txn("w", sends=[("w", i, 1, None)], txn=i, type="fail", error=error)
         h.mark(1.0)
 
@@ -142,6 +142,13 @@ def the_topic_is_gone(h: History) -> None:
         goes_on(h, 1, error="UNKNOWN_TOPIC_OR_PART", first=i)
 
 
+def the_topic_was_said_to_be_gone(h: History) -> None:
+    """Once; the observer's questions take long."""
+    born(h, "w", "writer-1")
+    h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    goes_on(h, 60, error="UNKNOWN_TOPIC_OR_PART")
+
+
 def once_and_once(h: History) -> None:
     """Refused once; that nothing was sent for long afterwards says nothing."""
     born(h, "w", "writer-1")
@@ -154,7 +161,7 @@ def once_and_once(h: History) -> None:
     "build",
     [
         for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
-        once_and_once,
+        the_topic_was_said_to_be_gone, once_and_once,
     ],
 )  # fmt: skip
 @in_any_way()
