@@ -16,8 +16,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -28,8 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from monitor.config.config import from_environment
-from monitor.process.watch import Audience, Watch
 from probes.log.commits.history import History
 from rules.vocabulary.slices import SLICE_SCHEMA
 from streaming_jobs.config import JobConfig
@@ -38,7 +34,7 @@ from streaming_jobs.tables.cap import bytes_and_files
 from streaming_jobs.tables.delta_tables import open_tables, read_table
 from streaming_jobs.tables.upkeep import Upkeep
 from tests.bench.footprint import taken
-from tests.bench.replayed import Recorded
+from tests.bench.replayed import Recorded, watched
 from tests.bench.report import machine, mib, show
 
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
@@ -82,7 +78,7 @@ def _begin(folder: Path, recorded: Path) -> None:
     """The monitor's first seconds."""
     log = Recorded(recorded, folder / "tables" / "history")
     log.commit(30)
-    with _watched(folder) as done:
+    with watched(folder, OFFSETWATCH_JOB__UPKEEP__ENABLED="false") as done:
         log.play(5)
         _until_read(done)
 
@@ -98,7 +94,7 @@ def _measured(folder: Path, recorded: Path) -> tuple[float, float]:
     played = int((folder / "played").read_text()) if (folder / "played").exists() else 35
     log = Recorded(recorded, folder / "tables" / "history", begin=played, version=version)
     log.commit(1)
-    with _watched(folder) as done:
+    with watched(folder, OFFSETWATCH_JOB__UPKEEP__ENABLED="false") as done:
         log.play(WARM)
         before, since = taken(psutil.Process()), len(done)
         log.play(MEASURED)
@@ -106,27 +102,6 @@ def _measured(folder: Path, recorded: Path) -> tuple[float, float]:
     (folder / "played").write_text(str(played + 1 + WARM + MEASURED))
     spent = sum(after.seconds[kind] - before.seconds.get(kind, 0.0) for kind in after.seconds)
     return float(np.median([one.duration for one in batches])), spent / len(batches)
-
-
-@contextmanager
-def _watched(folder: Path) -> Iterator[list[Progress]]:
-    """A monitor of the folder, from its first batch on."""
-    done: list[Progress] = []
-    settings = {
-        "OFFSETWATCH_DATA": str(folder),
-        "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
-        "OFFSETWATCH_ALERTS__LOG": str(folder / "alerts.jsonl"),
-        "OFFSETWATCH_JOB__UPKEEP__ENABLED": "false",
-    }
-    watch = Watch(from_environment(settings), say=print, audience=Audience(progress=[done.append]))
-    try:
-        watch.start()
-        while not done:
-            if watch.wait(0.25):
-                raise SystemExit("the checks ended before their first batch")
-        yield done
-    finally:
-        watch.stop()
 
 
 def _until_read(done: list[Progress]) -> None:

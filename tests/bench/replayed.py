@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,25 +80,11 @@ def measure(recorded: Path, data: Path, *, first: int, warm: float, seconds: flo
     shutil.rmtree(data, ignore_errors=True)
     log = Recorded(recorded, data / "tables" / "history")
     log.commit(first)
-    done: list[Progress] = []
-    settings = {
-        "OFFSETWATCH_DATA": str(data),
-        "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
-        "OFFSETWATCH_ALERTS__LOG": str(data.with_suffix(".jsonl")),
-        "OFFSETWATCH_JOB__TRIGGER": trigger,
-    }
-    watch = Watch(from_environment(settings), say=print, audience=Audience(progress=[done.append]))
-    try:
-        watch.start()
-        while not done:
-            if watch.wait(0.25):
-                raise SystemExit("the checks ended before their first batch")
+    with watched(data, OFFSETWATCH_JOB__TRIGGER=trigger) as done:
         log.play(warm)
         before, since, began = taken(psutil.Process()), len(done), time.monotonic()
         log.play(seconds)
         after, batches, passed = taken(psutil.Process()), done[since:], time.monotonic() - began
-    finally:
-        watch.stop()
     return Measured(
         seconds=passed,
         load=os.getloadavg()[0],
@@ -107,6 +94,26 @@ def measure(recorded: Path, data: Path, *, first: int, warm: float, seconds: flo
         written=after.written - before.written,
         batches=batches,
     )
+
+
+@contextmanager
+def watched(data: Path, **more: str) -> Iterator[list[Progress]]:
+    """A monitor of the data folder, from its first batch on: the batches that it has made. `more`: settings."""
+    done: list[Progress] = []
+    settings = {
+        "OFFSETWATCH_DATA": str(data),
+        "OFFSETWATCH_ALERTS__METRICS_PORT": "0",
+        "OFFSETWATCH_ALERTS__LOG": str(data.with_suffix(".jsonl")),
+    }
+    watch = Watch(from_environment(settings | more), say=print, audience=Audience(progress=[done.append]))
+    try:
+        watch.start()
+        while not done:
+            if watch.wait(0.25):
+                raise SystemExit("the checks ended before their first batch")
+        yield done
+    finally:
+        watch.stop()
 
 
 PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
