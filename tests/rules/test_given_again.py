@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.kept.state import State
-from rules.settling.given_again import KEPT, Sends, Sent, forget_below
+from rules.kept.state import Spans, State
+from rules.settling.given_again import KEPT, Sends, Sent, forget_below, unseen_by
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import START, History, Store, number
 from tests.rules.liveness_of import at_once, delayed, row_by_row, shuffled
@@ -345,3 +345,17 @@ def test_sends_are_bounded_and_the_newest_are_kept() -> None:
     own = sends(*((2 * i, 2 * i + 1, i, i % 2) for i in range(5000)))
     forget_below(own, State(), 0, NOBODY)
     assert remembered(own) == [(2 * i, 2 * i + 1, i, i % 2) for i in range(5000 - KEPT, 5000)]
+
+
+def test_where_the_log_gave_offsets_again_only_what_was_certainly_sent_before_counts() -> None:
+    """Elsewhere all counts but what was certainly sent later: of hosts whose clocks were never compared, everything."""
+    state = State()
+    state.boot_names = ["one", "two"]
+    sent_by_two = sends((3, 4, 100, 1)).placed
+
+    def unseen(at: int, boot: int) -> bool:
+        return len(unseen_by(state, sent_by_two, at, boot)[0]) > 0
+
+    assert [unseen(50, 1), unseen(150, 1), unseen(50, 0), unseen(150, 0)] == [True, False, False, False]
+    state.given_again = Spans(np.array([3]), np.array([5]))
+    assert [unseen(50, 1), unseen(150, 1), unseen(50, 0), unseen(150, 0)] == [True, False, True, True]
