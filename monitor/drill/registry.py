@@ -42,6 +42,7 @@ TABLE: Final = (
     "erased-segment", "offset-rollback", "corrupted-record", "phantom-record", "stale-register", "double-transform",
     "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
     "dropped-commit", "foreign-commit", "vanished-commit", "stale-end", "rewritten-timestamps", "too-large-retry",
+    "refused-writes",
     "held-behind-aborted", "single-broker-away", "leaderless-transaction",
     "recreated-topic",
 )  # fmt: skip

@@ -5,6 +5,9 @@ are too large for the topic, too few replicas are in sync. For the liveness obje
 refusal to its last, and nothing was acknowledged in between. That a transaction was aborted on purpose is an
 acknowledgement, and has no error. Operations without an answer say neither.
 
+Refused is what has failed with an error, and what nobody knows the outcome of (`info`) where its error is a broker's
+no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted.
+
 It is told by the writer's own name where its start row tells one, and a life that ends does not end it: clients that
 were refused are often made anew. It is over with the first acknowledgement, when the partition is not there any more,
 and when nobody bears the name.
@@ -21,6 +24,16 @@ from rules.kept.report import Report
 
 NAME: Final = "refused-writes"
 KEPT: Final = 64
+REFUSALS: Final = frozenset(
+    {
+        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "INVALID_TIMESTAMP",
+        "POLICY_VIOLATION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_COMPRESSION_TYPE", "NOT_ENOUGH_REPLICAS",
+        "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING",
+        "PRODUCER_FENCED", "_FENCED", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
+    }
+)  # fmt: skip
+"""Errors by which a broker answers that it does not take what is sent."""
 
 Refused = list[list[Any]]
 """[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none]"""

@@ -1,12 +1,13 @@
 """`stuck-producer`: calls into a client do not return, or return without having done anything.
 
 For the liveness objective, no send and no transaction of a writer has completed, though it tries. A completion is an
-answer, ok or fail; `info` is none. That it tries shows in two ways: its operations end as `info`, one after the other,
-or one of them has been open all the time. The latter is told by the marks: `through` is held at a process's oldest open
-operation. Only marks are believed whose slices are all here, so that a completion which is merely late in coming makes
-nobody stuck. Where nothing failed here, and only marks told that an operation was open, it ends with the mark that
-tells that none is any more: the operation may have come back in other partitions, and the next here be long in coming.
-The same holds of a life that inherited since when its name is stuck, and has lived for `GOING` without trying here.
+answer, ok or fail; `info` is none, but where its error is a broker's no (`refused_writes.REFUSALS`). That it tries
+shows in two ways: its operations end as `info`, one after the other, or one of them has been open all the time. The
+latter is told by the marks: `through` is held at a process's oldest open operation. Only marks are believed whose
+slices are all here, so that a completion which is merely late in coming makes nobody stuck. Where nothing failed here,
+and only marks told that an operation was open, it ends with the mark that tells that none is any more: the operation
+may have come back in other partitions, and the next here be long in coming. The same holds of a life that inherited
+since when its name is stuck, and has lived for `GOING` without trying here.
 
 It is reported where the writer sends; a writer that has been stuck since it was born (its producer id never came) has
 sent nowhere, and is reported in the topic that its start row names (`sends_to`), everywhere where it names none. Who is
@@ -186,11 +187,15 @@ def _life(columns: Columns, row: int, topic: str) -> list[Any]:
 
 def _refusals(columns: Columns, rows: Ints) -> dict[int, str]:
     """Which of the rows were refused, and by which error. A transaction that was aborted on purpose has none."""
-    failed = rows[columns.type[rows] == FAIL]
+    failed = rows[columns.type[rows] != OK]
     if not len(failed):
         return {}
-    errors = columns.table["error"].take(failed).to_pylist()
-    return {row: error for row, error in zip(failed.tolist(), errors, strict=True) if error is not None}
+    found = zip(failed.tolist(), columns.table["error"].take(failed).to_pylist(), strict=True)
+    return {
+        row: error
+        for row, error in found
+        if error is not None and (columns.type[row] == FAIL or error in refused_writes.REFUSALS)
+    }
 
 
 def _look(own: Producers, new: News) -> None:

@@ -17,12 +17,12 @@ DENIED = "TOPIC_AUTHORIZATION_FAILED"
 
 
 def goes_on(h: History, seconds: int, process: str = "w", *, error: str | None = None, first: int = 0) -> None:
-    """A send a second: acknowledged, or refused."""
+    """A send a second: acknowledged, or refused, which leaves unknown what became of an earlier attempt."""
     for i in range(first, first + seconds):
         if error is None:
             h.send(process, i, 1, at=i)
         else:
-            h.send(process, i, 1, type="fail", error=error)
+            h.send(process, i, 1, type="info", error=error)
         h.mark(1.0)
 
 
@@ -59,6 +59,14 @@ def never_wrote(h: History) -> None:
     goes_on(h, 35, error=DENIED)
 
 
+def certainly_not(h: History) -> None:
+    """Nothing had left the client."""
+    born(h, "w", "writer-1")
+    for i in range(35):
+        h.send("w", i, 1, type="fail", error=DENIED)
+        h.mark(1.0)
+
+
 def transactions(h: History) -> None:
     """One may not be written, so that the client ends the whole transaction with an error of its own."""
     born(h, "w", "writer-1")
@@ -82,8 +90,14 @@ def unanswered_between(h: History) -> None:
     born(h, "w", "writer-1")
     for i in range(36):
         silent = i % 3 == 1
-        h.send("w", i, 1, type="info" if silent else "fail", error="_TIMED_OUT" if silent else DENIED)
+        h.send("w", i, 1, type="info", error="_MSG_TIMED_OUT" if silent else DENIED)
         h.mark(1.0)
+
+
+def unanswered(h: History) -> None:
+    """Nobody says no: it is stuck."""
+    born(h, "w", "writer-1")
+    goes_on(h, 35, error="_MSG_TIMED_OUT")
 
 
 def one_of_two(h: History) -> None:
@@ -96,7 +110,7 @@ def one_of_two(h: History) -> None:
         h.mark(1.0)
 
 
-@pytest.mark.parametrize("build", [never_wrote, transactions, lives, unanswered_between, one_of_two])
+@pytest.mark.parametrize("build", [never_wrote, certainly_not, transactions, lives, unanswered_between, one_of_two])
 @in_any_way(file=False)
 def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) -> None:
     h = History()
@@ -161,7 +175,7 @@ def once_and_once(h: History) -> None:
     "build",
     [
         for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
-        the_topic_was_said_to_be_gone, once_and_once,
+        the_topic_was_said_to_be_gone, once_and_once, unanswered,
     ],
 )  # fmt: skip
 @in_any_way()

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from monitor.drill.actors.actors import altered_writer, plain_writer
 from monitor.drill.definition.drill import ORDER, Drill, found
+from monitor.drill.definition.play import Play
 from monitor.drill.definition.stage import Stage
 from monitor.drill.lies.plays import OneLie
 from monitor.drill.lies.produce import (
@@ -41,6 +42,17 @@ def is_records(exchange: Any) -> bool:
     return all(place.topic.endswith("-records") for place in exchange.places())
 
 
+def set_largest_message(stage: Stage, size: int | None) -> None:
+    """Set the largest message, bytes, of the topic that writers write to; None: as it was before."""
+    value = None if size is None else str(size)
+    how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(LARGEST_MESSAGE, value, incremental_operation=how)
+    topic = ConfigResource(ResourceType.TOPIC, stage.records, incremental_configs=[entry])
+    for future in stage.admin.incremental_alter_configs([topic]).values():
+        future.result(10.0)
+    stage.act(f"{LARGEST_MESSAGE} of the topic is {value or 'as before'}")
+
+
 class TooLargeRetry(OneLie):
     """The retry of a batch that was appended is refused. The records are there all the same, and nobody may say that
     they were not written."""
@@ -51,23 +63,28 @@ class TooLargeRetry(OneLie):
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
-        self._alter(stage, str(TOO_SMALL))
+        set_largest_message(stage, TOO_SMALL)
         self._late.lost.set()
         stage.wait(lambda: any("refused" in act.what for act in self.lie.acts), 30, "that a batch was refused")
         stage.pause(1.0)
 
     def undo(self, stage: Stage) -> None:
         self._late.lost.set()
-        self._alter(stage, None)
+        set_largest_message(stage, None)
         stage.work_goes_on()
 
-    def _alter(self, stage: Stage, value: str | None) -> None:
-        how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-        entry = ConfigEntry(LARGEST_MESSAGE, value, incremental_operation=how)
-        topic = ConfigResource(ResourceType.TOPIC, stage.records, incremental_configs=[entry])
-        for future in stage.admin.incremental_alter_configs([topic]).values():
-            future.result(10.0)
-        stage.act(f"{LARGEST_MESSAGE} of the topic is {value or 'as before'}")
+
+class TooLargeForLong(Play):
+    """Somebody makes the topic's largest message smaller than anything that is written, until that is told."""
+
+    def act(self, stage: Stage) -> None:
+        set_largest_message(stage, TOO_SMALL)
+        refused = "select 1 from history where f = 'send' and error = 'MSG_SIZE_TOO_LARGE' limit 1"
+        stage.wait(lambda: stage.logged(refused), 30, "that a writer was refused")
+
+    def undo(self, stage: Stage) -> None:
+        set_largest_message(stage, None)
+        stage.work_goes_on()
 
 
 class IndefiniteForLong(OneLie):
@@ -154,6 +171,17 @@ DRILLS: Final = (
         case="not-idempotent",
         what="The same of a client without idempotence.",
         play=lambda: TooLargeRetry(PLAIN, [plain_writer()]),
+    ),
+    Drill(
+        name="refused-writes",
+        what="Somebody makes the topic's largest message so small that every write is refused. Each comes back at once,"
+        " so that nobody is stuck, and nothing is written until it is put right.",
+        seen_in="this canary",
+        must=(found("refused-writes", error="MSG_SIZE_TOO_LARGE"),),
+        never=frozenset({"stuck-producer"}),
+        closes=True,
+        changes_cluster=True,
+        play=TooLargeForLong,
     ),
     indefinite(
         case="idempotent",
