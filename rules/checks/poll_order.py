@@ -285,7 +285,7 @@ def _note_log_start(own: Steps, state: State, listings: Listings, end: int) -> N
     waiting = own.pending = take(own.pending, (own.pending.awaits == 0) | (own.pending.at > end - AWAITED))
     if not len(waiting) or not len(listings):
         return
-    first = listings.after(state, waiting.at, waiting.boot)
+    first = listings.after(state, waiting.at, waiting.boot, np.maximum(waiting.first, waiting.previous))
     told = (waiting.awaits == 1) & (first >= 0)
     waiting.low = np.where(told, np.maximum(waiting.low, listings.low[np.maximum(first, 0)]), waiting.low)
     waiting.awaits = np.where(told, 0, waiting.awaits)

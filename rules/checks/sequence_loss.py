@@ -159,14 +159,16 @@ def _listed(passage: Passage) -> Listed:
     """What observers listed of the log start, in the order of time: now, and before, for errors that come late."""
     moves = passage.moves
     seen = indices(moves.low >= 0)
-    every = concat(passage.state.listed, Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen]))
+    told = Listed(moves.invoked[seen], moves.at[seen], moves.boot[seen], moves.low[seen], moves.end[seen])
+    every = concat(passage.state.listed, told)
     return take(every, every.at.argsort(kind="stable"))
 
 
 def _judge(own: Sequences, passage: Passage) -> None:
     listed = _listed(passage)
     for key, one in list(own.waiting.items()):
-        later = indices(listed.at > one.at)
+        no_older = (listed.end < 0) | (listed.end > one.acknowledged)
+        later = indices((listed.at > one.at) & no_older)
         if one.at > passage.end or not len(later) or not one.known:
             continue
         del own.waiting[key]

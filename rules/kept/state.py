@@ -324,6 +324,7 @@ class Listed(Table):
     at: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
     low: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)

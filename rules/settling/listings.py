@@ -3,7 +3,8 @@
 The log start only rises. A listing that was *invoked* after a reader's poll had completed, and tells a start at or
 below an offset, proves that the offset was still there when the reader went over it: retention had not sent the reader
 forward. One whose answer merely came later proves nothing, since its request may have been served before. "After" is by
-one boot's clock, or beyond the measured bound of two (`rules.settling.clocks`).
+one boot's clock, or beyond the measured bound of two (`rules.settling.clocks`). One whose log end does not lie above
+what the reader was given by then is older than that, whenever it was asked for, and so is the log start that it tells.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, each, indices, some, tails
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
-from rules.settling.frontier import TICK, forgets
+from rules.settling.frontier import FOREVER, TICK, forgets
 
 UNPROVEN_KEPT: Final = 4096
 LISTED_KEPT: Final = 64
@@ -26,12 +27,14 @@ LISTED_KEPT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Listings:
-    """Observations of the log start, in the order of their invocations; `at` is when each was answered."""
+    """Observations of the log start, in the order of their invocations; `at` is when each was answered, `end` the log
+    end that it told, -1 for none."""
 
     invoked: Ints
     at: Ints
     boot: Ints
     low: Ints
+    end: Ints
 
     def __len__(self) -> int:
         return len(self.at)
@@ -40,16 +43,16 @@ class Listings:
     def of(cls, state: State, moves: Moves) -> Listings:
         """Those among these moves, and those that are kept for polls that come late."""
         rows = indices((moves.f == OFFSETS) & (moves.low >= 0))
-        made = Listed(moves.invoked[rows], moves.at[rows], moves.boot[rows], moves.low[rows])
+        made = Listed(moves.invoked[rows], moves.at[rows], moves.boot[rows], moves.low[rows], moves.end[rows])
         every = concat(state.listed, made)
         every = take(every, every.invoked.argsort(kind="stable"))
         if len(rows):
             state.listed = _thinned(every)
-        return cls(every.invoked, every.at, every.boot, every.low)
+        return cls(every.invoked, every.at, every.boot, every.low, every.end)
 
-    def after(self, state: State, at: Ints, boot: Ints) -> Ints:
-        """For each moment, `at` by the clock of `boot`, the first listing that was certainly invoked after it; -1 while
-        there is none."""
+    def after(self, state: State, at: Ints, boot: Ints, given: Ints) -> Ints:
+        """For each moment, `at` by the clock of `boot`, the first listing that was certainly invoked after it, and is
+        no older than what had been given by then, up to this offset; -1 while there is none."""
         first = np.full(len(at), -1, np.int64)
         if not len(self):
             return first
@@ -62,11 +65,21 @@ class Listings:
                     continue
                 rows = indices(self.boot == observer)
                 index = np.searchsorted(self.invoked[rows], at[own] + bound, side="right")
+                index = self._no_older(rows, index, given[own])
                 found = index < len(rows)
                 which = np.where(found, rows[np.minimum(index, len(rows) - 1)], -1)
                 better = found & ((first[own] < 0) | (which < first[own]))
                 first[own[better]] = which[better]
         return first
+
+    def _no_older(self, rows: Ints, index: Ints, given: Ints) -> Ints:
+        """For each of some places among these listings the next whose end lies above what was given."""
+        end = np.append(np.where(self.end[rows] < 0, FOREVER, self.end[rows]), FOREVER)
+        older = end[index] <= given
+        while older.any():  # as for as long as a broker tells of a log that was
+            index = index + older
+            older = end[index] <= given
+        return index
 
 
 def _thinned(every: Listed) -> Listed:
@@ -84,7 +97,7 @@ def prove_passes(state: State, fresh: Passed, listings: Listings) -> Proven:
     waiting = concat(state.unproven, fresh)
     if not len(waiting):
         return Proven()
-    first = listings.after(state, waiting.at, waiting.boot)
+    first = listings.after(state, waiting.at, waiting.boot, waiting.end - 1)
     told = first >= 0
     state.unproven = take(waiting, indices(~told)[-UNPROVEN_KEPT:])
     if not some(told):
@@ -135,7 +148,7 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     known = state.passed.since >= went.at.min()
     spans = intervals.merge(state.passed.start[known], state.passed.end[known])
     went = take(went, ~intervals.contained(*spans, went.start, went.end))
-    first = listings.after(state, went.at, went.boot)
+    first = listings.after(state, went.at, went.boot, went.end - 1)
     went, first = take(went, first >= 0), first[first >= 0]
     went.start = np.maximum(went.start, listings.low[first])
     went = take(went, went.start < went.end)
