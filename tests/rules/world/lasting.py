@@ -2,8 +2,8 @@
 
 Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by a reader that
 comes by when all others have long gone on (an audit, a call that hung), since it may be told by an index that is
-settled and forgotten; nor a step so shortly before the end of a world that its offsets may not be settled by then; nor
-a loss that is due as a log ends for ever, or of what is polled after all.
+settled and forgotten; nor a step to or from a value that stands twice, or one so shortly before the end of a world that
+its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
     if f.anomaly in LOST and _is_just_due(oracle, f):
         return False
     if f.anomaly == "lost-write" and oracle.polled_after_all(f):
+        return False
+    if f.anomaly in ORDER and _is_of_a_duplicate(oracle, f):
         return False
     if f.anomaly in ORDER | LOST:
         audits = {life.process for life in world.lives if life.kind == "audit"}
@@ -50,6 +52,15 @@ def _came_late(oracle: Oracle, f: Finding) -> bool:
     ]
     made = _made(oracle, f)
     return bool(sent and made) and min(made) > max(sent) + GRACE
+
+
+def _is_of_a_duplicate(oracle: Oracle, f: Finding) -> bool:
+    """Does this step touch a value that stands twice? It counts where it stands last; a step is not judged again where
+    it is known only later that it does."""
+    ends = [int(f.evidence[name]) for name in ("previous_offset", "offset") if name in f.evidence]
+    here = [p for p in oracle.world.planted if (p.topic_id, p.partition) == (f.topic_id, f.partition)]
+    twice = [offset for p in here if p.kind == "duplicate" for offset in p.offsets]
+    return bool(ends) and any(min(ends) <= offset <= max(ends) for offset in twice)
 
 
 def _came_last(oracle: Oracle, f: Finding) -> bool:
