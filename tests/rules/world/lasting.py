@@ -3,7 +3,8 @@
 Not so what is true until a record appears late after all; nor what is seen in a log that was cut, or by a reader that
 comes by when all others have long gone on (an audit, a call that hung), since it may be told by an index that is
 settled and forgotten; nor a step to or from a value that stands twice, or one so shortly before the end of a world that
-its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all.
+its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all;
+nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, ORDER
 from tests.rules.world.must import GRACE
 from tests.rules.world.oracle import SILENT, Oracle
+from tests.rules.world.skews import Skews
+from tests.rules.world.truth import READERS
+
+COMMITTED = frozenset({"lost-commit", "foreign-commit", "offset-regression", "spurious-zero-offset"})
 
 
 def is_lasting(oracle: Oracle, f: Finding) -> bool:
@@ -24,6 +29,8 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
         return False
     if f.anomaly == "lost-write" and oracle.polled_after_all(f):
         return False
+    if f.anomaly in COMMITTED | {"lost-write"} and not _comparable(oracle, f):
+        return False
     if f.anomaly in ORDER and _is_of_a_duplicate(oracle, f):
         return False
     if f.anomaly in ORDER | LOST:
@@ -31,6 +38,17 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
         untimely = _came_late(oracle, f) or _came_last(oracle, f)
         return "late" not in here and "cut" not in here and f.subject[0] not in audits and not untimely
     return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
+
+
+def _comparable(oracle: Oracle, f: Finding) -> bool:
+    """Can the clocks of all that read here be compared with those that observe and write? Else a verdict waits for
+    whoever is known to live, and that is another one in each delivery."""
+    skews = Skews(oracle.world, f.topic_id)
+    lives = [life for life in oracle.world.lives if life.topic_id == f.topic_id]
+    here = [life for life in lives if any(e.row.partition == f.partition for e in life.entries)]
+    reading = {life.host.name for life in here if life.kind in READERS}
+    others = {life.host.name for life in here if life.kind not in READERS}
+    return all(skews.known(f.partition, host, other) for host in reading for other in others)
 
 
 def _is_just_due(oracle: Oracle, f: Finding) -> bool:
