@@ -36,7 +36,7 @@ def test_a_misleading_fence(error: str, fed: Fed) -> None:
     assert whole(fed(h), ["misleading-fence"]) == [
         Told(
             "misleading-fence", (T, 1),
-            f"process {T} heard {error}, and nobody else has used its transactional id x since it began",
+            f"process {T} heard {error}, and no other probe has used its transactional id x since it began",
             {"transactional_id": "x", "process": T, "op": 1, "error": error}, 0.006,
         )
     ]  # fmt: skip
