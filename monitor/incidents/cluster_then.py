@@ -101,28 +101,31 @@ def _observed(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer."""
+    """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer. While nobody
+    leads, nobody is told to be in sync: who was before counts."""
     before: tuple[str, ...] = ()
-    told, asked = 0, datetime.min.replace(tzinfo=UTC)
+    in_sync, told, asked = "", 0, datetime.min.replace(tzinfo=UTC)
     for row in rows:
         settings = dict(row["settings"] or ())
         if "led_by" not in settings:
             continue
         now = tuple(settings.get(name, "") for name in ("led_by", "leader_epoch", "in_sync"))
         if now == before or told == _SHOWN:
-            asked = row["completed"]
+            asked = row["completed"] if now[2] else asked
             continue
         told += 1
         leader = f"{_broker(now[0])} leads"
         unclean = ""
         if before and before[0] != now[0]:
             leader += f", after {before[0]}"
-            if before[2] and now[0].isdecimal() and now[0] not in before[2].split(","):
+            if in_sync and now[0].isdecimal() and now[0] not in in_sync.split(","):
                 ago = (row["completed"] - asked).total_seconds()
                 unclean = f"; {ago:.1f} s before it was not in sync: an unclean election, unless it caught up meanwhile"
         epoch = f", leader epoch {now[1]}" if now[1] else ""
         yield Change(row["completed"], f"{leader}{epoch}, in sync: {now[2].replace(',', ', ') or 'nobody'}{unclean}")
-        before, asked = now, row["completed"]
+        before = now
+        if now[2]:
+            in_sync, asked = now[2], row["completed"]
 
 
 def _coordinators(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
