@@ -10,7 +10,7 @@ from rules.kept.state import Hole
 from rules.settling.gate import EVERYBODY, Gate, Who
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import row_by_row
 from tests.rules.whole import Told, in_any_way, live, whole
 
@@ -694,8 +694,8 @@ def test_a_member_that_nobody_has_heard_of_may_have_begun_on_a_host_that_is_late
     store.feed(there.rows)
     for _ in range(40):
         h.mark(3.0)
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert whole(store, VERDICTS) == []
     late = History()
     late.row("m2", "start", settings={"group.id": "g"}, invoked=h.at(8), completed=h.at(8))

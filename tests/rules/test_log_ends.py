@@ -14,7 +14,7 @@ from rules.checks.log_ends import KEPT
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_audit import explained, subjects
 from tests.rules.whole import Told, finished, in_any_way, live, whole
@@ -462,8 +462,8 @@ def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
         h.observe(end=start + 12)
         h.mark(1.0)
     store, asked = Store(), list[float]()
-    for row in h.rows:
-        store.feed([row])
+    for row, one in zip(h.rows, singly(h.rows), strict=True):
+        store.feed(one)
         asked += [(micros(row.completed) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
     assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
     assert [later <= at < later + 5 for at, later in zip(asked, (30, 600), strict=cut)] == [True] * len(asked)
@@ -522,6 +522,6 @@ def test_what_is_listed_too_short_again_is_the_same_truncation() -> None:
     for _ in range(3):
         h.mark(1.0)
     store = Store()
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert [(one.subject, one.evidence["written_again"]) for one in whole(store, ["log-truncation"])] == [((9,), 4)]
