@@ -15,7 +15,7 @@ from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Run
-from tests.rules.histories import History, Store, found, number, singly
+from tests.rules.histories import History, Store, found, number, seeds, singly
 
 W = number("w")
 Findings = set[tuple[str, tuple[int | str, ...]]]
@@ -147,7 +147,7 @@ def test_finished(build: Callable[[History], None], expected: Findings) -> None:
     assert broken(store) == expected
 
 
-@pytest.mark.parametrize("seed", [None, *range(12)])
+@pytest.mark.parametrize("seed", [None, *seeds(4)])
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
 def test_live(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
     h = History()
