@@ -18,33 +18,18 @@ from datetime import datetime
 from typing import Any
 
 from rules.vocabulary.catalogue import CATALOGUE
-from rules.vocabulary.finding import FINDING_SCHEMA, Event
-from rules.vocabulary.policy import Severity
+from rules.vocabulary.finding import FINDING_SCHEMA, FindingRow
 
 Identity = tuple[str, str, datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingEvent:
-    """The columns of `rules.vocabulary.finding.FINDING_SCHEMA`, `evidence` and `context` as objects.
+class FindingEvent(FindingRow):
+    """A row of the findings, and how it is passed on.
 
     `counted`: UTC wall clock when the event was recorded and passed on. `grace`: seconds waited before the verdict,
     None where none is. `replayed`: an earlier process recorded it, which may have ended before it told anyone."""
 
-    id: str
-    event: Event
-    anomaly: str
-    severity: Severity
-    cluster: str
-    topic_id: str
-    topic: str
-    partition: int
-    message: str
-    evidence: Mapping[str, Any]
-    context: Mapping[str, Any]
-    at: datetime
-    decidable: datetime
-    implied_by: str | None = None
     counted: datetime
     grace: float | None = None
     replayed: bool = False

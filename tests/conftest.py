@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,15 +26,23 @@ settings.load_profile("offsetwatch")
 
 NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spark"}}
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
+WAITING = ("kafka", "spark", "slow")
+"""Markers of tests that start programs, and wait for them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker or Spark, so that `make quick` can leave it out."""
+    """Mark what needs a broker or Spark, so that `make quick` can leave it out.
+
+    Files with such tests come first, in an order that has nothing to do with their names: neighbours in a folder want
+    the same of the machine. The others fill what those leave, so that no long file comes last."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         for marker, fixtures in NEEDS.items():
             if asked & fixtures:
                 item.add_marker(marker)
+    file = {item: item.nodeid.partition("::")[0] for item in items}
+    waiting = {file[item] for item in items if any(item.get_closest_marker(name) for name in WAITING)}
+    items.sort(key=lambda item: (file[item] not in waiting, crc32(file[item].encode())))
 
 
 @pytest.fixture(scope="session", autouse=True)

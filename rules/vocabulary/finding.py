@@ -11,13 +11,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
 
+from rules.vocabulary.policy import Severity
+from rules.vocabulary.row_columns import Int32, columns
 from rules.vocabulary.times import from_micros
 
 Event = Literal["raised", "opened", "closed"]
+JsonObject = Annotated[Mapping[str, Any], pa.string()]
+"""An object, which a table keeps as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,25 +114,30 @@ class Recheck(NamedTuple):
     end: int
 
 
-FINDING_SCHEMA: Final = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("event", pa.string(), nullable=False),
-        pa.field("anomaly", pa.string(), nullable=False),
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("cluster", pa.string(), nullable=False),
-        pa.field("topic_id", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("evidence", pa.string(), nullable=False),
-        pa.field("context", pa.string(), nullable=False),
-        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("decidable", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("implied_by", pa.string()),
-    ]
-)
-"""The Delta table `findings` before the job adds its own columns. `evidence` and `context` are JSON objects."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One event of a finding as it is kept and told: judged, with its id. `FINDING_SCHEMA` is made of these fields.
+
+    Times are log time. What each field holds is told where the table is declared, `streaming_jobs.tables.schemas`."""
+
+    id: str
+    event: Event
+    anomaly: str
+    severity: Severity
+    cluster: str
+    topic_id: str
+    topic: str
+    partition: Int32
+    message: str
+    evidence: JsonObject
+    context: JsonObject
+    at: datetime
+    decidable: datetime
+    implied_by: str | None = None
+
+
+FINDING_SCHEMA: Final = pa.schema(columns(FindingRow))
+"""The Delta table `findings` before the job adds its own columns."""
 
 
 def to_table(judged: Iterable[tuple[Finding, str]]) -> pa.Table:

@@ -45,6 +45,7 @@ def test_the_rules_are_what_prometheus_takes() -> None:
     assert "SUCCESS" in run(program("promtool"), "check", "config", "prometheus.yml")
 
 
+@pytest.mark.slow
 def test_each_alert_fires_when_it_must_and_its_twin_does_not() -> None:
     assert "SUCCESS" in run(program("promtool"), "test", "rules", "rules_test.yml")
 

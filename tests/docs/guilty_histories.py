@@ -21,6 +21,7 @@ from tests.rules import test_classified as classified
 from tests.rules import test_committed_offsets as commits
 from tests.rules import test_cycles as cycles
 from tests.rules import test_fates as fates
+from tests.rules import test_foreign_commits as foreign_commits
 from tests.rules import test_log_ends as log_ends
 from tests.rules import test_registers as register_cases
 from tests.rules import test_sequences as sequences
@@ -28,6 +29,7 @@ from tests.rules import test_stability as stability
 from tests.rules import test_stale_log_ends as stale_ends
 from tests.rules import test_transactions as transactions
 from tests.rules import test_transforms as transforms
+from tests.rules.committed_offsets import later
 from tests.rules.histories import History, Store, number
 
 PICTURES: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -120,7 +122,7 @@ def torn(h: transactions.Log) -> None:
 def observed_after(build: Build) -> Build:
     def both(h: History) -> None:
         build(h)
-        commits.later(h)
+        later(h)
 
     return both
 
@@ -149,7 +151,7 @@ HISTORIES: Final[dict[str, Callable[[], Judged]]] = {
     "zombie-write": finished(fates.committed_after_its_successor_began),
     "offset-regression": finished(observed_after(commits.went_back)),
     "lost-commit": finished(observed_after(commits.dropped)),
-    "foreign-commit": finished(observed_after(commits.too_high)),
+    "foreign-commit": finished(observed_after(foreign_commits.too_high)),
     "log-truncation": finished(log_ends.truncated),
     "sequence-loss": finished(lambda h: sequences.broken(h, start=0)),
     "eos-violation": finished(lambda p: (transforms.twice(p), p.wait(30)), transforms.Pair),

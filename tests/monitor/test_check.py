@@ -16,7 +16,8 @@ import pytest
 
 from monitor.commands.check import Options, run
 from rules.vocabulary.catalogue import CATALOGUE
-from tests.monitor.history_files.cases import CASES, Case, Found
+from tests.monitor.history_files.case import Case, Found
+from tests.monitor.history_files.cases import CASES
 from tests.monitor.history_files.shorthand import edn, events
 
 Checked = Callable[..., dict[str, Any]]

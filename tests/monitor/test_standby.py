@@ -65,6 +65,7 @@ def until(holds: Callable[[], object], folder: Path, seconds: float = 300) -> fl
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_it_waits_for_the_one_at_work_and_then_goes_on(tmp_path: Path) -> None:
     """What comes next is the port of the metrics, which is taken here."""
     checkpoint = load(None, {"OFFSETWATCH_DATA": str(tmp_path / "data")}).job.checkpoint_path
@@ -85,6 +86,7 @@ def test_it_waits_for_the_one_at_work_and_then_goes_on(tmp_path: Path) -> None:
     assert port_taken.startswith(f"offsetwatch: metrics cannot be served on 127.0.0.1:{port}: ")
 
 
+@pytest.mark.slow
 def test_one_that_stands_by_is_stopped_at_once(tmp_path: Path) -> None:
     checkpoint = load(None, {"OFFSETWATCH_DATA": str(tmp_path / "data")}).job.checkpoint_path
     asked = {"OFFSETWATCH_DATA": str(tmp_path / "data")}

@@ -179,7 +179,6 @@ def test_a_stop_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.alone
 @pytest.mark.timeout(1200)
 def test_monitor_with_probes(kafka: LocalKafka, tmp_path: Path) -> None:
     def scraped() -> dict[str, float]:

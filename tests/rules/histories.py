@@ -9,9 +9,10 @@ Time is in seconds and advances by itself; `h.mark()` lets a committer vouch for
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -141,7 +142,7 @@ class Store:
         table = rows if isinstance(rows, pa.Table) else to_table(rows)
         out = step({}, table, self.objectives, finished=True) if finished else self.store.step(table)
         new: list[Finding] = [finding for stepped in out.values() for finding in stepped.findings]
-        facts = [stepped.facts for stepped in out.values()]
+        facts = [stepped.facts for stepped in out.values() if stepped.facts.num_rows]
         if facts:
             resolved = self.store.resolve(pa.concat_tables(facts), finished=finished)
             self.transactions.extend(resolved.transactions.to_pylist())
@@ -175,6 +176,17 @@ class Store:
             if finding is not None or is_lost(question, wrote):
                 del self.questions[key]
         return found
+
+
+def seeds(few: int) -> range:
+    """Seeds of random histories and orders; ten times as many where `make search` looks further."""
+    return range(10 * few if "HISTORIES" in os.environ else few)
+
+
+def singly(rows: Iterable[Slice]) -> Iterator[pa.Table]:
+    """Each row as a table of its own. One table is made of all of them, since one of a single row costs as much."""
+    table = to_table(rows)
+    return (table.slice(i, 1) for i in range(table.num_rows))
 
 
 def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:

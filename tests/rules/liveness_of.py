@@ -7,14 +7,14 @@ import random
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store
+from tests.rules.histories import START, History, Store, singly
 
 
 def row_by_row(h: History) -> Store:
     """Each row in a step of its own, the state through its bytes in between."""
     store = Store()
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     return store
 
 

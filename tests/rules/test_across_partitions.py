@@ -15,7 +15,7 @@ from rules.store import MemoryStore
 from rules.vocabulary.finding import FACT_SCHEMA
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Run
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import History, Store, found, number, seeds, singly
 
 W = number("w")
 Findings = set[tuple[str, tuple[int | str, ...]]]
@@ -126,8 +126,8 @@ def live(h: History, *, seed: int | None = None, observed: bool = True) -> Store
     store = Store()
     rows = list(h.rows)
     if seed is None:
-        for row in rows:
-            store.feed([row])
+        for row in singly(rows):
+            store.feed(row)
         return store
     rng = random.Random(seed)
     late = {row.process: rng.choice((0, 0, 5, 40)) for row in rows}
@@ -147,7 +147,7 @@ def test_finished(build: Callable[[History], None], expected: Findings) -> None:
     assert broken(store) == expected
 
 
-@pytest.mark.parametrize("seed", [None, *range(12)])
+@pytest.mark.parametrize("seed", [None, *seeds(4)])
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=[c[0].__name__ for c in CASES])
 def test_live(build: Callable[[History], None], expected: Findings, seed: int | None) -> None:
     h = History()
@@ -178,8 +178,8 @@ def test_retention_tears_nothing() -> None:
         for partition in (0, 1):
             h.mark(0.5, partition=partition)
     store = Store()
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert broken(store) == set()
 
 

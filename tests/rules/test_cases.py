@@ -12,7 +12,7 @@ import pytest
 
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.slices import Irregular
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.told_of_cases import (
     ABORTED,
     CUT,
@@ -451,8 +451,8 @@ def test_row_by_row(build: Callable[[History], object], expected: list[Told]) ->
     for _ in range(30):
         history.observe(start=4 if build is skipped_below_log_start else 0, end=1_000)
         history.mark(1.0)
-    for row in history.rows:
-        store.feed([row])
+    for row in singly(history.rows):
+        store.feed(row)
     wanted = {(told.anomaly, told.subject): told for told in expected}
     found = [told for told in whole(store, FINDINGS) if told.anomaly not in ABSENCE]
     for told in found:

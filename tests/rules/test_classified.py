@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rules.vocabulary.policy import severity
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row, shuffled
 
 T = number("t")
@@ -81,8 +81,8 @@ def test_a_successor_whose_row_is_still_to_come() -> None:
     late = next(row for row in h.rows if row.process == number("u"))
     h.rows.remove(late)
     store = Store()
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert of(store, "misleading-fence") == []
     store.feed([late])
     store.feed([h.mark(1.0)])

@@ -6,18 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.rules import test_committed_offsets, test_foreign_commits
+from tests.rules.committed_offsets import RULES, VERDICTS, commit, in_order, later, read
 from tests.rules.histories import History
 from tests.rules.liveness_of import at_once
-from tests.rules.test_committed_offsets import (
-    GUILTY,
-    INNOCENT,
-    RULES,
-    VERDICTS,
-    commit,
-    in_order,
-    later,
-    read,
-)
 from tests.rules.whole import finished, live, whole
 
 OFFSETS = (15, 50, 70, 100, 110, 115, 500, 520)
@@ -32,6 +24,10 @@ def others(h: History, offset: int) -> None:
     commit(h, offset + 1000, by="c", group="more")
     commit(h, 1, by="c", group="more", type="info")
     commit(h, 2, by="d", group="more", invoked=early)
+
+
+GUILTY = test_committed_offsets.GUILTY + test_foreign_commits.GUILTY
+INNOCENT = test_committed_offsets.INNOCENT + test_foreign_commits.INNOCENT
 
 
 @pytest.mark.parametrize("build", [case[0] for case in GUILTY] + INNOCENT, ids=lambda build: build.__name__)

@@ -11,7 +11,7 @@ from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark
 from rules.vocabulary.times import micros
 from tests.rules import test_liveness, test_stability
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, whole
 
@@ -199,8 +199,8 @@ def test_a_window_that_overflows_until_it_is_half_as_full() -> None:
         h.observe(end=23)
         h.mark(1.0)
     store = Store(Objectives(window_runs=8))
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert whole(store, ["window-overflow"]) == [
         Told(
             "window-overflow", (), "the open window held 9 runs; its older half was settled before its time",

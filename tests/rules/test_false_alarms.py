@@ -9,7 +9,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.vocabulary.finding import Recheck
 from rules.vocabulary.slices import Irregular
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import History, Store, found, number, singly
 from tests.rules.test_transforms import Pair
 
 W = number("w")
@@ -49,8 +49,8 @@ def test_an_output_is_no_input_of_its_transform(closed: bool) -> None:
     pair.outputs.poll("q", [("v", 0, 3, 8)])
     pair.transform(1, 5, 5, 20, process="x2")
     pair.wait(40)
-    for row in pair.rows:
-        store.feed([row])
+    for row in singly(pair.rows):
+        store.feed(row)
     assert found(store.findings) == set()
 
 

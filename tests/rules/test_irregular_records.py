@@ -26,7 +26,7 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Place
 from rules.vocabulary.times import micros
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import History, Store, found, number, singly
 
 W, V = number("w"), number("v")
 PLACE = Place("c", "t", 0)
@@ -230,8 +230,8 @@ def test_what_lies_below_the_log_start_is_forgotten() -> None:
     assert known(store).stretches == [[0, 1], [3, 4]]
     h.rows = []
     settle(h, start=STRETCH, end=4 * STRETCH, seconds=3)
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert chunk_name(0) not in store.stored[PLACE].chunks
     assert chunk_name(3) in store.stored[PLACE].chunks
     assert known(store).stretches == [[3, 4]]
@@ -248,8 +248,8 @@ def test_stretches_far_apart_are_remembered_in_bounded_space() -> None:
     h.rows = []
     end = 6 * STRETCHES * STRETCH
     settle(h, start=end, end=end + 1)
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert [name for name in store.stored[PLACE].chunks if name.startswith("irregular")] == []
 
 

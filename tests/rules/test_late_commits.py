@@ -8,8 +8,8 @@ import pytest
 from rules.checks.invoked_commits import KEPT, InvokedCommits, Newly, certainly_never, chunks_of, write
 from rules.kept.chunks import Chunks
 from rules.vocabulary.slices import Slice
+from tests.rules.committed_offsets import OBSERVER, VERDICTS, commit, foreign, lost, read, regression
 from tests.rules.histories import History, Store
-from tests.rules.test_committed_offsets import OBSERVER, VERDICTS, commit, foreign, lost, read, regression
 from tests.rules.test_unknown_commits import in_steps, listed, vouched
 from tests.rules.whole import whole
 

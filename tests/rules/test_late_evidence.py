@@ -9,7 +9,7 @@ import pytest
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Mark, Slice
 from rules.vocabulary.times import micros
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import at_once, events, row_by_row
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
@@ -102,8 +102,8 @@ def test_a_call_that_hangs_is_told_once_with_its_process() -> None:
     del h.open["q"]
     before = len(h.rows)
     traffic(h, 3, first=400, partitions=2)
-    for row in h.rows[before:]:
-        store.feed([row])
+    for row in singly(h.rows[before:]):
+        store.feed(row)
     assert [e[0] for e in events(store, "evidence-late")] == ["opened", "closed"]
     assert the(store, "evidence-late", "closed").evidence["partitions"] == 2
 

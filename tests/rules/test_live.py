@@ -9,7 +9,7 @@ from rules.kept.state import UnknownFormat, dump, load
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.times import EPOCH, micros
-from tests.rules.histories import START, History, Store, found, number
+from tests.rules.histories import START, History, Store, found, number, singly
 
 W = number("w")
 
@@ -27,8 +27,8 @@ def healthy(h: History, seconds: int, *, lose: int | None = None, first: int = 0
 
 def row_by_row(h: History, objectives: Objectives | None = None) -> Store:
     store = Store(objectives)
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     return store
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, seeds
 from tests.rules.liveness_of import at_once, delayed, events, row_by_row
 from tests.rules.model import Model
 
@@ -228,7 +228,7 @@ def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]
     build(h)
     expected = events(row_by_row(h), "stuck-consumer")
     assert expected
-    for seed in range(5):
+    for seed in seeds(2):
         assert events(delayed(h, seed), "stuck-consumer") == expected
 
 
@@ -240,7 +240,8 @@ def test_a_reader_that_closes_is_stuck_no_longer() -> None:
     assert [e[0] for e in events(row_by_row(h), "stuck-consumer")] == ["opened", "closed"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_healthy_cluster_has_no_such_condition(seed: int) -> None:
     conditions = {
         "stuck-consumer", "stuck-producer", "hanging-transaction", "unrecovered-transaction", "stuck-close",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-from rules.arrays.intervals import Ints
-from rules.checks import known_ends
-from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT, Tops
+from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT
 from rules.checks.log_ends import KEPT
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Run
 from rules.vocabulary.times import micros
-from tests.rules.histories import START, History, Store, number
+from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_audit import explained, subjects
 from tests.rules.whole import Told, finished, in_any_way, live, whole
@@ -384,23 +381,6 @@ def test_a_truncation_is_reported_once() -> None:
     assert len(whole(row_by_row(h), RULES)) == 1
 
 
-def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> None:
-    tops = known_ends.raised(Tops(), Tops(*(ints(c) for c in ([7, 7, 7, 3], [5, 6, 9, 1], [4, 4, 8, 1]))))
-    assert (tops.domain.tolist(), tops.step.tolist(), tops.top.tolist()) == ([3, 7, 7], [1, 5, 9], [1, 4, 8])
-    asked = known_ends.known_before(tops, ints([7, 7, 7, 3, 5]), ints([5, 6, 10, 2, 9]))
-    assert asked.tolist() == [-1, 4, 8, 1, -1]
-    many = ints(range(STEPS_KEPT + 1))
-    known = known_ends.raised(Tops(), Tops(many * 0, many, many))
-    assert len(known) == STEPS_KEPT + 1
-    kept = known_ends.bounded(known)
-    assert len(kept) <= STEPS_KEPT
-    assert kept.top[-1] == STEPS_KEPT
-
-
-def ints(values: Sequence[int]) -> Ints:
-    return np.array(values, np.int64)
-
-
 def test_in_a_file_no_further_listing_is_waited_for() -> None:
     h = History()
     h.send("w", 0, 10, at=0)
@@ -462,8 +442,8 @@ def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
         h.observe(end=start + 12)
         h.mark(1.0)
     store, asked = Store(), list[float]()
-    for row in h.rows:
-        store.feed([row])
+    for row, one in zip(h.rows, singly(h.rows), strict=True):
+        store.feed(one)
         asked += [(micros(row.completed) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
     assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
     assert [later <= at < later + 5 for at, later in zip(asked, (30, 600), strict=cut)] == [True] * len(asked)
@@ -496,12 +476,6 @@ def test_a_live_log_is_listed_once_more_first() -> None:
     assert whole(row_by_row(h), ["log-truncation"]) == []
 
 
-def test_of_what_is_known_the_last_one_before_each_step_is_kept() -> None:
-    tops = Tops(ints([3, 3, 3, 3, 7, 7]), ints([1, 2, 5, 9, 1, 2]), ints([1, 2, 5, 9, 1, 2]))
-    kept = known_ends.forgotten_before(tops, 3, 9)
-    assert (kept.domain.tolist(), kept.step.tolist()) == ([3, 3, 7, 7], [5, 9, 1, 2])
-
-
 @in_any_way()
 def test_an_end_of_zero_where_nothing_above_0_was_known_is_not_spurious(fed: Fed) -> None:
     h = History()
@@ -522,6 +496,6 @@ def test_what_is_listed_too_short_again_is_the_same_truncation() -> None:
     for _ in range(3):
         h.mark(1.0)
     store = Store()
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     assert [(one.subject, one.evidence["written_again"]) for one in whole(store, ["log-truncation"])] == [((9,), 4)]

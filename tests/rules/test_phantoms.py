@@ -8,7 +8,7 @@ import pytest
 
 from rules.checks.phantom_reads import Record, record_name
 from rules.vocabulary.slices import Mark, Place
-from tests.rules.histories import History, Store, found, number
+from tests.rules.histories import History, Store, found, number, singly
 
 W = number("w")
 
@@ -94,8 +94,8 @@ def test_what_is_known_of_a_writer_is_kept_as_long_as_its_highest_value_stands()
     h.send("w", 0, 5, at=100)
     h.poll("r", [("w", 3, 2, 103)])
     h.poll("r", [("w", 0, 2, 100)], type="info")
-    for row in h.rows:
-        store.feed([row])
+    for row in singly(h.rows):
+        store.feed(row)
     (chunk,) = (data for name, data in store.stored[Place("c", "t", 0)].chunks.items() if name == record_name(W))
     assert Record(*struct.unpack("<qqqb", chunk)) == Record(4, W, 104, 0)
 

@@ -11,9 +11,9 @@ from rules.checks.unknown_commits import UnknownCommits, may_hold
 from rules.kept.state import State
 from rules.settling.gate import Gate
 from rules.vocabulary.slices import Mark, Slice
+from tests.rules.committed_offsets import VERDICTS, commit, on, read
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import row_by_row
-from tests.rules.test_committed_offsets import VERDICTS, commit, on, read
 from tests.rules.whole import whole
 
 

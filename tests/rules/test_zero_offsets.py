@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, finished, in_any_way, live, whole
 
@@ -323,8 +323,8 @@ def test_a_zero_that_was_asked_for_in_a_row_that_comes_late(build: Callable[[His
     for _ in range(3):
         h.mark(1.0)
     store = Store()
-    for row in [h.rows[0], h.rows[2], h.rows[1], *h.rows[3:]]:
-        store.feed([row])
+    for row in singly([h.rows[0], h.rows[2], h.rows[1], *h.rows[3:]]):
+        store.feed(row)
     assert whole(store, ["spurious-zero-offset"]) == []
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -136,12 +137,14 @@ def examples(few: int) -> settings:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @examples(40)
 @given(histories)
 def test_no_row_that_is_understood_makes_a_rule_raise(batches: list[list[Slice]]) -> None:
     check(batches)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(random_histories.histories, mutations, st.integers(1, 20))
 def test_no_field_that_is_understood_makes_a_rule_raise(

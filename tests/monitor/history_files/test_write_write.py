@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import pytest
+
 from monitor.history_files.operations import gather
 from monitor.history_files.slices import slices
 from rules.cycles.search import search
@@ -136,6 +138,7 @@ def cyclic(edges: Iterable[Edge]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_differs_from_jepsen_beside_duplicates_alone() -> None:
     chance = random.Random(17)
     seen: Counter[tuple[bool, bool, bool]] = Counter()

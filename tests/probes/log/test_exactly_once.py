@@ -187,4 +187,4 @@ class AnyHistory(RuleBasedStateMachine):
 AnyHistory.TestCase.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestAnyHistory = AnyHistory.TestCase
+TestAnyHistory = pytest.mark.slow(AnyHistory.TestCase)

@@ -9,7 +9,7 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import History, Store, number
-from tests.rules.settling.test_waiting import W, going_on, lost
+from tests.rules.settling.going_on import W, going_on, lost
 from tests.rules.whole import Told, whole
 
 

@@ -13,6 +13,7 @@ import pytest
 from monitor.drill.proxy import Proxy
 
 
+@pytest.mark.slow
 def test_whoever_connects_as_the_proxy_ends_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda about: left.append(about.exc_value))

@@ -1,0 +1,125 @@
+"""Rows that are missing: what a hole in a process's log excuses, and what is known past it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.vocabulary.slices import Mark
+from tests.rules.histories import START, History, number
+from tests.rules.settling.going_on import W, fed, going_on, lost, second
+
+
+def test_a_hole_in_a_reader_s_log_excuses_what_fell_into_it_and_nothing_else() -> None:
+    """One row of a second reader never comes. What was sent before the hole ended may have been in it."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0, lose=[10, 58])
+    hidden = h.poll("q", [])
+    going_on(h, 1300, first=60, lose=[70, 1000])
+    rows = [row for row in h.rows if row is not hidden]
+    store = fed(rows, 100)
+    assert lost(store) == [(W, 10), (W, 70), (W, 1000)]  # and not 58, which the row that is missing may have polled
+    (state,) = store.last.values()
+    assert state.summary["unseen"] == 1
+    assert [f.event for f in store.findings if f.anomaly == "unverifiable"] == ["opened"]  # 58 rests on it
+
+
+def test_what_was_sent_after_a_hole_does_not_wait_for_it_to_be_given_up() -> None:
+    """One row of a second reader is missing, and may still come: what it polled in it was there before the next one."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0, lose=[10, 58])
+    hidden = h.poll("q", [])
+    going_on(h, 5, first=60)
+    h.poll("q", [])
+    going_on(h, 40, first=65, lose=[70])
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [(W, 10), (W, 70)]
+    store.feed([hidden])
+    assert lost(store) == [(W, 10), (W, 70), (W, 58)]
+
+
+@pytest.mark.parametrize(("lost_life", "through"), [(False, 60), (True, 20)])
+def test_what_readers_did_is_known_past_the_end_of_one_that_misses_an_early_row(lost_life: bool, through: int) -> None:
+    """Who asks what became of a transaction waits for that. Of a lost life the end may be missing, too."""
+    h = History()
+    h.assign("q")
+    h.assign("r")
+    hidden = h.poll("q", [])
+    going_on(h, 20, first=0)
+    h.row("q", "close")
+    h.processes.remove("q")
+    closed = Mark(number("q"), 3, h.at(h.time), h.at(h.time), lost=lost_life)
+    h.row("committer", "mark", marks=[closed], invoked=h.at(h.time), completed=h.at(h.time))
+    going_on(h, 40, first=20)
+    (told,) = fed([row for row in h.rows if row is not hidden]).last.values()
+    assert (told.summary["read_through"] - START).total_seconds() // 1 == through
+
+
+def test_what_came_after_a_missing_row_was_polled_all_the_same() -> None:
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0)
+    hidden = h.poll("q", [])
+    going_on(h, 11, first=60, lose=[70])
+    h.poll("q", [("w", 70, 1, 70)])
+    going_on(h, 40, first=71)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == []
+
+
+def test_the_only_reader_goes_on_telling_what_it_passes_while_a_row_of_it_is_missing() -> None:
+    """Each of its polls tells where it began and where it ended."""
+    h = History()
+    h.assign("r")
+    going_on(h, 30, first=0)
+    hidden = h.poll("r", [])
+    for i in range(30, 90):
+        h.send("w", i, at=i)
+        if i != 50:
+            h.poll("r", [("w", i, 1, i)], position_before=50 if i == 51 else i, position_after=i + 1)
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [(W, 50)]
+
+
+def test_who_is_over_polled_nothing_later_also_where_a_row_of_it_is_missing() -> None:
+    """Its committer mentions it no more; the row may come within the ten minutes, and concerns what was sent before."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    hidden = h.poll("q", [])
+    h.poll("q", [])
+    h.row("q", "close")
+    q = number("q")
+    h.row("committer", "mark", marks=[Mark(q, h._slices[q, 0], h.at(h.time), h.at(h.time))])
+    h.processes.remove("q")
+    going_on(h, 60, first=0, lose=[20])
+    store = fed([row for row in h.rows if row is not hidden])
+    (found,) = [f for f in store.findings if f.anomaly == "lost-write"]
+    assert found.subject == (W, 20) and second(found) <= 20 + 15
+
+
+@pytest.mark.parametrize(("between", "found"), [("", True), ("revoke", False), ("missing", False)])
+def test_a_hole_that_a_reader_passed_with_nothing_else_is_gone_over_by_its_next_poll(between: str, found: bool) -> None:
+    """An early row is missing. An empty poll took it over the lost value, so that its next poll starts behind it."""
+    h = History()
+    h.assign("r")
+    going_on(h, 3, first=0)
+    hidden = [h.poll("r", [])]
+    going_on(h, 3, first=3)
+    h.send("w", 6, at=6)
+    if between == "revoke":
+        h.assign("r", assigned=False, f="revoke")
+        h.assign("r")
+    poll = h.poll("r", [], position_before=6, position_after=7)
+    hidden += [poll] if between == "missing" else []
+    h.send("w", 7, at=7)
+    h.poll("r", [("w", 7, 1, 7)], position_before=7, position_after=8)
+    going_on(h, 40, first=8)
+    store = fed([row for row in h.rows if row not in hidden])
+    assert lost(store) == ([(W, 6)] if found else [])

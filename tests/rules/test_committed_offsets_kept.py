@@ -1,0 +1,96 @@
+"""What is kept of what groups committed: bounded, and asked for by the same times as it is judged by."""
+
+from __future__ import annotations
+
+from rules.vocabulary.slices import Mark
+from tests.rules.committed_offsets import (
+    OBSERVER,
+    RULES,
+    VERDICTS,
+    commit,
+    foreign,
+    later,
+    on,
+    read,
+)
+from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import row_by_row
+from tests.rules.whole import whole
+
+
+def test_which_offsets_were_committed_is_remembered_in_bitmaps_and_forgotten_below_the_log_start() -> None:
+    """An offset below is not called foreign: nobody knows any more who asked for it."""
+    h = History()
+    for i in range(450):
+        commit(h, i * 1000)
+        if i % 50 == 49:
+            h.observe(start=max(0, i * 1000 - 70_000), end=1 << 20)
+            h.mark(1.0)
+    h.mark(1.0)
+    store = row_by_row(h)
+    (kept,) = store.stored.values()
+    names = sorted(name for name in kept.chunks if name.startswith("commits."))
+    assert [int(name.rpartition(".")[2]) for name in names] == [5, 6]
+    h.rows.clear()
+    read(h, 5000)
+    read(h, 375_500)
+    read(h, 374_000)
+    later(h)
+    for _ in range(3):
+        h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+    assert {(one.anomaly, one.subject) for one in whole(store, ("foreign-commit",))} == {
+        ("foreign-commit", ("g", 375_500))
+    }
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """Hours of a group's life, of commits that nobody answers, and of many groups, whose names go with them."""
+    store = Store()
+    sizes = []
+    h = History()
+    for hour in range(6):
+        for i in range(300):
+            n = hour * 300 + i
+            commit(h, 10 * n, by="r")
+            read(h, 10 * n, by="r")
+            read(h, 10 * n, by="o")
+            commit(h, 10 * n + 5, by="q", type="info", group=f"of-{n}")
+            if i % 5 == 4:
+                h.observe(start=10 * n, end=10 * n + 10)
+                h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+        sizes.append(len(next(iter(store.stored.values())).hot))
+    assert max(sizes[2:]) < 1.2 * sizes[1]
+    assert whole(store, VERDICTS) == []
+
+
+def marked(h: History, at: int) -> None:
+    """All that both processes have done is here, at `at` milliseconds of the boot's clock."""
+    now = h.at(at / 1000)
+    marks = [Mark(number(who), h._slices[number(who), 0], now) for who in ("r", "o")]
+    h.row("committer", "mark", marks=marks, invoked=now, completed=now, **on("b", at, at))
+
+
+def test_a_commit_that_only_the_wall_clock_puts_before_a_read_explains_nothing() -> None:
+    """What a step asks of the store rests on the same times as its verdict: the bitmaps of the group are there."""
+    h, store = History(), Store()
+    h.start("r", **{"group.id": "g"})
+    h.start("o")
+    commit(h, 50, invoked=h.at(1.0), completed=h.at(1.01), **on("b", 1000, 1010))
+    read(h, 50, by="o", invoked=h.at(1.5), completed=h.at(1.51), **on("b", 1500, 1510))
+    marked(h, 3000)
+    store.feed(h.rows)
+    fed = len(h.rows)
+    read(h, 70, by="o", invoked=h.at(4.0), completed=h.at(4.01), **on("b", 4000, 4010))
+    commit(h, 70, invoked=h.at(-50.0), completed=h.at(-49.0), **on("b", 5000, 5010))
+    marked(h, 8000)
+    store.feed(h.rows[fed:])
+    fed = len(h.rows)
+    seen = h.at(30.0)
+    h.row("o", "offsets", log_start=0, log_end=100, invoked=seen, completed=seen, **on("b", 30_000, 30_000))
+    marked(h, 31_000)
+    store.feed(h.rows[fed:])
+    assert whole(store, RULES) == [foreign(70, 50, 4.01, to=OBSERVER)]
