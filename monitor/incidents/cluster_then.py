@@ -101,8 +101,8 @@ def _observed(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
-    """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer. While nobody
-    leads, nobody is told to be in sync: who was before counts."""
+    """Who leads, by what is told of it: `led_by` whenever it is known, `leader` where that does not answer. While
+    nobody leads, nobody is told to be in sync: who was before counts."""
     before: tuple[str, ...] = ()
     in_sync, told, asked = "", 0, datetime.min.replace(tzinfo=UTC)
     for row in rows:
