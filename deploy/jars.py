@@ -42,6 +42,7 @@ __all__ = [
     "pyspark_jars",
     "pyspark_version",
     "resolved",
+    "s3a_jars",
     "spark_jars",
     "spark_kafka_jars",
 ]
@@ -113,6 +114,13 @@ def spark_kafka_jars(say: Say = to_stderr) -> list[Path]:
     provider = Artefact("org.apache.spark", f"spark-token-provider-kafka-0-10_{_SCALA}", "4.0.0")
     exact = JarSet("spark-kafka", about, (source,), beside_pyspark=True)
     return resolved(say, exact, replace(exact, overrides=(provider,)))
+
+
+def s3a_jars(say: Say = to_stderr) -> list[Path]:
+    """What Spark needs beside PySpark's own jars to write at s3a URLs, most of it the AWS SDK. Raises `JarsMissing`."""
+    hadoop = next(pyspark_jars().glob("hadoop-client-api-*.jar")).stem.rpartition("-")[2]
+    s3a = Artefact("org.apache.hadoop", "hadoop-aws", hadoop)
+    return resolved(say, JarSet("spark-s3a", f"Hadoop's S3A {hadoop} (4 jars, 660 MB)", (s3a,), beside_pyspark=True))
 
 
 def graphframes_jars(say: Say = to_stderr) -> list[Path]:

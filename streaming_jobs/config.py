@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 from pydantic_core import PydanticCustomError
 
 from rules.vocabulary.objectives import SECOND, Objectives
-from streaming_jobs.location import TableLocation, TableUrl, looks_like_url, table_location
+from streaming_jobs.location import HADOOPS, TableLocation, TableUrl, table_location
 from streaming_jobs.spark_conf import ELSEWHERE, NEEDED
 
 Seconds = Annotated[float, Field(gt=0, le=30 * 86_400)]
@@ -136,21 +136,23 @@ def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class JobConfig(_Section):
-    """The integrity job. Paths that are not given lie below `root`. `history`: the probe log's table, a folder or, for
-    probe hosts and a monitor that share no file system, a URL in an object store, as "s3://bucket/canary/history"; see
-    deploying.md, "Hosts that share only a bucket".
+    """The integrity job. Paths that are not given lie below `root`. `tables`: where findings, the partitions' state and
+    the job's other tables are, and the probe log unless `history` says where that is; `history`: the probe log's table,
+    for probe hosts and a monitor that share no file system. Each is a folder or a URL in an object store, as
+    "s3://bucket/canary/tables"; see deploying.md, "Hosts that share only a bucket".
 
     `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
-    run. `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes
-    longer hangs, and the checks begin again. `cores`: of a local Spark; of a standalone cluster too, unless
-    `spark.cores.max` is set. `driver_memory`: of the driver's Java process, unless the site says."""
+    run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
+    `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
+    hangs, and the checks begin again. `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max`
+    is set. `driver_memory`: of the driver's Java process, unless the site says."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
     root: Path = Path(".offsetwatch")
     history: Located = None
-    tables: Path | None = None
-    checkpoint: Path | None = None
+    tables: Located = None
+    checkpoint: Located = None
     trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
     max_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
     max_files: Annotated[int, Field(ge=1)] = 1_000
@@ -165,16 +167,16 @@ class JobConfig(_Section):
     cycles: CyclesConfig = CyclesConfig()
     spark: SparkConfig = SparkConfig()
 
-    @field_validator("tables", "checkpoint")
+    @field_validator("checkpoint")
     @classmethod
-    def _on_disk(cls, given: Path | None) -> Path | None:
-        if given is not None and looks_like_url(given):
-            raise ValueError("must be a folder: only the probe log (job.history) may be in an object store")
+    def _of_hadoop(cls, given: TableLocation | None) -> TableLocation | None:
+        if isinstance(given, TableUrl) and given.scheme not in HADOOPS:
+            raise ValueError(f"must be a folder, or a URL that Hadoop's file systems know: of {', '.join(HADOOPS)}")
         return given
 
     @model_validator(mode="after")
     def _capped(self) -> JobConfig:
-        if self.upkeep.max_gb is not None and isinstance(self.history, TableUrl):
+        if self.upkeep.max_gb is not None and isinstance(self.history_path, TableUrl):
             raise ValueError(
                 "upkeep.max_gb needs a local probe log: it bounds the data folder, and history is in an object store, "
                 "where upkeep.history_days bounds it"
@@ -187,14 +189,25 @@ class JobConfig(_Section):
         return self.history or self.tables_path / "history"
 
     @property
-    def tables_path(self) -> Path:
-        """The folder of the job's own tables."""
+    def tables_path(self) -> TableLocation:
+        """Where the job's own tables are, each by its name below it."""
         return self.tables or self.root / "tables"
 
     @property
-    def checkpoint_path(self) -> Path:
+    def checkpoint_path(self) -> TableLocation:
         """Spark's checkpoint: offsets, commits and state."""
         return self.checkpoint or self.root / "checkpoints" / self.name
+
+    @property
+    def claim(self) -> Path:
+        """What stands on this machine for the checkpoint: its lock, and a rebuild of its state, lie beside it."""
+        at = self.checkpoint_path
+        return at if isinstance(at, Path) else self.root / "checkpoints" / self.name
+
+    @property
+    def rebuild_folder(self) -> Path:
+        """Where state is rebuilt, on this machine's disk."""
+        return self.claim.with_name(f"{self.claim.name}.rebuild")
 
     @property
     def liveness(self) -> timedelta:

@@ -29,6 +29,10 @@ class CheckpointTaken(JobError):
     """Another process runs the job over the same checkpoint."""
 
 
+class LeaseLost(JobError):
+    """Another monitor may be at work on the same tables by now, so nothing is written any more."""
+
+
 class StateFormat(JobError):
     """The job's state was written by another version of the checks and must be rebuilt from the probe log."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,12 +35,13 @@ from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
-from streaming_jobs.history.layout import has_begun, write_layout
+from streaming_jobs.history.layout import make_ready
 from streaming_jobs.history.source import NewestVersion, await_history, newest_append, stream
 from streaming_jobs.history.stall import EvidenceWatch
+from streaming_jobs.location import TableUrl, is_at_s3, numbers, spark_url
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
-from streaming_jobs.spark_conf import file_url
+from streaming_jobs.spark_conf import store_conf
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.tables.upkeep import Upkeep
 from streaming_jobs.verdicts.checks import Check
@@ -83,7 +85,7 @@ def session_settings(config: JobConfig, jars: Sequence[object], **more: object) 
             "logs": config.root / "logs",
             "scratch": config.root / "spark" / config.name,
             "master": config.spark.master,
-            "extra": config.spark.conf,
+            "extra": (store_conf(os.environ) if is_at_s3(config.checkpoint_path) else {}) | config.spark.conf,
             "cores": config.cores,
             "driver_memory": config.driver_memory,
             "shuffle_partitions": config.shuffle_partitions,
@@ -229,15 +231,13 @@ class IntegrityJob:
     def _run_query(self) -> None:
         """A query over the checkpoint as it is; with the state that was handed over to it, if it has not begun."""
         config = self._config
-        config.checkpoint_path.mkdir(parents=True, exist_ok=True)
-        if not has_begun(config.checkpoint_path):
-            write_layout(config.checkpoint_path)
+        make_ready(self._spark, config.checkpoint_path)
         # Fixed by the first run of a checkpoint; set here so that a session shared by several queries serves each.
         self._spark.conf.set("spark.sql.shuffle.partitions", str(config.shuffle_partitions))
         handed = handover(config.checkpoint_path)
         initial = None
         if handed is not None and handed.state is not None:
-            initial = self._spark.read.schema(STATE_DDL).parquet(file_url(handed.state))
+            initial = self._spark.read.schema(STATE_DDL).parquet(spark_url(handed.state))
         self._planned = False
         history = stream(self._spark, config, None if handed is None else handed.plan)
         frame = verdicts(history, config.objectives.objectives(), self._check, initial)
@@ -245,7 +245,7 @@ class IntegrityJob:
             frame.writeStream.foreachBatch(self._on_batch)
             .outputMode("update")
             .queryName(f"{config.name}-{id(self):x}")
-            .option("checkpointLocation", file_url(config.checkpoint_path))
+            .option("checkpointLocation", spark_url(config.checkpoint_path))
             .trigger(**self._trigger)
         )
         try:
@@ -373,7 +373,10 @@ class IntegrityJob:
 
     def _recheck(self) -> None:
         while not self._ended.wait(_RECHECK):
-            self._answer(self._ended.is_set)
+            try:
+                self._answer(self._ended.is_set)
+            except (JobError, DeltaError, OSError) as error:  # nothing is lost: it is asked again
+                log.warning("questions to the probe log are put off: %s", in_words(error))
 
     def _answer(self, stopping: Callable[[], bool], *, last: bool = False) -> None:
         """What readers saw differently, and what else was seen of transactions of which a value is absent."""
@@ -413,7 +416,7 @@ class IntegrityJob:
         if self._busy.acquire(blocking=False):
             try:
                 if self._evidence is not None and self._sink is not None and not self._stopping.is_set():
-                    self._sink.report(self._evidence.tick(self._clock(), self._unread))
+                    self._sink.report(self._evidence.tick(self._clock(), self._unread), put_off=True)
             finally:
                 self._busy.release()
 
@@ -482,11 +485,11 @@ class IntegrityJob:
     def _await_commit(self, number: int) -> None:
         """Spark commits a batch after our callback has returned; stopping before that would only run it again."""
         deadline = time.monotonic() + _COMMIT_WAIT
-        commit = self._config.checkpoint_path / "commits" / str(number)
-        while number >= 0 and not commit.exists() and time.monotonic() < deadline:
+        commits = self._config.checkpoint_path / "commits"
+        while number >= 0 and number not in numbers(commits) and time.monotonic() < deadline:
             if self._query is not None and not self._is_active(self._query):
                 return
-            time.sleep(0.01)
+            time.sleep(0.1 if isinstance(commits, TableUrl) else 0.01)
 
     def _keep_up(self) -> None:
         upkeep = Upkeep(self._config)

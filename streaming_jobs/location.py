@@ -1,4 +1,4 @@
-"""Where the probe log's table is: a folder of this machine's, or a URL in an object store.
+"""Where tables are: in a folder of this machine's, or at a URL in an object store.
 
 A folder stays a `Path`, and all that is done with it is what it was. A `TableUrl` has the little that is asked of the
 location of a table, and nothing that only a disk can do, so that the type checker finds who takes one for the other.
@@ -31,6 +31,11 @@ READING: Final = {"max_retries": "20", "retry_timeout": "30s", "connect_timeout"
 PATIENT: Final = {"max_retries": "100", "retry_timeout": "180s", "connect_timeout": "5s"}
 """Of a question whose answer is known to be there: of a store that hangs up at once the default of ten tries makes
 seconds."""
+
+
+NOT_LOCAL: Final = "must be a folder: only job.tables, job.history and job.checkpoint may be in an object store"
+HADOOPS: Final = ("s3a", "abfs", "abfss", "gs")
+"""The schemes that Hadoop's file systems have too."""
 
 
 class TableUrl:
@@ -66,6 +71,10 @@ class TableUrl:
         return TableUrl(f"{self._url}/{name}")
 
     @property
+    def scheme(self) -> str:
+        return self._url.partition(":")[0]
+
+    @property
     def name(self) -> str:
         return self._url.rpartition("/")[2]
 
@@ -82,6 +91,20 @@ class TableUrl:
         store, path = self._split(impatient=not patient)
         with told(), store.open_input_file(path) as source:
             return source.read().decode()  # type: ignore[no-any-return]
+
+    def write_text(self, text: str) -> None:
+        """Put the object, whether there is one or not. Raises OSError where the store is away for minutes."""
+        self.write_bytes(text.encode())
+
+    def write_bytes(self, content: bytes) -> None:
+        """The same of bytes."""
+        store, path = self._split(impatient=False)
+        with told(), store.open_output_stream(path) as put:
+            put.write(content)
+
+    def numbers(self) -> list[int]:
+        """Those of the names right below it that are numbers. Raises OSError."""
+        return [int(name) for name in self.names() if name.isdecimal()]
 
     def open(self) -> Any:
         """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError where the store is away
@@ -130,9 +153,32 @@ def table_location(text: str) -> TableLocation:
     return TableUrl(text) if "://" in text else Path(text)
 
 
+def is_at_s3(location: TableLocation) -> bool:
+    """Whether Hadoop's S3A is to be asked for it."""
+    return isinstance(location, TableUrl) and str(location).startswith("s3a://")
+
+
+def spark_url(location: TableLocation) -> str:
+    """A location as Spark takes it: a folder as this file system's, whichever one a site has for its default. Not as
+    URLs are written: Hadoop takes all letters as they are."""
+    return str(location) if isinstance(location, TableUrl) else f"file://{location.absolute()}"
+
+
+def absolute(location: TableLocation) -> TableLocation:
+    """The same, wherever the current folder is."""
+    return location.absolute() if isinstance(location, Path) else location
+
+
 def looks_like_url(path: Path) -> bool:
     """Whether a path was meant as a URL: the slashes of one become a single one."""
     return path.parts[:1] in [(f"{scheme}:",) for scheme in SCHEMES]
+
+
+def numbers(folder: TableLocation) -> list[int]:
+    """The names in a folder that are numbers; none where there is no folder. Raises OSError of a store."""
+    if isinstance(folder, TableUrl):
+        return folder.numbers()
+    return [int(one.name) for one in folder.glob("[0-9]*") if one.name.isdecimal()]
 
 
 def names(folder: TableLocation) -> list[str]:
@@ -148,6 +194,15 @@ def impatience(location: TableLocation) -> dict[str, str] | None:
 def readers(location: TableLocation) -> dict[str, str] | None:
     """deltalake's storage options for reading; None of a folder."""
     return dict(READING) if isinstance(location, TableUrl) else None
+
+
+def is_table(location: TableLocation) -> bool:
+    """Whether a table is there. Raises OSError and Delta's errors where a store does not say within seconds."""
+    from deltalake import DeltaTable
+
+    if isinstance(location, TableUrl):
+        return opened(location, impatient=True) is not None
+    return bool(DeltaTable.is_deltatable(str(location)))
 
 
 def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | None:
@@ -171,7 +226,34 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
 def _store(bucket: str, process: int, impatient: bool) -> pafs.FileSystem:
     """The bucket through deltalake's own access to it: the same credentials as its tables have. One for each process:
     its threads do not outlive a fork."""
-    import pyarrow.fs as pafs  # not for who has folders alone
+    import pyarrow as pa  # not for who has folders alone
+    import pyarrow.fs as pafs
     from deltalake.fs import DeltaStorageHandler
 
-    return pafs.PyFileSystem(DeltaStorageHandler(bucket, dict(IMPATIENT if impatient else PATIENT)))
+    class Writable(DeltaStorageHandler):  # type: ignore[misc]
+        """Its streams take bytes alone, and pyarrow gives them buffers."""
+
+        def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
+            return pa.PythonFile(_Bytes(self._handler.open_output_stream(path, metadata)), mode="w")
+
+    return pafs.PyFileSystem(Writable(bucket, dict(IMPATIENT if impatient else PATIENT)))
+
+
+class _Bytes:
+    """A stream for bytes that takes what has them."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, content: Any) -> int:
+        return int(self._stream.write(bytes(content)) or len(content))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._stream.close()

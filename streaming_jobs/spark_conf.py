@@ -87,7 +87,8 @@ class SessionSettings:
     """`jars`: Delta's jars, which PySpark does not bring. `master`: "local", or the Spark that is there already.
     `cores`: of a local Spark, and of a standalone one unless the site says how many. `driver_memory` is the JVM's heap;
     Python workers come on top. `shuffle_partitions` is fixed for a query by its first run. `java_home`: None takes the
-    environment's. `java_options` come after ours, `extra` replaces Spark settings of ours and of the site."""
+    environment's. `java_options` come after ours, `extra` replaces Spark settings of ours and of the site. `beside`:
+    jars for the class path of a local Spark."""
 
     jars: Sequence[Path]
     logs: Path
@@ -100,6 +101,7 @@ class SessionSettings:
     scratch: Path | None = None
     java_options: Sequence[str] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
+    beside: Sequence[Path] = ()
 
     @property
     def is_local(self) -> bool:
@@ -116,6 +118,22 @@ def file_url(path: Path) -> str:
     """A path as Spark takes it for this file system's, whichever one a site has for its default. Not as URLs are
     written: Hadoop takes all letters as they are."""
     return f"file://{path.absolute()}"
+
+
+def store_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """How Hadoop finds the S3 that deltalake finds by these variables. Credentials it takes from them itself. Pure."""
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    virtual = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "false").lower() == "true"
+    told = {"endpoint": endpoint, "endpoint.region": region, "path.style.access": str(not virtual).lower()}
+    if endpoint is None:
+        del told["path.style.access"]
+    # Files of the state go as streams do: the SDK's asynchronous client, which would send them, fails at a store that
+    # answers 100 (continue).
+    told |= {"optimized.copy.from.local.enabled": "false", "connection.expect.continue": "false"}
+    # Nobody else writes below a checkpoint: what is there need not be asked before each file.
+    told["performance.flags"] = "create,delete,mkdir"
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in told.items() if value}
 
 
 def java_options(settings: SessionSettings) -> list[str]:
@@ -160,6 +178,8 @@ def spark_conf(settings: SessionSettings, site: Mapping[str, str] | None = None)
             "spark.driver.extraJavaOptions": " ".join(java_options(settings)),
             "spark.ui.enabled": str(settings.ui).lower(),
         }
+        if settings.beside:
+            ours["spark.driver.extraClassPath"] = ":".join(str(jar.absolute()) for jar in settings.beside)
     else:
         ours = {name: value for name, value in ours.items() if name not in site}
     extensions = [*filter(None, settings.extra.get(_EXTENSIONS, site.get(_EXTENSIONS, "")).split(","))]

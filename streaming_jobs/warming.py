@@ -16,6 +16,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streaming_jobs.location import TableLocation, TableUrl
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -35,6 +37,18 @@ def warm(spark: SparkSession) -> None:
         spark.range(0, tasks, 1, tasks).mapInArrow(_same, "id bigint").write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JError, OSError) as error:
         log.debug("the workers were not begun before they were wanted: %s", error)
+
+
+def prepare(spark: SparkSession, checkpoint: TableLocation) -> None:
+    """What a first query would wait for, while there is time: workers, and Hadoop's access to a checkpoint at a URL."""
+    warm(spark)
+    if not isinstance(checkpoint, TableUrl):
+        return
+    try:
+        path = spark._jvm.org.apache.hadoop.fs.Path(str(checkpoint))  # type: ignore[union-attr]
+        path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path)
+    except (PySparkException, Py4JError, OSError) as error:
+        log.debug("the checkpoint was not looked at before it was wanted: %s", error)
 
 
 def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -93,17 +93,19 @@ def examine(config: Config) -> Iterator[Answer]:
 
 
 def history(config: Config) -> Iterator[Answer]:
-    """May we read and write the probe log, where it is in an object store, and has the store conditional puts?"""
-    location = config.job.history_path
-    if isinstance(location, Path):
-        return
-    try:
-        require_reachable(location)
-        require_conditional_puts(location)
-    except TableError as error:
-        yield Answer("probe log", "bad", f"{config.named('job.history')}: {error}")
-        return
-    yield Answer("probe log", "ok", str(location))
+    """May we read and write the probe log and the tables, where they are in an object store, and has the store
+    conditional puts?"""
+    places = (("probe log", "history", config.job.history_path), ("tables", "tables", config.job.tables_path))
+    for about, key, location in places:
+        if isinstance(location, Path):
+            continue
+        try:
+            require_reachable(location, f"The {about}")
+            require_conditional_puts(location)
+        except TableError as error:
+            yield Answer(about, "bad", f"{config.named(f'job.{key}')}: {error}")
+        else:
+            yield Answer(about, "ok", str(location))
 
 
 def evidence(config: Config, names: dict[str, str]) -> Iterator[Answer]:

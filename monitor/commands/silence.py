@@ -10,7 +10,6 @@ import getpass
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +18,7 @@ from alerts.incidents.incident import Names
 from alerts.silences import Silences, path_of
 from monitor.errors import UserError
 from monitor.options import ConfigFile, Data, Debug, loaded_by
+from streaming_jobs.location import TableLocation
 
 app = typer.Typer(help="Silences: nobody is told for a while, as during maintenance.", no_args_is_help=True)
 
@@ -97,7 +97,7 @@ def end(
     Screen().print(f"{ended.place} is silenced no more; what is open there is told now.")
 
 
-def _places(tables: Path) -> dict[str, set[str]]:
+def _places(tables: TableLocation) -> dict[str, set[str]]:
     """The clusters that the tables know, with their topics."""
     from monitor.incidents.findings import tables_of
     from streaming_jobs.tables.delta_tables import read_table

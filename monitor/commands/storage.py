@@ -44,7 +44,7 @@ class Part:
 class Storage:
     """`rate`: bytes a day that the probe log grows by, None where it is too short to say; `span`: how long its rows
     reach; `kept`: for how long they are kept, unless the folder would take more than `most` bytes. `elsewhere`: the URL
-    of a probe log that is in an object store, and takes none of this disk."""
+    of a probe log that is in an object store, and takes none of this disk; `tables`: that of the other tables there."""
 
     data: Path
     parts: Sequence[Part]
@@ -55,6 +55,7 @@ class Storage:
     kept: timedelta
     most: float | None = None
     elsewhere: TableUrl | None = None
+    tables: TableUrl | None = None
 
     @property
     def taken(self) -> int:
@@ -88,8 +89,8 @@ def survey(config: Config) -> Storage:
     kept = timedelta(days=job.upkeep.history_days)
     most = None if job.upkeep.max_gb is None else job.upkeep.max_gb * 1e9
     shown = [part for part in parts if part.files]
-    elsewhere = job.history_path if isinstance(job.history_path, TableUrl) else None
-    return Storage(data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere)
+    elsewhere, tables = (at if isinstance(at, TableUrl) else None for at in (job.history_path, job.tables_path))
+    return Storage(data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables)
 
 
 def as_json(storage: Storage) -> dict[str, Any]:
@@ -103,6 +104,7 @@ def as_json(storage: Storage) -> dict[str, Any]:
         "days_left": storage.days_left,
         "max_bytes": storage.most,
         "probe_log": str(storage.elsewhere) if storage.elsewhere is not None else None,
+        "tables": str(storage.tables) if storage.tables is not None else None,
     }
 
 
@@ -115,6 +117,8 @@ def lines(storage: Storage) -> Iterator[Text]:
         yield Text(f"  {part.name:<22} {size(part.size):>8} in {part.files:,} file{'s' * (part.files > 1)}{live}")
     if rest := [part for part in storage.parts if part not in shown]:
         yield Text(f"  {f'{len(rest)} others':<22} {size(sum(part.size for part in rest)):>8}")
+    if storage.tables is not None:
+        yield Text(f"  the tables are at {storage.tables}")
     yield Text("")
     yield Text(outlook(storage), style="bold red" if storage.days_left is not None else "")
 
@@ -147,8 +151,10 @@ def size(count: float) -> str:
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 99.95 else f"{value:.1f} {_UNITS[unit]}"
 
 
-def _folders(tables: Path) -> list[Path]:
-    return sorted(folder for folder in tables.iterdir() if folder.is_dir()) if tables.is_dir() else []
+def _folders(tables: TableLocation) -> list[Path]:
+    if not isinstance(tables, Path) or not tables.is_dir():
+        return []
+    return sorted(folder for folder in tables.iterdir() if folder.is_dir())
 
 
 def _table(name: str, folder: Path) -> Part:

@@ -40,7 +40,7 @@ from monitor.config.overrides import Override, fields_of, overrides, secret_at
 from monitor.errors import ConfigError
 from probes.config import ProbesConfig
 from streaming_jobs.config import NOT_SHOWN, JobConfig
-from streaming_jobs.location import looks_like_url
+from streaming_jobs.location import NOT_LOCAL, looks_like_url
 
 DEFAULT_FILE: Final = "offsetwatch.toml"
 FILE_VARIABLE: Final = "OFFSETWATCH_CONFIG"
@@ -120,7 +120,7 @@ class Config(Section):
     @classmethod
     def _on_disk(cls, data: Path) -> Path:
         if looks_like_url(data):
-            raise ValueError("must be a folder: only the probe log (job.history) may be in an object store")
+            raise ValueError(NOT_LOCAL)
         return data
 
     @field_validator("clusters")

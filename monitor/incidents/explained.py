@@ -56,7 +56,12 @@ class Explained:
 
 
 def find(
-    tables: Path, history: TableLocation, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
+    tables: TableLocation,
+    history: TableLocation,
+    wanted: str,
+    now: datetime,
+    hold: timedelta = HOLD,
+    called: Names = nameless,
 ) -> Explained:
     """The incident that this id names, the newest of it, or that the finding is a part of. Raises UserError where
     there is none, or several."""

@@ -10,12 +10,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from alerts.incidents.incident import Names, nameless
 from alerts.incidents.judged import kind_of
 from monitor.errors import UserError
-from streaming_jobs.location import TableLocation, opened
+from rules.vocabulary.table_errors import in_words
+from streaming_jobs.errors import TableError
+from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.location import TableLocation, is_table, opened
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 
@@ -51,7 +54,7 @@ class Filter:
         )
 
 
-def read(tables: Path, wanted: Filter, names: Names = nameless) -> list[dict[str, Any]]:
+def read(tables: TableLocation, wanted: Filter, names: Names = nameless) -> list[dict[str, Any]]:
     """The current findings that pass, the newest first, as rows of `CURRENT` with the cluster's name. Raises UserError
     where no tables are."""
     return [named(row, names) for row in current_findings(tables_of(tables)).to_pylist() if wanted(row)]
@@ -71,27 +74,30 @@ def place(row: Mapping[str, Any]) -> str:
     return f"{row['topic']}/{row['partition']}{of}" if row["partition"] >= 0 else f"{row['topic']}{of}"
 
 
-def tables_of(tables: Path) -> Path:
-    """The folder of the tables. Raises UserError where there is none."""
-    if not tables.is_dir():
+def tables_of(tables: TableLocation) -> TableLocation:
+    """Where the tables are. Raises UserError where there are none, and TableError where a store does not let us in."""
+    if isinstance(tables, Path) and not tables.is_dir():
         raise UserError(_NO_TABLES.format(tables))
-    if DeltaTable.is_deltatable(str(tables / "partition_state")) and not DeltaTable.is_deltatable(
-        str(tables / "findings")
-    ):
+    require_reachable(tables, "The tables")
+    try:
+        missing = not is_table(tables / "findings") and is_table(tables / "partition_state")
+    except (DeltaError, OSError) as error:
+        raise TableError(f"The tables at {tables} cannot be read: {in_words(error)}.") from error
+    if missing:
         raise UserError(f"the table {tables / 'findings'} is missing: nobody can say what was found")
     return tables
 
 
-def known_clusters(tables: Path) -> set[str]:
+def known_clusters(tables: TableLocation) -> set[str]:
     """The ids of the clusters that the tables tell of."""
     told = (read_table(tables_of(tables), table)["cluster"] for table in ("partition_state", "findings"))
     return {cluster for column in told for cluster in pc.unique(column).to_pylist() if cluster}
 
 
-def require_topics(tables: Path, history: TableLocation, topics: Collection[str]) -> None:
+def require_topics(tables: TableLocation, history: TableLocation, topics: Collection[str]) -> None:
     """Raises UserError where neither the tables nor the probe log know one of these topics: a name that was mistyped
     must not look like quiet; and where neither is there."""
-    if topics and not tables.is_dir() and isinstance(history, Path) and not history.is_dir():
+    if topics and all(isinstance(place, Path) and not place.is_dir() for place in (tables, history)):
         raise UserError(_NO_TABLES.format(tables))
     known: set[str] = set()
     for seen in _topics_seen(tables, history) if topics else ():
@@ -103,11 +109,11 @@ def require_topics(tables: Path, history: TableLocation, topics: Collection[str]
         raise UserError(f"--topic: nothing is known of a topic {', '.join(unknown)}; known are: {listed}")
 
 
-def _topics_seen(tables: Path, history: TableLocation) -> Iterator[set[str]]:
+def _topics_seen(tables: TableLocation, history: TableLocation) -> Iterator[set[str]]:
     """The topics' names, those that are had at once first: of the checks' tables, then of the log, its newest day
     first."""
     for table in ("partition_state", "findings"):
-        if tables.is_dir():
+        if not isinstance(tables, Path) or tables.is_dir():
             yield set(pc.unique(read_table(tables, table)["topic"]).to_pylist()) - {""}
     log = opened(history)
     if log is None:

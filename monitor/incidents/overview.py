@@ -23,6 +23,7 @@ from alerts.incidents.silence import Silence
 from alerts.silences import Silences, path_of, silenced
 from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.room import no_room
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
 SILENT: Final = timedelta(seconds=60)
@@ -68,7 +69,7 @@ class Overview:
 
 
 def gather(
-    tables: Path, now: datetime, wanted: Filter, hold: timedelta = HOLD, names: Names = nameless
+    tables: TableLocation, now: datetime, wanted: Filter, hold: timedelta = HOLD, names: Names = nameless
 ) -> tuple[Overview, Incidents]:
     """The overview of a monitor's tables, and everything it was made from. Raises UserError where no tables are."""
     return overview_of(

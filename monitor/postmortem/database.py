@@ -74,7 +74,7 @@ class Sources:
     only those of these topics, where any is named. `cluster`: the id of the only one that is read, None for all. `at`:
     all tables as they were then. `now`: the machine time by which incidents are open or over."""
 
-    tables: Path
+    tables: TableLocation
     history: TableLocation
     now: datetime
     since: datetime | None = None
@@ -109,8 +109,8 @@ class Database:
     def __init__(self, sources: Sources) -> None:
         self.missing: list[str] = []
         """What is not there and has no rows therefore, a sentence each."""
-        kept = isinstance(sources.history, Path) and sources.history.is_dir()
-        if not sources.tables.is_dir() and not kept:
+        places = (sources.tables, sources.history)
+        if not any(isinstance(place, Path) and place.is_dir() for place in places) and isinstance(sources.tables, Path):
             raise UserError(f"there are no tables in {sources.tables}: give the data folder of a monitor with --data")
         if not _SIZE.fullmatch(sources.memory):
             raise UserError(f"--memory {sources.memory}: this is no size like 500MB or 2GB")

@@ -33,7 +33,7 @@ def dataset(table: TableLocation, at: datetime | None = None) -> ds.Dataset | No
         if at is None:
             return newest.to_pyarrow_dataset()
         if isinstance(table, TableUrl):
-            raise UserError(f"--as-of needs a local probe log, and this one is at {table}")
+            raise UserError(f"--as-of needs a local probe log and local tables, and this one is at {table}")
         delta = DeltaTable(str(table), version=version_at(table, at))
         if any(not Path(uri.removeprefix("file://")).exists() for uri in delta.file_uris()):
             raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}: {_LEFT}")

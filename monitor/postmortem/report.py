@@ -21,7 +21,6 @@ from typing import Any, Final
 import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from markupsafe import Markup
 
 from alerts.incidents.incident import Incident, clock, span, where
@@ -45,7 +44,7 @@ from monitor.status.incident_view import IncidentPage, page
 from monitor.status.overview_view import SIGNS, State
 from monitor.status.runbook import sections
 from rules.vocabulary.times import micros
-from streaming_jobs.location import TableLocation
+from streaming_jobs.location import TableLocation, is_table
 from streaming_jobs.tables.delta_tables import read_table
 
 AROUND: Final = timedelta(minutes=2)
@@ -158,7 +157,7 @@ def _worst_first(incident: Incident) -> tuple[str, bool, datetime, str]:
 
 
 def _checked(sources: Sources) -> Checked | None:
-    if not DeltaTable.is_deltatable(str(sources.tables / "findings")):
+    if not is_table(sources.tables / "findings"):
         return None
     states = read_table(sources.tables, "partition_state")
     if sources.topics:

@@ -24,7 +24,7 @@ from monitor.postmortem.prompt import parameters, talk
 from monitor.postmortem.ready_queries import ready_queries, ready_query
 from monitor.process.program_log import say
 from monitor.screen import harmless
-from streaming_jobs.history.reachable import reading
+from streaming_jobs.history.reachable import reading, require_reachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,7 @@ def sources(config: Config, history: Path | None, part: Part) -> Iterator[Source
     first, last = between(part.since, part.until, now, part.options)
     job, hold, names = config.job, timedelta(seconds=config.alerts.quiet), ClusterNames(config)
     if history is None:
+        require_reachable(job.tables_path, "The tables")
         with reading(job.history_path):
             yield Sources(
                 tables=job.tables_path, history=job.history_path, now=at or now, since=first, until=last, at=at,

@@ -24,7 +24,8 @@ from monitor.config.config import Config
 from monitor.errors import known_errors
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
-from streaming_jobs.errors import HistoryMissing, JobFailed, WorkerLate, said, translated
+from streaming_jobs.errors import HistoryMissing, JobFailed, TableError, WorkerLate, said, translated
+from streaming_jobs.location import TableUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ class Checks:
         self._told = told
         self._stopping = threading.Event()
         self._session: SparkSession | None = None
+        self._prepared = False  # long ago, maybe
         self._job: IntegrityJob | None = None
         self._cycles: CycleJob | None = None
         self._served = False
@@ -74,9 +76,26 @@ class Checks:
         self._opened: Finding | None = None
         self._pause = FIRST_PAUSE
 
+    def prepare(self) -> None:
+        """Start Spark before there is anything to check. What fails is tried again by `start`."""
+        try:
+            from streaming_jobs.warming import prepare
+
+            self._session = self._open_session()
+            self._prepared = True
+            prepare(self._session, self._config.job.checkpoint_path)
+        except Exception as error:
+            log.info("Spark is started later: %s", said(error))
+
     def start(self) -> None:
         """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
         try:
+            prepared, self._prepared = self._prepared, False
+            if prepared and self._session is not None and not _is_there(self._session):
+                from streaming_jobs.session import kill
+
+                self._session = None
+                kill()
             if self._session is None:
                 self._session = self._open_session()
             if not self._stopping.is_set():
@@ -105,6 +124,8 @@ class Checks:
                 "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
             )
         except Exception as error:  # whatever it is: a JVM that goes leaves errors of Spark's, py4j's and Python's own
+            if self._stopping.is_set():
+                return True
             if not self._served and isinstance(error, WorkerLate) and self._late_workers < LATE_WORKERS:
                 self._try_again(error)
                 return False
@@ -115,7 +136,7 @@ class Checks:
                 if (ours := self._ours(error)) is error:
                     raise
                 raise ours from error
-            if not self._served and (type(error) is not JobFailed or self._failures >= FIRST_ATTEMPTS):
+            if not self._served and (not self._may_pass(error) or self._failures >= FIRST_ATTEMPTS):
                 raise
             self._begin_again(error)
             return False
@@ -131,6 +152,15 @@ class Checks:
         job = self._job
         if job is not None:
             threading.Thread(target=job.stop, name="stop-job", daemon=True).start()
+
+    def abandon(self) -> None:
+        """End at once: nothing is finished, and nothing written any more."""
+        self._stopping.set()
+        if self._job is not None:
+            self._job.abandon()
+        from streaming_jobs.session import kill
+
+        kill()
 
     def stop(self) -> None:
         """Finish the running batch, then end Spark. May be called twice."""
@@ -150,6 +180,11 @@ class Checks:
         """The error as the user sees it: Spark's and py4j's are translated, a defect of ours stays what it is."""
         foreign = type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
         return translated(error, checkpoint=str(self._config.job.checkpoint_path)) if foreign else error
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether another attempt may do what this one could not: a query that failed, a store that did not answer."""
+        at_url = isinstance(self._config.job.tables_path, TableUrl)
+        return type(error) is JobFailed or (at_url and type(error) is TableError)
 
     def _try_again(self, late: WorkerLate) -> None:
         """The next `wait` starts another query in the same session. Nothing had been checked: nothing has stopped."""
@@ -208,9 +243,10 @@ class Checks:
             self._told.say("starting Spark")
         # Imported here: a stop, a help text and a check of a file must not wait for them.
         from deploy import class_archive
-        from deploy.jars import graphframes_jars, spark_jars
+        from deploy.jars import graphframes_jars, s3a_jars, spark_jars
         from deploy.java import java, java_home
         from streaming_jobs.integrity_job import session_settings
+        from streaming_jobs.location import is_at_s3
         from streaming_jobs.session import is_given, start
         from streaming_jobs.spark_conf import is_local
 
@@ -221,8 +257,10 @@ class Checks:
         given = any("graphframes" in job.spark.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
         if job.cycles.engine == "graphframes" and job.cycles.enabled and not given:
             jars = [*jars, *graphframes_jars(say)]
-        archived = class_archive.taking(class_archive.of_spark(java(say))) if is_local(job.spark.master) else []
-        return start(session_settings(job, jars, java_home=java_home(say), java_options=archived))
+        local = is_local(job.spark.master)
+        s3a = s3a_jars(say) if local and is_at_s3(job.checkpoint_path) else []
+        archived = class_archive.taking(class_archive.of_spark(java(say))) if local else []
+        return start(session_settings(job, jars, java_home=java_home(say), java_options=archived, beside=s3a))
 
     def _start_job(self, session: SparkSession) -> None:
         from streaming_jobs.integrity_job import IntegrityJob, Listeners
@@ -261,3 +299,11 @@ class Checks:
                 return CycleJob(job, listeners, components=divided, engine="graphframes")
             self._told.say(f"cycles are searched in memory: {reason}")
         return CycleJob(job, listeners)
+
+
+def _is_there(session: SparkSession) -> bool:
+    """Whether the JVM of a session that was started long ago answers."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False

@@ -37,6 +37,7 @@ from monitor.config.config import Config
 from monitor.config.names import ClusterNames
 from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
+from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
@@ -45,9 +46,8 @@ from monitor.status.board import Board
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.policy import severity
-from streaming_jobs.checkpoint_claim import claimed
-from streaming_jobs.errors import CheckpointTaken
-from streaming_jobs.history.reachable import require_reachable
+from streaming_jobs.errors import LeaseLost
+from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
 
@@ -98,6 +98,8 @@ class Watch:
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
         self._checked = False
+        self._lost: str | None = None
+        self._preparing: threading.Thread | None = None
         self._board: Board | None = None
         self._names = ClusterNames(config)
         self.metrics = Metrics(
@@ -112,6 +114,7 @@ class Watch:
         if not self._claim():
             return
         require_reachable(self._config.job.history_path)
+        require_conditional_puts(self._config.job.tables_path)
         if self._config.evidence.used:
             self._ending.callback(begin_intake(self._config, self._say))
         log = self._log(alerts.log)
@@ -143,32 +146,38 @@ class Watch:
         if self._fleet is not None:
             self._start_probes(self._fleet)
         if not self._stopping.is_set():
-            self._checks = Checks(self._config, self._told())
+            if self._preparing is not None:
+                self._preparing.join()
+            self._checks = self._checks or Checks(self._config, self._told())
             self._checks.start()
 
     def _claim(self) -> bool:
         """Whether the data are ours; False where a stop was asked for while another monitor had them."""
-        waits = False
-        while True:
-            try:
-                self._ending.enter_context(claimed(self._config.job.checkpoint_path))
-            except CheckpointTaken as taken:
-                if not self._standby:
-                    raise
-                if not waits:
-                    self._say(f"standing by: {taken}")
-                waits = True
-            else:
-                if waits:
-                    self._say("the other monitor has ended: this one takes over")
-                self.at_work = True
-                return True
-            if self._stopping.wait(_ASK_AGAIN):
-                return False
+        job = self._config.job
+        require_reachable(job.tables_path, "The tables")
+        prepare = self._prepare if self._standby else None
+        claim = Claim(job, self._say, self._stopping, self._ending, prepare=prepare)
+        self.at_work = claim(self._leave)
+        return self.at_work
+
+    def _prepare(self) -> None:
+        """Start Spark while another monitor is at work, so that taking over takes less."""
+        self._checks = checks = Checks(self._config, self._told())
+        self._preparing = threading.Thread(target=checks.prepare, name="prepare", daemon=True)
+        self._preparing.start()
+
+    def _leave(self, why: str) -> None:
+        """Another monitor may be at work on the same tables by now: end at once."""
+        self._lost = why
+        if self._checks is not None:
+            self._checks.abandon()
 
     def wait(self, seconds: float) -> bool:
         """Whether the checks have ended for good, after at most `seconds`. Raises the error by which they did."""
-        return self._checks.wait(seconds) if self._checks is not None else self._stopping.wait(seconds)
+        ended = self._checks.wait(seconds) if self._checks is not None else self._stopping.wait(seconds)
+        if self._lost is not None:
+            raise LeaseLost(f"{self._lost}: this monitor ends, and the next start waits its turn.")
+        return ended
 
     def ask_to_stop(self) -> None:
         """Begin to stop: `start` returns soon, no further batch is begun. Does not wait."""
@@ -180,6 +189,8 @@ class Watch:
         """End everything in order. May be called twice."""
         self._stopping.set()
         self.stop_probes()
+        if self._preparing is not None:
+            self._preparing.join(_START_LIMIT)
         if self._checks is not None:
             self._checks.stop()
         self._ending.close()
@@ -339,7 +350,5 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
 LOOKED_BACK: Final = timedelta(days=7)
 """An incident of violations that has gone on for longer is a new one after a restart."""
 _TICK: Final = 0.2
-_ASK_AGAIN: Final = 1.0
-"""Seconds between two questions of one that stands by."""
 _START_LIMIT: Final = 60.0
 """Seconds. Spark's start cannot be interrupted; what is started is stopped right after."""

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -54,7 +53,7 @@ class EvidenceReader:
 
     def __init__(
         self,
-        tables: Path,
+        tables: TableLocation,
         history: TableLocation,
         hold: timedelta,
         clock: Callable[[], float] = time.monotonic,

@@ -8,6 +8,9 @@ moment leaves either an unfinished rebuild, which goes on, or a checkpoint that 
     <checkpoint>/handover/                  plan.json and state.parquet: where the query of this checkpoint began
     <checkpoint>/layout                     which version's query can go on with it (`layout`)
 
+Of a checkpoint in an object store the rebuild's folder is on this machine's disk, and nothing can be renamed: the old
+checkpoint loses its layout first, and the new one gets it last, so that whoever finds it in between rebuilds.
+
 The old checkpoint is moved away only when the new one is complete. A checkpoint that is deleted takes its handover
 with it, and the next start rebuilds again.
 """
@@ -27,6 +30,7 @@ from pydantic import TypeAdapter
 
 from streaming_jobs.history.layout import reason_against, write_json, write_layout
 from streaming_jobs.history.replay import Piece
+from streaming_jobs.location import TableLocation, TableUrl, numbers
 
 STATE_SCHEMA: Final = pa.schema(
     [
@@ -67,9 +71,13 @@ class Progress:
 class Workspace:
     """The folder of a rebuild beside its checkpoint."""
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: TableLocation, folder: Path | None = None) -> None:
+        """`folder`: unless it is the one beside a checkpoint on this disk."""
         self.checkpoint = checkpoint
-        self.folder = checkpoint.with_name(f"{checkpoint.name}.rebuild")
+        if folder is None:
+            assert isinstance(checkpoint, Path)
+            folder = checkpoint.with_name(f"{checkpoint.name}.rebuild")
+        self.folder = folder
 
     def plan(self) -> Plan | None:
         """The rebuild that is under way, if any."""
@@ -137,10 +145,21 @@ class Workspace:
         replaced = self.folder / "replaced"
         if (self.folder / "checkpoint").is_dir():
             shutil.rmtree(replaced, ignore_errors=True)
-            if self.checkpoint.exists():
-                self.checkpoint.rename(replaced)
-            (self.folder / "checkpoint").rename(self.checkpoint)
+            if isinstance(self.checkpoint, TableUrl):
+                _upload(self.folder / "checkpoint", self.checkpoint)
+            else:
+                if self.checkpoint.exists():
+                    self.checkpoint.rename(replaced)
+                (self.folder / "checkpoint").rename(self.checkpoint)
         self.discard()
+
+
+def _upload(made: Path, checkpoint: TableUrl) -> None:
+    """The new checkpoint instead of the old one."""
+    (checkpoint / "layout").write_text("{}")
+    checkpoint.delete_tree()
+    for name in ("handover/state.parquet", "handover/plan.json", "layout"):
+        (checkpoint / name).write_bytes((made / name).read_bytes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +167,14 @@ class Handover:
     """Where the query of a checkpoint began. `state` is None once its first batch is committed."""
 
     plan: Plan
-    state: Path | None
+    state: TableLocation | None
 
 
-def handover(checkpoint: Path) -> Handover | None:
+def handover(checkpoint: TableLocation) -> Handover | None:
     """The beginning that the checkpoint carries, if it was made by a rebuild."""
     try:
         told = json.loads((checkpoint / "handover" / "plan.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    began = any((checkpoint / "commits").glob("[0-9]*"))
+    began = bool(numbers(checkpoint / "commits"))
     return Handover(_PLAN.validate_python(told), None if began else checkpoint / "handover" / "state.parquet")

@@ -131,7 +131,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._root = table_location(options["path"])
         self._log = self._root / "_delta_log"
-        self._checkpoint = Path(options.get("checkpoint", options["path"]))
+        self._checkpoint = table_location(options.get("checkpoint", options["path"]))
         self._begin = int(options["version"])
         self._files, self._bytes = int(options["files"]), int(options["bytes"])
         self._last: int | None = None  # the version that a query over what is there ends with

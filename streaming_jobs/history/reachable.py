@@ -1,4 +1,4 @@
-"""Whether an object store lets us at the probe log, and keeps one host's commits from another's: asked once at a start,
+"""Whether an object store lets us at our tables, and keeps one host's commits from another's: asked once at a start,
 so that what is wrong is told in a line."""
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from streaming_jobs.errors import TableError
 from streaming_jobs.location import IMPATIENT, TableLocation, TableUrl, opened
 
 
-def require_reachable(location: TableLocation) -> None:
-    """Raises `TableError` where the store does not answer within seconds, knows no such bucket, or does not let us in.
-    A table that is not there yet is none of these, and a folder is not asked for."""
+def require_reachable(location: TableLocation, called: str = "The probe log") -> None:
+    """`called`: what is there, as a sentence begins with it. Raises `TableError` where the store does not answer within
+    seconds, knows no such bucket, or does not let us in. A table that is not there yet is none of these, and a folder
+    is not asked for."""
     if not isinstance(location, TableUrl):
         return
     try:
         opened(location, impatient=True)
     except (DeltaError, OSError, ValueError) as error:
-        raise TableError(f"The probe log at {location} cannot be reached: {in_words(error)}.") from error
+        raise TableError(f"{called} at {location} cannot be reached: {in_words(error)}.") from error
 
 
 def require_conditional_puts(location: TableLocation) -> None:
-    """Tries, in a small table of its own below the probe log's, that commits made at once do not overwrite each other.
+    """Tries, in a small table of its own below this one, that commits made at once do not overwrite each other.
 
     In a store that puts an object although there is one, a host that commits takes away what another has committed.
     Raises `TableError` there, where nothing may be written, and as `require_reachable`. A folder is not asked for."""

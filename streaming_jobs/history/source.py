@@ -23,7 +23,7 @@ from streaming_jobs.history.handover import Plan
 from streaming_jobs.history.layout import by_delta
 from streaming_jobs.history.log_source import NAME, ProbeLog, commit_name, newest_commit
 from streaming_jobs.history.reachable import require_reachable
-from streaming_jobs.location import TableLocation, TableUrl, impatience, opened
+from streaming_jobs.location import TableLocation, TableUrl, absolute, impatience, opened
 from streaming_jobs.session import planners
 from streaming_jobs.spark_conf import file_url
 
@@ -119,7 +119,7 @@ def stream(spark: SparkSession, config: JobConfig, after: Plan | None = None) ->
 
 
 def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFrame:
-    path = config.history_path.absolute() if isinstance(config.history_path, Path) else config.history_path
+    path = absolute(config.history_path)
     # A query that has begun goes on from its own offsets, whatever became of the first commits.
     version = after.version + 1 if after is not None else config.starting_version or 0
     planners.wanted(spark)
@@ -129,7 +129,7 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
         "version": version,
         "files": config.max_files,
         "bytes": config.max_bytes,
-        "checkpoint": config.checkpoint_path.absolute(),
+        "checkpoint": absolute(config.checkpoint_path),
     }
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
 

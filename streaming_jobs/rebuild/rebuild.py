@@ -61,7 +61,7 @@ class RebuildStopped(JobError):
 
 def reason_to_rebuild(config: JobConfig) -> str | None:
     """Why the job cannot just start, if so, as a phrase."""
-    unfinished = Workspace(config.checkpoint_path).plan()
+    unfinished = Workspace(config.checkpoint_path, config.rebuild_folder).plan()
     if unfinished is not None:
         return unfinished.reason
     if has_begun(config.checkpoint_path) or handover(config.checkpoint_path) is not None:
@@ -117,7 +117,7 @@ class Rebuild:
         self._clock = clock
         self._stopping = stopping
         self._say_only = say
-        self._space = Workspace(config.checkpoint_path)
+        self._space = Workspace(config.checkpoint_path, config.rebuild_folder)
         self._partitions: dict[Place, tuple[Kept, _Chunks]] = {}
         self._summaries: dict[Place, str] = {}
 

@@ -4,30 +4,35 @@ The tables are small and written often, so they are written by the `deltalake` p
 Spark (the better part of a second). deltalake records an application's transactions but checks nothing: whoever
 writes reads `transaction_version` first, and after any error, and skips what is there. An application id is
 `<job>:<query id>:<table>` with the batch id as its version; a query that starts over with a new checkpoint has a new
-query id, and its batches are not taken for the old ones.
+query id, and its batches are not taken for the old ones. What is written outside batches has an application id of the
+table's object that is open: an object store may lose the answer to a commit, and is asked again.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.errors import TableError
+from streaming_jobs.errors import LeaseLost, TableError
+from streaming_jobs.location import TableLocation, TableUrl, opened, readers
 from streaming_jobs.tables import data_file
+from streaming_jobs.tables.fence import APP, fence_of
 from streaming_jobs.tables.schemas import SPECS, TableSpec
 
 T = TypeVar("T")
+Mode = Literal["append", "overwrite"]
 
-_ATTEMPTS = 5
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +43,35 @@ class Written:
     version: int
 
 
+class Absent(TableError):
+    """The table has not been created yet."""
+
+
 class Table:
     """One of our tables, held open. Not safe for use from several threads at once; several objects are.
 
     Raises `TableError` where Delta says no, with the table's name and path."""
 
-    def __init__(self, root: Path, spec: TableSpec) -> None:
+    def __init__(self, root: TableLocation, spec: TableSpec, *, create: bool = True) -> None:
+        """`create`: where there is none yet. Raises `Absent` for one that is not to be created."""
         self.spec = spec
         self.path = root / spec.name
-        there = (self.path / "_delta_log").is_dir()
-        self._delta = self._translated("opened" if there else "created", self._open)
+        self._own_app = uuid.uuid4().hex
+        self._fence = fence_of(root)
+        self._written = 0
+        # What we wrote last ourselves need not be asked of a store: who wrote in the same name since makes ours fail.
+        self._through: dict[str, int] = {}
+        self._delta = self._translated("opened or created" if create else "opened", lambda: self._open(create))
 
-    def _open(self) -> DeltaTable:
-        # Another process may create it in this moment.
-        for _ in range(_ATTEMPTS):
-            if DeltaTable.is_deltatable(str(self.path)):
-                return self._with_new_columns(DeltaTable(str(self.path)))
+    def _open(self, create: bool) -> DeltaTable:
+        # Another process may create it in this moment, and the answer to our creating it be lost.
+        for left in reversed(range(_ATTEMPTS)):
             try:
+                there = opened(self.path)
+                if there is not None:
+                    return self._with_new_columns(there)
+                if not create:
+                    raise Absent(f"There is no table {self.spec.name} in {self.path}.")
                 return DeltaTable.create(
                     str(self.path),
                     self.spec.schema,
@@ -62,10 +79,12 @@ class Table:
                     name=self.spec.name,
                     description=self.spec.description,
                     configuration=self.spec.properties,
+                    storage_options=readers(self.path),
                 )
             except DeltaError:
-                continue
-        return DeltaTable(str(self.path))
+                if not left:
+                    raise
+        raise AssertionError
 
     def _with_new_columns(self, table: DeltaTable) -> DeltaTable:
         """The table with the columns that an earlier version of it lacks; they are null in its rows."""
@@ -86,7 +105,7 @@ class Table:
         self,
         rows: pa.Table,
         *,
-        mode: Literal["append", "overwrite"],
+        mode: Mode,
         app_id: str | None = None,
         batch: int | None = None,
     ) -> Written:
@@ -94,29 +113,64 @@ class Table:
         even look at the table: most of a batch's are."""
         if mode == "append" and not rows.num_rows:
             return Written(False, self._delta.version())
+        if app_id is None or batch is None:
+            self._written += 1
+            app_id, batch = self._own_app, self._written
+        return self._translated("written", lambda: self._once(rows, mode, app_id, batch))
 
-        def act() -> Written:
-            failed: Exception | None = None
-            file: AddAction | None = None
-            for _ in range(_ATTEMPTS):
+    def _once(self, rows: pa.Table, mode: Mode, app_id: str, batch: int) -> Written:
+        failed: Exception | None = None
+        file: AddAction | None = None
+        for _ in range(_ATTEMPTS):
+            if self._fence is not None:
+                self._fence.require()
+            last = self._through.get(app_id) if isinstance(self.path, TableUrl) and failed is None else None
+            if last is None:
                 self._delta.update_incremental()
-                if app_id is not None and batch is not None:
-                    last = self._delta.transaction_version(app_id)
-                    if last is not None and last >= batch:
-                        return Written(True, self._delta.version())
-                done = None if app_id is None or batch is None else [Transaction(app_id, batch)]
-                file = data_file.write(self.path, rows) if file is None else file
-                try:
-                    self._delta.create_write_transaction(
-                        [file], mode, self._delta.schema(), commit_properties=CommitProperties(app_transactions=done)
-                    )
-                    return Written(False, self._delta.version())
-                except CommitFailedError as error:  # another commit came between, or ours did and its answer was lost
-                    failed = error
-            assert failed is not None
-            raise failed
+                self._require_term()
+                last = self._delta.transaction_version(app_id)
+            if last is not None and last >= batch:
+                return Written(failed is None, self._delta.version())
+            self._through.pop(app_id, None)
+            done = CommitProperties(app_transactions=[Transaction(app_id, batch), *self._term()])
+            try:
+                if isinstance(self.path, TableUrl):
+                    write_deltalake(self._delta, rows, mode=mode, commit_properties=done)
+                else:
+                    file = data_file.write(self.path, rows) if file is None else file
+                    self._delta.create_write_transaction([file], mode, self._delta.schema(), commit_properties=done)
+                self._through[app_id] = batch
+                return Written(False, self._delta.version())
+            except CommitFailedError as error:  # another commit came between, or ours did and its answer was lost
+                failed = error
+        assert failed is not None
+        raise failed
 
-        return self._translated("written", act)
+    def _term(self) -> list[Transaction]:
+        """What fences a write."""
+        return [] if self._fence is None else [Transaction(APP, self._fence.term)]
+
+    def _require_term(self) -> None:
+        """Raises `LeaseLost` where a later holder of the lease has been here: our clock may have stood still."""
+        known = None if self._fence is None else self._delta.transaction_version(APP)
+        if known is not None and self._fence is not None and known > self._fence.term:
+            raise LeaseLost(f"Another monitor has taken the lease, and written in {self.path}.")
+
+    def close_to_others(self) -> None:
+        """Write our term, so that what an earlier holder of the lease has under way here is refused."""
+
+        def act() -> None:
+            for left in reversed(range(_ATTEMPTS)):
+                self._delta.update_incremental()
+                term = CommitProperties(app_transactions=self._term())
+                try:
+                    self._delta.create_write_transaction([], "append", self._delta.schema(), commit_properties=term)
+                    return
+                except CommitFailedError:
+                    if not left:
+                        raise
+
+        self._translated("written", act)
 
     def version(self) -> int:
         def act() -> int:
@@ -138,24 +192,39 @@ class Table:
         return self._translated("read", act)
 
 
-def open_tables(root: Path) -> dict[str, Table]:
-    """All of the job's tables, created where they do not exist."""
-    return {name: Table(root, spec) for name, spec in SPECS.items()}
+def open_tables(root: TableLocation) -> dict[str, Table]:
+    """All of the job's tables, created where they do not exist; in an object store all at once."""
+    with ThreadPoolExecutor(len(SPECS) if isinstance(root, TableUrl) else 1, "tables") as threads:
+        return dict(zip(SPECS, threads.map(lambda spec: Table(root, spec), SPECS.values()), strict=True))
 
 
-def open_table(root: Path, name: str) -> Table:
+def close_to_others(root: TableLocation) -> None:
+    """What an earlier holder of the lease has under way in any of the tables is refused from here on."""
+    tables = open_tables(root)
+    with ThreadPoolExecutor(len(tables), "tables") as threads:
+        for done in [threads.submit(table.close_to_others) for table in tables.values()]:
+            done.result()
+
+
+def open_table(root: TableLocation, name: str) -> Table:
     """One of the job's tables, created where it does not exist."""
     return Table(root, SPECS[name])
 
 
-def read_table(root: Path, name: str, version: int | None = None) -> pa.Table:
+def read_table(root: TableLocation, name: str, version: int | None = None) -> pa.Table:
     """The rows of one of the job's tables, now or at a version of it; none where it does not exist yet (version -1)."""
     spec = SPECS[name]
-    if version == -1 or not DeltaTable.is_deltatable(str(root / name)):
+    if version == -1:
         return spec.schema.empty_table()
-    return Table(root, spec).read(version)
+    try:
+        return Table(root, spec, create=False).read(version)
+    except Absent:
+        return spec.schema.empty_table()
 
 
-def version_of(root: Path, name: str) -> int:
+def version_of(root: TableLocation, name: str) -> int:
     """The version of one of the job's tables, -1 where it does not exist yet."""
-    return Table(root, SPECS[name]).version() if DeltaTable.is_deltatable(str(root / name)) else -1
+    try:
+        return Table(root, SPECS[name], create=False).version()
+    except Absent:
+        return -1

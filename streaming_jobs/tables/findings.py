@@ -5,12 +5,12 @@ A violation or an observation stands from the moment it was raised. A condition 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.schemas import FINDINGS
 
@@ -64,6 +64,6 @@ def current(events: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=[("at", "descending"), ("id", "ascending")]))
 
 
-def current_findings(tables: Path) -> pa.Table:
+def current_findings(tables: TableLocation) -> pa.Table:
     """The current findings of the tables below `tables`; none where there is no table yet."""
     return current(read_table(tables, "findings"))

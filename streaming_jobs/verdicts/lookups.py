@@ -20,7 +20,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -45,7 +44,7 @@ from rules.vocabulary.times import micros
 from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.location import TableLocation
-from streaming_jobs.tables.delta_tables import open_table, read_table
+from streaming_jobs.tables.delta_tables import Table, open_table, read_table
 from streaming_jobs.tables.schemas import LOOKUPS
 
 log = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class Lookups:
     def __init__(
         self,
         history: TableLocation,
-        tables: Path,
+        tables: TableLocation,
         report: Callable[[list[Finding]], None],
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -108,6 +107,7 @@ class Lookups:
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
+        self._answers: Table | None = None
         self._waiting: dict[tuple[str, int], _Waiting] = {}
         self.ask(unanswered(read_table(tables, "lookups")))
 
@@ -155,7 +155,8 @@ class Lookups:
         if over:
             told = {"answered": True, "batch": None, "recorded": self._clock()}
             rows = pa.Table.from_pylist([asked_row(question) | told for question in over], schema=LOOKUPS)
-            open_table(self._tables, "lookups").write(rows, mode="append")
+            self._answers = self._answers or open_table(self._tables, "lookups")
+            self._answers.write(rows, mode="append")
         with self._lock:
             for question in over:
                 del self._waiting[question.key]

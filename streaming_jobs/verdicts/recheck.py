@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ from streaming_jobs.errors import JobError
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableLocation
-from streaming_jobs.tables.delta_tables import open_table, read_table
+from streaming_jobs.tables.delta_tables import Table, open_table, read_table
 from streaming_jobs.tables.schemas import RECHECKS
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ class Rechecks:
     def __init__(
         self,
         history: TableLocation,
-        tables: Path,
+        tables: TableLocation,
         report: Callable[[list[Finding]], None],
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -88,6 +87,7 @@ class Rechecks:
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
+        self._answers: Table | None = None
         self._waiting: dict[Asked, _Progress] = {}  # whose turn is next comes first
         self.ask(unanswered(read_table(tables, "rechecks")))
 
@@ -140,7 +140,8 @@ class Rechecks:
         if over:
             told = {"answered": True, "batch": None, "recorded": self._clock()}
             rows = pa.Table.from_pylist([asked_row(asked) | told for asked in over], schema=RECHECKS)
-            open_table(self._tables, "rechecks").write(rows, mode="append")
+            self._answers = self._answers or open_table(self._tables, "rechecks")
+            self._answers.write(rows, mode="append")
         with self._lock:
             for asked in over:
                 del self._waiting[asked]

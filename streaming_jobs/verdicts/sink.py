@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -29,8 +29,10 @@ from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
 from rules.vocabulary.slices import Place
+from streaming_jobs.errors import TableError
 from streaming_jobs.history.bundles import REJECTED_SCHEMA, unpack
 from streaming_jobs.history.validation import KEYS
+from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import open_tables
 from streaming_jobs.tables.schemas import FINDINGS, LOOKUPS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
 from streaming_jobs.verdicts import lookups as lookups_
@@ -98,7 +100,7 @@ class Sink:
 
     def __init__(
         self,
-        root: Path,
+        root: TableLocation,
         app: str,
         listeners: Sequence[Listener] = (),
         *,
@@ -112,6 +114,9 @@ class Sink:
         self._listeners = tuple(listeners)
         self._clock = clock or (lambda: datetime.now(UTC))
         self._lock = threading.Lock()
+        self._alone = f"{app}:alone:{uuid.uuid4().hex}"
+        self._told_alone = 0
+        self._put_off: list[tuple[int, pa.Table]] = []
         self._tables = open_tables(root)
         begin = (rebuilt.resolution,) if rebuilt is not None else None
         self._resolution = Resolution(self._tables["across"], app, objectives or Objectives(), begin)
@@ -140,6 +145,7 @@ class Sink:
         with self._lock:
             began = self._clock()
             now = began
+            self._write_put_off()
             found = _stacked(verdicts["findings"], FINDING_SCHEMA)
             refused = _stacked(verdicts["rejected"], REJECTED_SCHEMA)
             resolved = self._resolution.take(number, _stacked(verdicts["facts"], FACT_SCHEMA))
@@ -176,15 +182,24 @@ class Sink:
             self._tell(batch)
             return batch
 
-    def report(self, findings: Iterable[Finding]) -> None:
-        """Write findings that no batch made."""
+    def report(self, findings: Iterable[Finding], *, put_off: bool = False) -> None:
+        """Write findings that no batch made, and tell them. `put_off`: where they cannot be written now they are told
+        all the same, and written before the next batch."""
         judged = [(f, severity(f.anomaly, f.context)) for f in findings]
         if not judged:
             return
         with self._lock:
             now = self._clock()
             rows = _stamped(findings_table(judged), FINDINGS, None, now)
-            self._tables["findings"].write(rows, mode="append")
+            self._told_alone += 1
+            self._put_off.append((self._told_alone, rows))
+            try:
+                self._write_put_off()
+            except TableError as error:
+                if not put_off:
+                    self._put_off.pop()
+                    raise
+                log.warning("%s findings are told, and written later: %s", rows.num_rows, error)
             self._tell(
                 Batch(
                     number=None,
@@ -196,6 +211,14 @@ class Sink:
                     counted=self._clock(),
                 )
             )
+
+    def _write_put_off(self) -> None:
+        """Write findings of no batch, each under the number that it had when it was first tried: that may have come
+        through although no answer did."""
+        while self._put_off:
+            number, rows = self._put_off[0]
+            self._tables["findings"].write(rows, mode="append", app_id=self._alone, batch=number)
+            del self._put_off[0]
 
     def _tell(self, batch: Batch) -> None:
         for listener in self._listeners:
@@ -308,6 +331,6 @@ def _stats(verdicts: pa.Table, rejected: int, seconds: float) -> BatchStats:
     )
 
 
-def query_id(checkpoint: Path) -> str:
+def query_id(checkpoint: TableLocation) -> str:
     """The id that Spark gave to the query of this checkpoint."""
     return str(json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"])

@@ -245,8 +245,13 @@ def test_the_doctor_says_whether_the_bucket_can_be_used(server: int, monkeypatch
         ),
         (
             {"OFFSETWATCH_DATA": "s3://bucket/data"},
-            "OFFSETWATCH_DATA: data: must be a folder: only the probe log (job.history) may be in an object store, "
-            "not 's3://bucket/data'",
+            "OFFSETWATCH_DATA: data: must be a folder: only job.tables, job.history and job.checkpoint may be in an "
+            "object store, not 's3://bucket/data'",
+        ),
+        (
+            {"OFFSETWATCH_JOB__CHECKPOINT": "s3://bucket/checkpoint"},
+            "OFFSETWATCH_JOB__CHECKPOINT: job.checkpoint: must be a folder, or a URL that Hadoop's file systems "
+            "know: of s3a, abfs, abfss, gs, not 's3://bucket/checkpoint'",
         ),
         (
             {"OFFSETWATCH_JOB__HISTORY": URL, "OFFSETWATCH_JOB__UPKEEP__MAX_GB": "5"},

@@ -132,7 +132,7 @@ def test_the_tables_say_what_their_columns_mean(tmp_path: Path) -> None:
 
 def test_a_table_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "findings").write_text("in the way")
-    with pytest.raises(TableError, match=r"The table findings in .* could not be created"):
+    with pytest.raises(TableError, match=r"The table findings in .* could not be opened or created"):
         Table(tmp_path, SPECS["findings"])
 
 

@@ -76,7 +76,7 @@ class Checker:
         clock: Callable[[], float] = time.time,
     ) -> None:
         config = JobConfig(root=data)
-        self.history = config.tables_path / "history"
+        self.history = config.root / "tables" / "history"
         self.found: list[Graded] = []
         self.checks = Checks(objectives)
         self.failed: Exception | None = None
