@@ -178,8 +178,10 @@ def test_one_takes_over_from_the_other_and_each_finding_is_told_once(
               " {:.1f} and {:.1f} s after one was killed".format(*took))  # fmt: skip
         first.stop()
     finally:
-        first.kill()
-        second.kill()
+        for one in (first, second):
+            if one.child is not None and one.child.poll() is None:
+                every_process(one.child, signal.SIGKILL)  # a JVM that stands still would not notice
+            one.kill()
     events = read_table(tables, "findings")
     written = list(zip(*(events[name].to_pylist() for name in ("id", "event", "at")), strict=True))
     assert len(set(written)) == len(written)
