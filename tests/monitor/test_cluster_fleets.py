@@ -73,6 +73,7 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_begun_again_and_the_others_stay(
     config: Config, said: list[str], tmp_path: Path
 ) -> None:

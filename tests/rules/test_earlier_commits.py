@@ -34,7 +34,9 @@ def rows(table: Commits | Reads) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("high", [0, 2**61 - 20], ids=["low offsets", "the highest"])
-@pytest.mark.parametrize(("kept", "asked"), [(0, 5), (5, 0), (1, 1), (30, 40), (90, 80), (400, 300)])
+@pytest.mark.parametrize(
+    ("kept", "asked"), [(0, 5), (5, 0), (1, 1), (30, 40), (90, 80), pytest.param(400, 300, marks=pytest.mark.slow)]
+)
 def test_many_are_compared_as_few_are(kept: int, asked: int, high: int) -> None:
     assert (MANY > 30 * 40) and (MANY < 90 * 80)
     random = np.random.default_rng(kept)

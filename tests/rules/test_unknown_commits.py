@@ -44,6 +44,7 @@ def vouched(h: History, *processes: str) -> list[Mark]:
         *((305, {"writer": "1"}, known_at, True) for known_at in (30, 125)),
     ],
 )
+@pytest.mark.slow
 def test_what_a_member_that_was_lost_may_have_committed_is_nobody_s_invention(
     told: int, lost_one: dict[str, str], known_at: int, foreign: bool
 ) -> None:

@@ -156,6 +156,7 @@ def kept(tmp_path: Path, batches: int, before: Callable[[int], None] = lambda ba
     return resolution
 
 
+@pytest.mark.slow
 def test_a_batch_writes_what_it_changes_and_the_table_is_compacted(tmp_path: Path) -> None:
     resolution = kept(tmp_path, COMPACT_AFTER + 3)
     rows = read_table(tmp_path, "across")
@@ -168,6 +169,7 @@ def test_a_batch_writes_what_it_changes_and_the_table_is_compacted(tmp_path: Pat
     assert unpacked(again.state or b"") == unpacked(resolution.state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, COMPACT_AFTER, COMPACT_AFTER + 1])
 def test_a_batch_that_runs_again_finds_the_state_before_it(tmp_path: Path, batch: int) -> None:
     """Also where that batch was the one that compacted the table."""
