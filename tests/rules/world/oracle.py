@@ -179,6 +179,8 @@ class Oracle:
         came += [self.truth.known(life, partition, sent.entry.invoked, until) for life in readers]
         if any(c is None for c in came):
             must.why = "a log is lost for ever"
+            if any(self.truth.doubt(life, until) for life in readers):
+                self.just_due[value] = offset
             return must
         sent_by = sent.life.host
         sent_at = {life.host.name: sent.entry.invoked - (MEASURED if life.host != sent_by else 0) for life in readers}

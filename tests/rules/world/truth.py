@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.rules.world.cluster import Value
+from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Entry, Life
 from tests.rules.world.world import World
 
 READERS = ("reader", "group", "audit")
+ASTRAY_FOR = 40 * SECOND + 2 * SECOND
+"""For so long after a wall clock was ahead nobody knows by which of the two marks tell of times."""
 NEVER = 1 << 60
 
 
@@ -197,15 +200,23 @@ class Truth:
         was over at `since` did nothing."""
         if life.began > until:
             return 0
-        if any(start <= until and end >= since for start, end in self._holes(life, partition)):
+        doubt = self.doubt(life, until)
+        if any(start - doubt <= until and end >= since for start, end in self._holes(life, partition)):
             return None
         for told in life.told:
-            if told.through >= until:
+            if told.through >= until + doubt:
                 return told.arrived
         over, arrived = self._over(life)
         if over is not None and arrived is not None and over <= since:
             return arrived
         return None
+
+    @staticmethod
+    def doubt(life: Life, time: int) -> int:
+        """By how much too early a time the marks of this time may be taken to tell of: they tell it by the wall clock,
+        which had been ahead, and nobody knows by which of the two."""
+        jumps = life.host.clock.jumps
+        return max((j.by for j in jumps if j.by > 0 and j.start <= time <= j.end + ASTRAY_FOR), default=0)
 
     @staticmethod
     def _holes(life: Life, partition: int) -> list[tuple[int, int]]:
