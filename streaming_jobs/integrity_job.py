@@ -400,6 +400,8 @@ class IntegrityJob:
         if self._stopping.is_set() or self._query is None:
             return
         if not self._is_active(self._query):
+            if self._stopping.is_set():
+                return  # it was stopped between the two questions
             error = self._ended_by(self._query)
             try:
                 if not self._recovered(error):

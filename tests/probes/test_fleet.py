@@ -316,8 +316,10 @@ def test_a_log_that_no_monitor_compacts_stays_small(
     asked = config(transaction={"count": 0}, reader={"group": 0, "restless": 0, "per_broker": False})
     fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "history")
     fleet.start()
+    log = tmp_path / "history"
     try:
-        until(lambda: "OPTIMIZE" in [one["operation"] for one in DeltaTable(tmp_path / "history").history()])
+        until(lambda: DeltaTable.is_deltatable(str(log)))
+        until(lambda: "OPTIMIZE" in [one["operation"] for one in DeltaTable(log).history()])
     finally:
         fleet.stop()
 

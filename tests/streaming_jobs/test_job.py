@@ -60,6 +60,30 @@ def written(config: JobConfig) -> list[tuple[str, str, datetime]]:
     return list(zip(*(events[name].to_pylist() for name in ("id", "event", "at")), strict=True))
 
 
+class EndsMeanwhile:
+    """A query that is stopped while the watch asks whether it still runs."""
+
+    def __init__(self, job: IntegrityJob) -> None:
+        self._job = job
+
+    @property
+    def isActive(self) -> bool:
+        self._job.abandon()
+        return False
+
+    def exception(self) -> None:
+        return None
+
+
+def test_a_query_that_is_stopped_while_it_is_looked_at_has_not_failed(spark: SparkSession, config: JobConfig) -> None:
+    told = Told()
+    job = IntegrityJob(config, spark, told.listeners)
+    job._query = EndsMeanwhile(job)
+    job._tick()
+    assert job.failure is None
+    assert job.wait(0)
+
+
 def test_from_commit_to_finding_restarted_in_between(spark: SparkSession, config: JobConfig) -> None:
     parts = duplicates(6)
     told = Told()
