@@ -167,8 +167,7 @@ def _listed(passage: Passage) -> Listed:
 def _judge(own: Sequences, passage: Passage) -> None:
     listed = _listed(passage)
     for key, one in list(own.waiting.items()):
-        no_older = (listed.end < 0) | (listed.end > one.acknowledged)
-        later = indices((listed.at > one.at) & no_older)
+        later = indices(listed.at > one.at)
         if one.at > passage.end or not len(later) or not one.known:
             continue
         del own.waiting[key]

@@ -68,6 +68,20 @@ def test_nothing_is_concluded(more: dict[str, object], fed: Callable[[History], 
 
 
 @FEEDS
+def test_a_log_that_was_cut_ends_below_what_it_lost(fed: Callable[[History], Store]) -> None:
+    """It may never be as long again: that is not waited for."""
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.poll("r", [("w", 0, 10, 0)])
+    h.mark(1.0)
+    h.row("w", "send", type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    for _ in range(3):
+        h.observe(start=0, end=5)
+        h.mark(1.0)
+    assert verdicts(fed(h)) == {("sequence-loss", (W, 1))}
+
+
+@FEEDS
 def test_what_comes_after_the_error_is_no_evidence(fed: Callable[[History], Store]) -> None:
     """The client recovered and wrote on: what it was acknowledged then does not make a loss of the retention before."""
     h = History()
