@@ -116,7 +116,7 @@ def _tick(at: Ints) -> Ints:
 
 def _merged(went: Passed, at: Ints) -> Proven:
     """Passes that had happened by the ticks `at`. What one reader went over within a second is one pass, and the last
-    of its times is its time, as long as it went straight on."""
+    of its times is its time, as long as it went straight on; since the first, where offsets are given again."""
     order = np.lexsort((went.at, went.process, at))
     went, at = take(went, order), at[order]
     if not len(at):
@@ -125,7 +125,7 @@ def _merged(went: Passed, at: Ints) -> Proven:
     new = (at[1:] != at[:-1]) | (went.process[1:] != went.process[:-1]) | (second[1:] != second[:-1])
     first = indices(np.concatenate(([True], new | (went.start[1:] != went.end[:-1]))))
     last = tails(first, len(at))
-    return Proven(went.start[first], went.end[last], at[first], went.at[last], went.at[last], went.boot[first])
+    return Proven(went.start[first], went.end[last], at[first], went.at[first], went.at[last], went.boot[first])
 
 
 def prove_held(state: State, end: int, listings: Listings) -> Proven:
@@ -139,7 +139,7 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     start = np.where((held.before >= 0) & (held.before <= held.first), held.before, held.first)
     stretch = _stretches(state, held)
     before = indices((stretch[1:] == stretch[:-1]) & ~forgets(held)[:-1])
-    start[before + 1] = np.minimum(start[before + 1], np.maximum(held.last[before], 0))
+    start[before + 1] = np.minimum(start[before + 1], held.last[before] + 1)
     assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held)
     held, start = take(held, assigned), start[assigned]
     went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.process, held.boot)

@@ -17,14 +17,12 @@ were given again, until the log start has passed them.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import Bools, Ints, each, indices, some
+from rules.arrays.intervals import Bools, Ints, distinct, each, indices, some
 from rules.kept.state import NEVER, Moves, Outstanding, Proven, Spans, State, Went, concat, take
 from rules.settling.clocks import UNKNOWN, ahead
 
@@ -50,58 +48,31 @@ def remember(state: State, proven: Proven) -> None:
     if not len(proven):
         return
     known = state.passed
-    lowest = min(proven.start.tolist())
-    first = int(known.end.searchsorted(lowest, side="right"))  # those before are left as they are
-    laid = _passes(take(known, slice(first, None)))
+    first = int(known.end.searchsorted(proven.start.min(), side="right"))  # those before are left as they are
     new = Went(proven.start, proven.end, proven.since, proven.until, proven.boot, proven.at)
-    for one in sorted(_passes(new), key=_UNTIL):
-        _lay(laid, one)
-    state.passed = concat(take(known, slice(first)), Went(*np.array(laid, np.int64).T))
+    state.passed = concat(take(known, slice(first)), _laid_over(take(known, slice(first, None)), new))
     if len(state.passed) > EXACT:
         state.passed = take(_joined(state.passed), slice(-KEPT, None))
 
 
-class _Pass(NamedTuple):
-    """One stretch of `Went`."""
-
-    start: int
-    end: int
-    since: int
-    until: int
-    boot: int
-    first: int
-
-
-_START, _END, _UNTIL = (attrgetter(name) for name in ("start", "end", "until"))
-
-
-def _passes(went: Went) -> list[_Pass]:
-    columns = (went.start, went.end, went.since, went.until, went.boot, went.first)
-    return [_Pass(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
-
-
-def _lay(known: list[_Pass], one: _Pass) -> None:
-    """Lay one more pass over the known: of each offset the last counts, as each reader's own clock tells it, and of the
-    first its time."""
-    first = bisect_right(known, one.start, key=_END)
-    last = bisect_left(known, one.end, first, key=_START)
-    laid, start, end = [], one.start, one.end
-    for other in known[first:last]:
-        low = one.start if one.start > other.start else other.start
-        high = end if end < other.end else other.end
-        if other.start < low:
-            laid.append(other._replace(end=low))
-        elif start < low:
-            laid.append(one._replace(start=start, end=low))
-        newest = other if other.until > one.until else one
-        before = one.first if one.first < other.first else other.first
-        laid.append(_Pass(low, high, newest.since, newest.until, newest.boot, before))
-        if high < other.end:
-            laid.append(other._replace(start=high))
-        start = high
-    if start < end:
-        laid.append(one if start == one.start else one._replace(start=start))
-    known[first:last] = laid
+def _laid_over(known: Went, new: Went) -> Went:
+    """The offsets of both, cut wherever a pass begins or ends: of each the last pass counts, as each reader's own clock
+    tells it (of two at one time the newer row), and of the first its time."""
+    both = concat(known, new)
+    edges = distinct(np.concatenate((both.start, both.end)))
+    low, high = edges.searchsorted(both.start), edges.searchsorted(both.end)
+    order = both.until.argsort(kind="stable")
+    count = (high - low)[order]
+    row = np.repeat(order, count)
+    piece = np.arange(len(row)) + np.repeat(low[order] - (count.cumsum() - count), count)
+    last = np.full(len(edges), -1, np.int64)
+    last[piece] = row  # what is assigned last stays
+    first = np.full(len(edges), NEVER, np.int64)
+    np.minimum.at(first, piece, both.first[row])
+    covered = indices(last >= 0)
+    laid = take(both, last[covered])
+    laid.start, laid.end, laid.first = edges[covered], edges[covered + 1], first[covered]
+    return laid
 
 
 def _joined(known: Went) -> Went:
@@ -205,11 +176,13 @@ def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int]
         over = went.until + np.minimum(_bound(state, went, boot, to=True), UNKNOWN)
         low, high = own.offset.searchsorted(went.start), own.offset.searchsorted(went.end)
         rows = indices(low < high)
-        if not len(rows) or max(own.invoked.tolist()) <= min(over[rows].tolist()):
+        if not len(rows) or int(own.invoked.max()) <= int(over[rows].min()):
             continue
-        for i in rows.tolist():
+        spans = np.stack((low[rows], high[rows]), axis=1).ravel()
+        newest = np.maximum.reduceat(np.append(own.invoked, -NEVER), spans)[::2]
+        for i in rows[newest > over[rows]].tolist():
             again = own.invoked[low[i] : high[i]] > over[i]
-            lowest += [int(own.offset[low[i] + again.argmax()])] if again.any() else []
+            lowest.append(int(own.offset[low[i] + again.argmax()]))
     return (min(lowest), top) if lowest else None
 
 

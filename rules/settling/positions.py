@@ -85,7 +85,7 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     by_assignment = ok & (m.subscribed == 0)
     start = np.where(
         (previous >= 0) & (previous < m.first),
-        previous,
+        previous + 1,
         np.where((m.before >= 0) & (m.before <= m.first), m.before, m.first),
     )
     start = start[by_assignment]

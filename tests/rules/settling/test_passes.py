@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 import pytest
 
-from rules.kept.state import Moves, Outstanding, Proven, Spans, State
+from rules.engine.order import KINDS
+from rules.kept.state import Moves, Outstanding, Proven, Spans, State, load
 from rules.settling import passes
 from rules.settling.passes import EXACT, SEVERAL
 from tests.rules.histories import History, Store, found, number
@@ -117,6 +119,48 @@ def test_the_last_pass_of_each_offset_is_remembered_and_when_the_first_was() -> 
         (0, 4, 1, 1, 0, 1), (4, 5, 1, 1, 0, 1), (5, 10, 3, 3, 0, 1), (10, 12, 3, 3, 0, 1), (12, 20, 2, 2, 0, 1),
         (20, 30, 1, 1, 0, 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_passed_together_or_apart_each_offset_tells_its_last_and_its_first_pass(seed: int) -> None:
+    """Held against each offset by itself; of two passes at one time the one that came later counts."""
+    rng, state = np.random.default_rng(seed), State()
+    last: dict[int, tuple[int, ...]] = {}
+    first: dict[int, int] = {}
+    for _ in range(6):
+        count = int(rng.integers(1, 12))
+        start, until = rng.integers(0, 60, count), rng.integers(0, 8, count)
+        new = Proven(start, start + rng.integers(1, 20, count), until + 10, until - 1, until, rng.integers(0, 3, count))
+        for row in until.argsort(kind="stable").tolist():
+            for offset in range(int(new.start[row]), int(new.end[row])):
+                if offset not in last or until[row] >= last[offset][1]:
+                    last[offset] = int(new.since[row]), int(until[row]), int(new.boot[row])
+                first[offset] = min(first.get(offset, 100), int(new.at[row]))
+        passes.remember(state, new)
+    known = kept(state)
+    assert all(one[1] <= two[0] for one, two in pairwise(known)) and len(known) <= EXACT
+    assert {
+        offset: (since, until, boot, by)
+        for start, end, since, until, boot, by in known
+        for offset in range(start, end)
+    } == {offset: (*told, first[offset]) for offset, told in last.items()}  # fmt: skip
+
+
+def test_what_a_reader_goes_over_without_a_break_within_a_second_is_one_pass() -> None:
+    """It says since when and until when; another second is another pass, and so is what comes after a leap."""
+    h = History()
+    h.assign("r")
+    at = 0
+    for length in (5, 5, 5, 5):
+        h.send("w", at, length, at=at)
+        h.poll("r", [("w", at, length, at)], position_before=at)
+        at += length
+    h.observe(end=at)
+    h.mark(12.0)
+    (stored,) = row_by_row(h).stored.values()
+    assert stored.hot is not None
+    known = kept(load(stored.hot, KINDS))
+    assert [(start, end, since < until) for start, end, since, until, *_ in known] == [(0, 20, True)]
 
 
 @pytest.mark.parametrize(("place", "counted"), [((10, 20), True), ((2, 4), False), ((42, 44), False)])

@@ -4,12 +4,14 @@ Not so what is true until a record appears late after all; nor what is seen in a
 comes by when all others have long gone on (an audit, a call that hung), since it may be told by an index that is
 settled and forgotten; nor a step to or from a value that stands twice, or one so shortly before the end of a world that
 its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all;
-nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others.
+nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others; nor what is
+told of a group as a world ends.
 """
 
 from __future__ import annotations
 
 from rules.vocabulary.finding import Finding
+from tests.rules.world.clocks import true_time
 from tests.rules.world.engine import values_of
 from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, ORDER
 from tests.rules.world.must import GRACE
@@ -30,6 +32,8 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
     if f.anomaly == "lost-write" and oracle.polled_after_all(f):
         return False
     if f.anomaly in COMMITTED | {"lost-write"} and not _comparable(oracle, f):
+        return False
+    if f.anomaly in COMMITTED and _is_told_last(oracle, f):
         return False
     if f.anomaly in ORDER and _is_of_a_duplicate(oracle, f):
         return False
@@ -88,6 +92,11 @@ def _came_last(oracle: Oracle, f: Finding) -> bool:
         return False
     settled = max(_made(oracle, f), default=0) + SILENT + GRACE + oracle.slack + 2 * oracle.spread
     return settled > oracle.world.plan.length
+
+
+def _is_told_last(oracle: Oracle, f: Finding) -> bool:
+    """May the world be over before log time comes to where this is told? Whoever is silent holds it up."""
+    return true_time(f.decidable) + SILENT + oracle.slack + 2 * oracle.spread > oracle.world.plan.length
 
 
 def _made(oracle: Oracle, f: Finding) -> list[int]:
