@@ -25,6 +25,7 @@ from deploy.kafka_settings import QUICK_START
 from deploy.local_kafka import LocalKafka
 
 _SESSION_LIMIT_S: Final = 300
+ARCHIVES_KEPT: Final = 4
 
 
 def prepare() -> None:
@@ -80,8 +81,7 @@ def _archived(file: Path, of_what: str, live: Callable[[str, Path], None]) -> No
             return
         to_stderr(f"making the starts of {of_what} faster (once, up to a minute)")
         file.parent.mkdir(exist_ok=True)
-        for outdated in file.parent.glob(f"{name}-*.jsa"):
-            outdated.unlink()
+        forget_outdated(file.parent, name)
         made = file.with_suffix(".partial")
         made.unlink(missing_ok=True)  # of one that was killed
         with TemporaryDirectory(dir=file.parent) as folder:
@@ -90,6 +90,14 @@ def _archived(file: Path, of_what: str, live: Callable[[str, Path], None]) -> No
             made.rename(file)
         else:
             to_stderr(f"that did not succeed: {of_what} will start more slowly")
+
+
+def forget_outdated(folder: Path, name: str) -> None:
+    """Delete all but the newest of the class archives of this name. Several are in use where environments share a home,
+    as each has its own jars."""
+    made = sorted(folder.glob(f"{name}-*.jsa"), key=lambda file: file.stat().st_mtime)
+    for outdated in made[: 1 - ARCHIVES_KEPT]:
+        outdated.unlink(missing_ok=True)
 
 
 def main() -> int:
