@@ -64,9 +64,10 @@ def _covering(places: Places, writer: int, seq: int, offset: int) -> Bools:
 
 def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | None = None) -> Placed:
     """Take in new placements, known at the log times `at`. What lies below the settled frontier is left to the audit
-    (`rules.audit.digests`); `settled`: where it was, if this step has moved it on already."""
-    before = state.log
-    above = _above(new, state.settled if settled is None else settled)
+    (`rules.audit.digests`), save what contradicts the log where that is kept for readers whose rows come late;
+    `settled`: where the frontier was, if this step has moved it on already."""
+    before, frontier = state.log, state.settled if settled is None else settled
+    above = concat(_contradicting(before, new, frontier), _above(new, frontier))
     if not len(above):
         return Placed(new, at, before, before)
     above, torn = merged(above)
@@ -81,6 +82,24 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
     again = _again(state, chunks, placed, before, after)
     chunks.add("placed", placed)
     return Placed(new, at, before, after, again, torn or clashing)
+
+
+def _contradicting(known: Places, new: Places, frontier: int) -> Places:
+    """What was placed below the frontier where something else is known to stand."""
+    if not len(known) or not len(new) or max(known.offset[0], new.offset.min()) >= frontier:
+        return Places()
+    run = known.offset.searchsorted(new.offset, side="right") - 1
+    label, end = known.offset - known.seq, known.offset + known.length
+    same = (run >= 0) & (known.writer[run] == new.writer) & (label[run] == new.offset - new.seq)
+    found: list[tuple[int, int, int, int]] = []
+    for i in indices((new.offset < frontier) & ~(same & (new.offset + new.length <= end[run]))).tolist():
+        offset, writer, seq = int(new.offset[i]), int(new.writer[i]), int(new.seq[i])
+        others = (known.writer != writer) | (label != offset - seq)
+        low = np.maximum(known.offset[others], offset)
+        high = np.minimum(end[others], min(offset + int(new.length[i]), frontier))
+        for a, b in zip(*intervals.merge(low[low < high], high[low < high]), strict=True):
+            found.append((int(a), writer, seq + int(a) - offset, int(b - a)))
+    return Places(*np.array(found, np.int64).reshape(-1, 4).T)
 
 
 def _again(state: State, chunks: Chunks, new: Values, before: Places, after: Places) -> Values:

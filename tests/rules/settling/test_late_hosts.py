@@ -186,3 +186,46 @@ def test_a_late_reader_whose_clock_is_ahead_is_judged_by_what_was_settled_where_
     message = f"process {q} went from offset 67 to 69 over 1 known values"
     skip = Told("poll-skip", (q, 35), message, evidence, 50.0 if late else 61.0, context={"mode": "assign"})
     assert whole(store, ["poll-skip"]) == ([skip] if there else [])
+
+
+@pytest.mark.parametrize("shown", [[("w", 6, 1, 6)], [("w", 5, 1, 6)], [("v", 0, 1, 6)]])
+def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
+    shown: list[tuple[str, int, int, int]],
+) -> None:
+    """All others have long gone on, offset 6 is settled, and no reader reads its block to the end."""
+    h, store = History(), Store()
+    h.row("s", "start", mode="assign", isolation="read_committed", settings={})
+    alone(h, vouched(h, "s", 1, at=h.at(0.5)))
+    h.assign("r")
+    going_on(h, 90, first=0)
+    h.send("v", 0)
+    store.feed(h.rows)
+    h.rows.clear()
+    at = h.at(8.5)
+    h.assign("s", invoked=at, completed=at)
+    h.poll("s", shown, position_before=6, invoked=at, completed=at)
+    is_back(h, ("s", 3, None))
+    store.feed(h.rows)
+    ((writer, seq, _, offset),) = shown
+    other, at = number(writer), 8.5
+    told = whole(store, ["inconsistent-offsets", "duplicate"])
+    if (writer, seq) == ("w", 6):
+        assert told == []
+        return
+    values = sorted(
+        [{"writer": W, "seq": 6}, {"writer": other, "seq": seq}], key=lambda one: (one["writer"], one["seq"])
+    )
+    listed = " and ".join(f"{one['writer']}/{one['seq']}" for one in values)
+    expected = [
+        Told(
+            "inconsistent-offsets", (offset,), f"offset {offset} holds 2 values: {listed}",
+            {"offset": offset, "values": values}, at,
+        )
+    ]  # fmt: skip
+    if writer == "w":
+        twice = Told(
+            "duplicate", (W, 5), f"value {W}/5 stands at offsets 5 and 6",
+            {"writer": W, "seq": 5, "offsets": [5, 6]}, at, context={"idempotent": "true"},
+        )  # fmt: skip
+        expected = [twice, *expected]
+    assert told == expected
