@@ -38,7 +38,8 @@ from rules.settling.frontier import spread
 from rules.settling.gate import APART, WRITERS
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
-from rules.settling.window import duplicate_in, indexed, merged
+from rules.settling.window import duplicate_at, duplicate_in, indexed, merged
+from rules.vocabulary.finding import Finding, identity
 from rules.vocabulary.objectives import SECOND
 
 SKIPPED_TOLD: Final = 10
@@ -306,14 +307,16 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
     # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
     low = np.maximum(decided.previous + 1, decided.low)
-    unlike = (decided.subscribed == 0) & intervals.touched(state.index.start, state.index.end, low, decided.first)
-    for i in indices(unlike).tolist():
+    bare = intervals.touched(state.index.start, state.index.end, low, decided.first)
+    for i in indices((decided.subscribed == 0) & bare).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
         at = decided_at(int(decided.previous[i]))
-        _report_step(
-            "nonmonotonic-poll", _one(decided, i), f"went back from offset {previous[i]} to {first[i]}", at, report
-        )
+        step, what = _one(decided, i), f"went back from offset {previous[i]} to {first[i]}"
+        if step.first > step.previous:  # as a value counts that stands twice, and not as it was polled
+            what = f"went from offset {_place(step.previous, previous[i])} back to {_place(step.first, first[i])}"
+            step = _explained(step, report)
+        _report_step("nonmonotonic-poll", step, what, at, report)
         if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
             _report_step(
                 "spurious-zero-offset", _one(decided, i), f"was at offset {previous[i]} and polled 0", at, report
@@ -332,10 +335,14 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         if waits[i]:
             _keep_shown(own, _shown(log, seen.counted))
         elif over[i]:
-            known, some = _values_between(log, *intervals.subtract(*place, *intervals.subtract(*held, *seen.counted)))
+            known, some = _values_between(log, *seen.counted)
             known = max(known, int((seen.counted[1] - seen.counted[0]).sum()))  # the log may have forgotten some
-            what = f"went from offset {previous[i]} to {first[i]} over {known} known values"
-            _report_step("poll-skip", _one(decided, i), what, at, report, {"skipped": some})
+            step = _one(decided, i)
+            end, begin = _place(step.previous, previous[i]), _place(step.first, first[i])
+            if not bare[i]:
+                step = _explained(step, report)
+            what = f"went from offset {end} to {begin} over {known} known values"
+            _report_step("poll-skip", step, what, at, report, {"skipped": some})
     if passage.advance is not None:
         left = sure & ~below & ~over
         _keep_blank(own, passage, take(decided, left), waits[left], decided_at)
@@ -408,6 +415,7 @@ class _Step(NamedTuple):
     previous_op: int
     subscribed: bool
     internal: bool
+    implied_by: str | None = None
 
 
 def _one(steps: Transitions, i: int) -> _Step:
@@ -417,25 +425,41 @@ def _one(steps: Transitions, i: int) -> _Step:
     )  # fmt: skip
 
 
+def _explained(step: _Step, report: Report) -> _Step:
+    """In the order of offsets it was right: a value that stands twice explains it."""
+    twice, here = duplicate_at(report.state, step.first, step.previous), report.here
+    if twice is None:
+        return step
+    cause = identity("duplicate", here["cluster"], here["topic_id"], here["partition"], twice)
+    return step._replace(implied_by=cause)
+
+
+def _place(offset: int, last: int) -> str:
+    """An offset that was polled; `last`: the last at which its value stands."""
+    return str(offset) if offset == last else f"{offset}, whose value stands at {last} too,"
+
+
 def _report_step(
     anomaly: str, step: _Step, what: str, at: int, report: Report, more: dict[str, object] | None = None
 ) -> None:
-    report.add(
-        f"int-{anomaly}" if step.internal else anomaly,
-        (step.process, step.op, step.first) if step.internal else (step.process, step.op),
-        f"process {step.process} {what}",
-        at=at,
-        evidence={
-            "process": step.process,
-            "op": step.op,
-            "previous_op": step.previous_op,
-            "previous_offset": step.previous,
-            "offset": step.first,
-            **(more or {}),
-        },
-        context={"mode": "subscribe" if step.subscribed else "assign"}
-        | duplicate_in(report.state, step.first, step.previous),
-    )
+    evidence = {
+        "process": step.process,
+        "op": step.op,
+        "previous_op": step.previous_op,
+        "previous_offset": step.previous,
+        "offset": step.first,
+        **(more or {}),
+    }
+    context = {"mode": "subscribe" if step.subscribed else "assign"}
+    context |= duplicate_in(report.state, step.first, step.previous)
+    report.tell(
+        Finding(
+            **report.here, anomaly=f"int-{anomaly}" if step.internal else anomaly,
+            subject=(step.process, step.op, step.first) if step.internal else (step.process, step.op),
+            message=f"process {step.process} {what}", evidence=evidence, context=context,
+            at=at, decidable=at, implied_by=step.implied_by,
+        )
+    )  # fmt: skip
 
 
 CHECK: Final = Check("poll-order", Steps, arrive=arrive, fold=fold)

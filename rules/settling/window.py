@@ -252,11 +252,25 @@ def _at_last_place(state: State, offset: Ints) -> Ints:
 def duplicate_in(state: State, first: int, previous: int) -> dict[str, str]:
     """Where an end of the step from `previous` to `first` is a value with several offsets: how bad that duplicate is,
     for the policy."""
-    moved = state.moved
     for offset in (first, previous):
-        stands = (moved.offset <= offset) & (offset < moved.offset + moved.length)
-        stands |= (moved.last <= offset) & (offset < moved.last + moved.length)
+        stands = _stands_twice(state.moved, offset)
         if stands.any():
-            writers = moved.writer[stands].tolist()
+            writers = state.moved.writer[stands].tolist()
             return {"duplicate": "warning" if all(w in state.not_idempotent for w in writers) else "critical"}
     return {}
+
+
+def duplicate_at(state: State, first: int, previous: int) -> tuple[int, int] | None:
+    """The value (writer, seq) with several offsets that stands at an end of that step; None where there is none."""
+    moved = state.moved
+    for offset in (first, previous):
+        for i in indices(_stands_twice(moved, offset)).tolist():
+            here = moved.offset[i] if moved.offset[i] <= offset < moved.offset[i] + moved.length[i] else moved.last[i]
+            return int(moved.writer[i]), int(moved.seq[i] + offset - here)
+    return None
+
+
+def _stands_twice(moved: Moved, offset: int) -> Bools:
+    """Which of these have a value at this offset."""
+    stands: Bools = (moved.offset <= offset) & (offset < moved.offset + moved.length)
+    return stands | ((moved.last <= offset) & (offset < moved.last + moved.length))

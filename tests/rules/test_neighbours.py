@@ -164,3 +164,49 @@ def test_a_late_record() -> None:
     assert whole(finished(h), ["late-record", "vanished-record"]) == [
         Told("late-record", (1, W, 1), f"{words}, when nothing was there", evidence, 0.006)
     ]
+
+
+@in_each_way
+@pytest.mark.parametrize("back", [False, True])
+def test_an_order_that_only_a_duplicate_disturbs_is_explained_by_it(fed: Fed, back: bool) -> None:
+    """By offsets the reader went on; its next operation begins before the last place of the value that it had polled
+    last. Who went back by offsets, too, is explained by nothing."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 9, at=0)
+    h.send("v", 0, at=9)
+    h.poll("r", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 1, 5, 1)] if back else [("w", 4, 2, 4)], position_before=3)
+    h.poll("q", [("w", 2, 1, 10)], mode="subscribe")
+    for _ in range(20):
+        h.observe(end=11)
+        h.mark(1.0)
+    store = fed(h)
+    (twice,) = [f for f in store.findings if f.anomaly == "duplicate"]
+    (told,) = [f for f in store.findings if f.anomaly == "nonmonotonic-poll"]
+    went = "went from offset 2, whose value stands at 10 too, back to "
+    assert (told.message, told.implied_by, dict(told.context)) == (
+        f"process {R} " + ("went back from offset 10 to 1" if back else went + "4"),
+        None if back else twice.id,
+        {"mode": "assign", "duplicate": "critical"},
+    )
+
+
+@in_each_way
+def test_a_skip_that_only_a_duplicate_makes_is_explained_by_it(fed: Fed) -> None:
+    """A marker lies at offset 3: records that are neighbours to the offset are no step to be judged."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 3, at=0)
+    h.send("w", 3, 6, at=4)
+    h.poll("r", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 3, 1, 4)], position_before=3)
+    h.poll("q", [("w", 3, 1, 10)], mode="subscribe")
+    for _ in range(20):
+        h.observe(end=11)
+        h.mark(1.0)
+    store = fed(h)
+    (twice,) = [f for f in store.findings if f.anomaly == "duplicate"]
+    (told,) = [f for f in store.findings if f.anomaly == "poll-skip"]
+    what = f"process {R} went from offset 2 to 4, whose value stands at 10 too, over 5 known values"
+    assert (told.message, told.implied_by) == (what, twice.id)
