@@ -7,6 +7,7 @@ sequence numbers are read back from the values, so nothing depends on the order 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +24,8 @@ from rules.vocabulary.slices import Outcome, Run
 POLL: Final = 0.1
 """Seconds that one poll for delivery reports waits."""
 POLLS_AFTER_FATAL: Final = 10
+_BLAMED: Final = re.compile(r"ProduceRequest for (.+) \[(\d+)\] with ")
+"""How librdkafka's fatal errors of an idempotent producer begin: the topic and partition that was refused."""
 
 
 @dataclass(slots=True)
@@ -140,7 +143,9 @@ def fates(batch: Batch) -> dict[Partition, list[Fate]]:
             continue
         seqs = sequence_numbers([message.value() for message in messages])
         known[where].append(seqs)
-        result[where].append(_fate(batch.writer, code, seqs, messages))
+        fate = _fate(batch.writer, code, seqs, messages)
+        fate.error = _own_error(batch, where, fate.error)
+        result[where].append(fate)
     for where, (seqs, name) in batch.refused.items():
         known[where].append(seqs)
         result[where].append(Fate(classify(name, "enqueue"), name, fold(batch.writer, seqs, None)))
@@ -150,10 +155,17 @@ def fates(batch: Batch) -> dict[Partition, list[Fate]]:
         every = np.arange(first, first + count, dtype=np.int64)
         silent = np.setdiff1d(every, np.concatenate(known[where])) if known[where] else every
         if len(silent):
-            name = batch.fatal.code if batch.fatal else "_TIMED_OUT"
+            name = _own_error(batch, where, batch.fatal.code) if batch.fatal else "_TIMED_OUT"
             result[where].append(Fate("info", name, fold(batch.writer, silent, None)))
         result[where] = _merged(result[where])
     return result
+
+
+def _own_error(batch: Batch, where: Partition, code: str | None) -> str | None:
+    """`_FATAL` where the client gives all that it had queued the error over which it gave up, and says that another
+    partition's broker had answered so."""
+    blamed = _BLAMED.match(str(batch.fatal)) if batch.fatal is not None and batch.fatal.code == code else None
+    return code if blamed is None or (blamed[1], int(blamed[2])) == where else "_FATAL"
 
 
 def _in_order(writer: int, first: int, messages: Sequence[Any]) -> list[Run]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probes.kafka.errors import ClientError
 from probes.records.delivery import Batch, Fate, fates, runs_to_send
 from probes.records.tag import Encoder
+from probes.topology import Partition
 from rules.vocabulary.slices import Run
 
 HERE = ("canary-records", 0)
@@ -24,15 +27,16 @@ class Report:
     seq: int
     at: int = -1001
     code: int = 0
+    where: Partition = HERE
 
     def error(self) -> KafkaError | None:
         return KafkaError(self.code) if self.code else None
 
     def topic(self) -> str:
-        return HERE[0]
+        return self.where[0]
 
     def partition(self) -> int:
-        return HERE[1]
+        return self.where[1]
 
     def offset(self) -> int:
         return self.at
@@ -83,6 +87,26 @@ def test_what_never_entered_the_queue_failed():
         Fate("ok", None, [Run(7, 0, 4, 1)]),
         Fate("fail", "_QUEUE_FULL", [Run(7, 1, None, 2)]),
     ]
+
+
+OTHER = ("canary-records", 1)
+DESYNCHRONIZED = (
+    "ProduceRequest for canary-records [0] with 1 message(s) failed due to sequence desynchronization with broker 1"
+    " (PID{Id:7,Epoch:0}, base seq 307, idemp state change 28ms ago, last partition error NO_ERROR)"
+)
+
+
+@pytest.mark.parametrize("reported", [True, False])
+@pytest.mark.parametrize("text", [DESYNCHRONIZED, "something else"])
+def test_a_partition_is_not_blamed_for_what_another_s_broker_answered(text: str, reported: bool) -> None:
+    """The client gives up for good, and all that it had queued the same error, in its reports or without any."""
+    code = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    reports = [Report(0, code=code), Report(0, code=code, where=OTHER)] if reported else []
+    fatal = ClientError("OUT_OF_ORDER_SEQUENCE_NUMBER", text, fatal=True)
+    found = fates(Batch(7, {HERE: (0, 1), OTHER: (0, 1)}, list(reports), fatal=fatal))
+    elsewhere = "_FATAL" if text is DESYNCHRONIZED else "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert found[HERE] == [Fate("info", "OUT_OF_ORDER_SEQUENCE_NUMBER", [Run(7, 0, None, 1)])]
+    assert found[OTHER] == [Fate("info", elsewhere, [Run(7, 0, None, 1)])]
 
 
 CODES = [0, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE]
