@@ -144,7 +144,8 @@ def fates(batch: Batch) -> dict[Partition, list[Fate]]:
         seqs = sequence_numbers([message.value() for message in messages])
         known[where].append(seqs)
         fate = _fate(batch.writer, code, seqs, messages)
-        fate.error = _own_error(batch, where, fate.error)
+        if fate.error is not None:
+            fate.error = _own_error(batch, where, fate.error)
         result[where].append(fate)
     for where, (seqs, name) in batch.refused.items():
         known[where].append(seqs)
@@ -161,7 +162,7 @@ def fates(batch: Batch) -> dict[Partition, list[Fate]]:
     return result
 
 
-def _own_error(batch: Batch, where: Partition, code: str | None) -> str | None:
+def _own_error(batch: Batch, where: Partition, code: str) -> str:
     """`_FATAL` where the client gives all that it had queued the error over which it gave up, and says that another
     partition's broker had answered so."""
     blamed = _BLAMED.match(str(batch.fatal)) if batch.fatal is not None and batch.fatal.code == code else None
