@@ -1,16 +1,18 @@
 """Who is told of incidents while the monitor runs: the incidents as they stand, and a courier for each receiver.
 
 `Paging` is a channel: it is given the events of findings like the metrics and the log. On a start it is given what the
-findings table holds, and so it knows what is open; what each receiver was told before is in a file of its own below
-`folder`.
+findings table holds, and so it knows what is open; what each receiver was told before is in a file of its own, where
+`Keeping` says.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from alerts.config import AlertsConfig, Secret
 from alerts.event import FindingEvent
@@ -20,15 +22,40 @@ from alerts.incidents.silence import Silence
 from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.alertmanager_silences import SilencingAlertmanager
 from alerts.receivers.chat import Chat
-from alerts.receivers.courier import Courier, Receiver
+from alerts.receivers.courier import Courier, Receiver, all_of
 from alerts.receivers.http import SendFailed, reveal
-from alerts.receivers.memory import Memory
+from alerts.receivers.memory import Kept, Memory, OnDisk
 from alerts.receivers.webhook import Webhook
 from alerts.silences import Silences, path_of, silenced
 
 
 def machine_time() -> datetime:
     return datetime.now(UTC)
+
+
+class Keeping(Protocol):
+    """Where what receivers were told is kept, and what of the incidents this process may tell them now: of several
+    monitors that take turns one is at work. `folder`: for what is this machine's alone."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def kept(self, receiver: str) -> Kept: ...
+
+    def ours(self, incidents: Sequence[Incident]) -> Sequence[Incident] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The only monitor of what is below this folder."""
+
+    folder: Path
+
+    def ours(self, incidents: Sequence[Incident]) -> Sequence[Incident]:
+        return incidents
+
+    def kept(self, receiver: str) -> Kept:
+        return OnDisk(self.folder / f"{receiver}.json")
 
 
 class Paging:
@@ -40,7 +67,7 @@ class Paging:
     def __init__(
         self,
         config: AlertsConfig,
-        folder: Path | None,
+        keeping: Keeping | Path | None,
         failed: Callable[[str], None],
         clock: Callable[[], datetime] = machine_time,
         also: Sequence[Receiver] = (),
@@ -48,15 +75,18 @@ class Paging:
     ) -> None:
         self._incidents = Incidents(hold=timedelta(seconds=config.quiet), names=names)
         self._lock = threading.Lock()
-        self._silences = Silences(path_of(folder)) if folder is not None else None
+        keeping = Alone(keeping) if isinstance(keeping, Path) else keeping
+        self._silences = Silences(path_of(keeping.folder)) if keeping is not None else None
         now = clock()
-        remembered = [
-            (receiver, Memory(folder / f"{receiver.name}.json" if folder is not None else None, now))
-            for receiver in receivers(config, self.silences)
-        ]
         self._couriers = [
-            Courier(receiver, self.standing, memory, clock=clock, failed=failed)
-            for receiver, memory in [*remembered, *((receiver, Memory(None, now)) for receiver in also)]
+            Courier(
+                receiver, self.standing, Memory(keeping.kept(receiver.name) if keeping is not None else None, now),
+                clock=clock, failed=failed, select=keeping.ours if keeping is not None else all_of,
+            )
+            for receiver in receivers(config, self.silences)
+        ]  # fmt: skip
+        self._couriers += [
+            Courier(receiver, self.standing, Memory(None, now), clock=clock, failed=failed) for receiver in also
         ]
 
     @property

@@ -92,13 +92,14 @@ class TableUrl:
         with told(), store.open_input_file(path) as source:
             return source.read().decode()  # type: ignore[no-any-return]
 
-    def write_text(self, text: str) -> None:
-        """Put the object, whether there is one or not. Raises OSError where the store is away for minutes."""
-        self.write_bytes(text.encode())
+    def write_text(self, text: str, *, patient: bool = True) -> None:
+        """Put the object, whether there is one or not. Raises OSError where the store is away for minutes, or seconds
+        (not `patient`)."""
+        self.write_bytes(text.encode(), patient=patient)
 
-    def write_bytes(self, content: bytes) -> None:
+    def write_bytes(self, content: bytes, *, patient: bool = True) -> None:
         """The same of bytes."""
-        store, path = self._split(impatient=False)
+        store, path = self._split(impatient=not patient)
         with told(), store.open_output_stream(path) as put:
             put.write(content)
 

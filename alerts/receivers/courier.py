@@ -35,9 +35,17 @@ class Receiver(Protocol):
     def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None: ...
 
 
+Select = Callable[[Sequence[Incident]], Sequence[Incident] | None]
+
+
+def all_of(incidents: Sequence[Incident]) -> Sequence[Incident]:
+    """Who is the only one to tell tells everything."""
+    return incidents
+
+
 class Courier:
     """`standing` gives the incidents as they are at a time; `failed` is called with the receiver's name at each failed
-    attempt."""
+    attempt; `select` those of the incidents that are ours to tell now, None where nothing is."""
 
     def __init__(
         self,
@@ -47,12 +55,14 @@ class Courier:
         *,
         clock: Callable[[], datetime],
         failed: Callable[[str], None],
+        select: Select = all_of,
     ) -> None:
         self.receiver = receiver
         self._standing = standing
         self._memory = memory
         self._clock = clock
         self._failed = failed
+        self._select = select
         self._pause = 0.0
         self._failures = 0
         self._woken = threading.Event()
@@ -82,8 +92,11 @@ class Courier:
         now = self._clock()
         try:
             incidents = self._standing(now)
+            ours = self._select(incidents)
+            if ours is None:
+                return TICK
             self._memory.keep(one.occurrence for one in incidents)
-            self.receiver.tell(incidents, self._memory, now)
+            self.receiver.tell(ours, self._memory, now)
         except Exception as error:
             # A receiver that answers nonsense is its own trouble; the thread has to outlive whatever it does.
             self._failures += 1

@@ -1,4 +1,5 @@
-"""What a receiver was told, kept in a small file: a restart tells nobody anything twice, and leaves nothing out.
+"""What a receiver was told, kept in a small file: a restart tells nobody anything twice, and leaves nothing out. Where
+several monitors take turns, they keep it where all of them look.
 
 It holds, for each occurrence of an incident that the receiver was told of, when it was told that it is open and that it
 is over, and how large it was when it was told last. Nothing is lost with it but that: without the file, receivers are
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,38 @@ class Told:
         return "open" if self.open is not None else None
 
 
+class Kept(Protocol):
+    """Where a text is kept. Both raise OSError, `read` FileNotFoundError where there is none yet."""
+
+    def read(self) -> str: ...
+
+    def write(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """A file of this machine's, which is replaced as a whole."""
+
+    path: Path
+
+    def read(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    def write(self, text: str) -> None:
+        beside = self.path.with_suffix(".new")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, self.path)  # noqa: PTH105 - the same, and atomic by name
+
+
 class Memory:
     """`began`: since when the receiver is told anything; what was over by then it is not told."""
 
-    def __init__(self, path: Path | None, now: datetime) -> None:
-        self._path = path
+    def __init__(self, kept: Kept | Path | None, now: datetime) -> None:
+        self._kept = OnDisk(kept) if isinstance(kept, Path) else kept
         self.began = now
         self._told: dict[str, Told] = {}
+        self._unwritten = False
         self._read()
 
     def of(self, occurrence: str) -> Told:
@@ -59,7 +85,7 @@ class Memory:
         return self._told.get(occurrence, Told())
 
     def note(self, occurrence: str, told: Told) -> None:
-        """The receiver was told. Written at once; a disk that is full makes it a memory of this process alone."""
+        """The receiver was told. Written at once; what cannot be written is tried again by `keep`."""
         self._told[occurrence] = told
         self._write()
 
@@ -69,14 +95,14 @@ class Memory:
         gone = [one for one in self._told if one not in known]
         for one in gone:
             del self._told[one]
-        if gone:
+        if gone or self._unwritten:
             self._write()
 
     def _read(self) -> None:
-        if self._path is None:
+        if self._kept is None:
             return
         try:
-            held = json.loads(self._path.read_text(encoding="utf-8"))
+            held = json.loads(self._kept.read())
             began = _time(held["began"]) or self.began
             told = {str(one): _told(kept) for one, kept in held["told"].items()}
         except FileNotFoundError:
@@ -87,16 +113,15 @@ class Memory:
             self.began, self._told = began, told
 
     def _write(self) -> None:
-        if self._path is None:
+        if self._kept is None:
             return
         told = {one: _kept(told) for one, told in self._told.items()}
-        beside = self._path.with_suffix(".new")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps({"began": _text(self.began), "told": told}), encoding="utf-8")
-            os.replace(beside, self._path)  # noqa: PTH105 - the same, and atomic by name
+            self._kept.write(json.dumps({"began": _text(self.began), "told": told}))
         except OSError:
-            return
+            self._unwritten = True
+        else:
+            self._unwritten = False
 
 
 def _told(kept: list[Any]) -> Told:

@@ -50,6 +50,8 @@ class Claim:
         self._prepare = prepare
         self._prepared = False
         self._waits = False
+        self.lease: Lease | None = None
+        """Of tables in an object store, once they are ours."""
 
     def __call__(self, on_lost: Callable[[str], None]) -> bool:
         """Whether the data are ours; False where a stop was asked for while another monitor had them.
@@ -65,6 +67,7 @@ class Claim:
             self._ending.enter_context(fenced(tables, lease))
             self._ending.callback(lease.release)
             lease.keep(on_lost)
+            self.lease = lease
             close_to_others(tables)
             self._leave_what_is_old(lease)
         if self._waits:
@@ -117,7 +120,8 @@ class Claim:
             seen = lease.seen
             assert seen is not None
             first = first or seen.attempt
-            at_work = f"another monitor ({seen.called}) is at work on {self._job.tables_path}."
+            whose = f"another monitor ({seen.called})" if seen.called else "another monitor"
+            at_work = f"{whose} is at work on {self._job.tables_path}."
             if not self._standby and seen.attempt != first:
                 raise CheckpointTaken(at_work)
             if self._prepare is not None and not self._prepared:

@@ -30,7 +30,7 @@ from alerts.exposition import OfCluster
 from alerts.incidents.judged import JUDGED
 from alerts.log import LogChannel
 from alerts.metrics import Count, Metrics, Open
-from alerts.paging import Paging
+from alerts.paging import Alone, Keeping, Paging
 from alerts.receivers.terminal import Terminal, for_people
 from alerts.silence_metrics import SilenceMetrics
 from monitor.config.config import Config
@@ -39,6 +39,7 @@ from monitor.errors import ConfigError, UserError
 from monitor.process.checking import Checks, Told
 from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
+from monitor.process.keeping import InTheStore
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
 from monitor.process.versions import versions
@@ -48,8 +49,10 @@ from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.policy import severity
 from streaming_jobs.errors import LeaseLost
 from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
+from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current
+from streaming_jobs.tables.lease import Lease
 
 if TYPE_CHECKING:
     from streaming_jobs.cycles.search import Searched
@@ -99,6 +102,7 @@ class Watch:
         self._dispatcher: Dispatcher | None = None
         self._checked = False
         self._lost: str | None = None
+        self._lease: Lease | None = None
         self._preparing: threading.Thread | None = None
         self._board: Board | None = None
         self._names = ClusterNames(config)
@@ -120,7 +124,7 @@ class Watch:
         log = self._log(alerts.log)
         people = for_people(alerts.log_format, log)
         paging = Paging(
-            alerts, self._config.data / "alerts", self.metrics.channel_failed, also=[Terminal(log)] if people else [],
+            alerts, self._keeping(), self.metrics.channel_failed, also=[Terminal(log)] if people else [],
             names=self._names,
         )  # fmt: skip
         board = Board(paging.standing, paging.places, self._not_ready, silences=paging.silences, names=self._names)
@@ -158,7 +162,15 @@ class Watch:
         prepare = self._prepare if self._standby else None
         claim = Claim(job, self._say, self._stopping, self._ending, prepare=prepare)
         self.at_work = claim(self._leave)
+        self._lease = claim.lease
         return self.at_work
+
+    def _keeping(self) -> Keeping:
+        """Where it is kept what receivers were told."""
+        folder, tables = self._config.data / "alerts", self._config.job.tables_path
+        if self._lease is None or not isinstance(tables, TableUrl):
+            return Alone(folder)
+        return InTheStore(tables / "told", folder, self._lease)
 
     def _prepare(self) -> None:
         """Start Spark while another monitor is at work, so that taking over takes less."""

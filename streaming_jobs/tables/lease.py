@@ -138,6 +138,11 @@ class Lease:
         """Who has taken it from us; None where nobody has that we know of."""
         return self._lost
 
+    @property
+    def doubtful_for(self) -> float:
+        """For how many seconds another monitor may have had it: 0 while it is certainly ours."""
+        return max(0.0, self._now() - self._until)
+
     def require(self) -> None:
         """Raises `LeaseLost` where another has taken it, and `TableError` where another might have: it was not renewed
         in time, which the next renewal may mend."""

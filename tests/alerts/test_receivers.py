@@ -18,7 +18,7 @@ from alerts.receivers.alertmanager import AHEAD, DESCRIBED, NOTICED, RESOLVED_FO
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import LONGEST_PAUSE, TICK, Courier
 from alerts.receivers.http import Refused, SendFailed
-from alerts.receivers.memory import Memory
+from alerts.receivers.memory import Memory, Told
 from alerts.receivers.webhook import FRESH, SETTLED, SIGNATURE, TIMESTAMP, Webhook, verified
 from tests.alerts.findings import NOON
 from tests.alerts.incidents import Clock, S, condition, incident
@@ -373,3 +373,45 @@ def test_a_stop_tells_what_is_due_and_does_not_wait_for_the_dead() -> None:
     courier.stop()
     assert recorder.told[-1] == ["a"]
     assert timedelta(seconds=LONGEST_PAUSE) > timedelta(seconds=TICK)
+
+
+class Elsewhere:
+    """A place that refuses what it is to keep while it is `away`."""
+
+    def __init__(self) -> None:
+        self.text, self.away = "", False
+
+    def read(self) -> str:
+        if not self.text:
+            raise FileNotFoundError
+        return self.text
+
+    def write(self, text: str) -> None:
+        if self.away:
+            raise OSError("away")
+        self.text = text
+
+
+def test_what_could_not_be_kept_is_kept_later() -> None:
+    kept = Elsewhere()
+    memory = Memory(kept, NOON)
+    kept.away = True
+    memory.note("a", Told(open=NOON))
+    assert Memory(kept, NOON).of("a").last is None and memory.of("a").last == "open"
+    kept.away = False
+    memory.keep(["a"])
+    assert Memory(kept, NOON + S).of("a").last == "open" and Memory(kept, NOON + S).began == NOON
+
+
+def test_who_may_tell_nothing_neither_tells_nor_forgets() -> None:
+    memory, recorder = Memory(None, NOON), Recorder()
+    memory.note("a", Told(open=NOON))
+    select: list[Any] = [None]
+    courier = Courier(
+        recorder, lambda now: [incident("b")], memory, clock=Clock(), failed=lambda n: None,
+        select=lambda incidents: select[0],
+    )  # fmt: skip
+    assert courier.attempt() == TICK and recorder.told == [] and memory.of("a").last == "open"
+    select[0] = []
+    courier.attempt()
+    assert recorder.told == [[]]
