@@ -23,6 +23,7 @@ from rules.checks.unknown_commits import UnknownCommits
 from rules.kept.chunks import Chunks
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Hole, State
+from rules.settling.gate import APART
 
 GROUPS: Final = 64
 COMMITS_KEPT: Final = 4
@@ -154,7 +155,8 @@ def forget(own: Committed, state: State, late: set[int], until: tuple[int, int])
     own.told = take(told, newest(told, (told.process, told.domain, told.group), told.completed, READS_KEPT))
     _bound_waiting(own)
     _forget_domains(own)
-    _forget_holds(own, until[1], state)
+    # A read that waits asks who held the partition then, by the clock of its reader.
+    _forget_holds(own, min(until[1], int(own.waiting.at.min(initial=NEVER)) - APART), state)
     own.first = take(own.first, slice(-GROUPS, None))
     used = {
         number
