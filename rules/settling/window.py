@@ -109,8 +109,10 @@ def _again(state: State, chunks: Chunks, new: Values, before: Places, after: Pla
     if _repeats(after):
         order = np.lexsort((after.seq, after.writer))
         twice = _twice(after, order[among(after.writer, new[0])[order]])
-        again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
         _note_moved(state, after, twice)
+        told = intervals.subtract_grouped(twice, new)  # when they came, and of other chunks than those asked for now
+        twice = intervals.subtract_grouped(twice, told)
+        again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     return again
 
 

@@ -210,3 +210,21 @@ def test_a_skip_that_only_a_duplicate_makes_is_explained_by_it(fed: Fed) -> None
     (told,) = [f for f in store.findings if f.anomaly == "poll-skip"]
     what = f"process {R} went from offset 2 to 4, whose value stands at 10 too, over 5 known values"
     assert (told.message, told.implied_by) == (what, twice.id)
+
+
+def test_a_duplicate_beside_one_of_another_chunk_of_its_writer() -> None:
+    """Both are in the open window, as a reader has not come by; what the first one touched is not asked for when the
+    second one comes."""
+    h, store = History(), Store()
+    h.assign("slow")
+    h.poll("slow", [("w", 0, 1, 0)])
+    h.assign("r")
+    h.poll("r", [("w", 8200, 1, 5), ("w", 8200, 1, 9)])
+    for _ in range(20):
+        h.observe(end=10)
+        h.mark(1.0)
+    store.feed(h.rows)
+    h.rows.clear()
+    h.poll("r", [("w", 3, 1, 20), ("w", 3, 1, 21)])
+    store.feed(h.rows)
+    assert [f.subject for f in store.findings if f.anomaly == "duplicate"] == [(W, 8200), (W, 3)]

@@ -240,7 +240,8 @@ def phantom(at: int, writer: str = "w1", partition: int = 0) -> Event:
     def strike(world: World) -> None:
         life, cluster = world.probes[writer].life, world.probes[writer].cluster
         if life is not None:
-            seq = life.next_seq[partition] + 10_000
+            before = sum(p.kind == "phantom" for p in world.planted)  # another value each time
+            seq = life.next_seq[partition] + 10_000 + 100 * before
             offset = cluster.append(partition, life.process, seq)
             hit = [(partition, life.process, seq)]
             world.plant(Planted("phantom", world.kernel.now, partition, hit, [offset]), cluster)
