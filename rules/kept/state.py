@@ -106,12 +106,14 @@ class Process:
 class Host:
     """One committer, as one partition knows it. `now`: through when it had read the journals of its host, as its newest
     mark tells; `silent`: 1 while log time does not wait for it; `boots`: the newest [boot, time of its first mark] in
-    the order of their times; `stood`: the newest [from, to] in which nothing ran there (`settling.standstills`)."""
+    the order of their times; `stood`: the newest [from, to] in which nothing ran there (`settling.standstills`);
+    `reads`: 1 where somebody has read there who is over."""
 
     now: int = -1
     silent: int = 0
     boots: list[list[int]] = field(default_factory=list)
     stood: list[list[int]] = field(default_factory=list)
+    reads: int = 0
 
 
 @dataclass(slots=True)

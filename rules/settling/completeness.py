@@ -270,6 +270,8 @@ def horizon(state: State) -> int:
         if process.complete:
             if state.tick > process.closed and _all_said(state, process) and _is_followed(state, number):
                 del state.processes[number]
+                if process.reads and process.host in state.hosts:
+                    state.hosts[process.host].reads = 1
                 state.gone.append([number, state.now])
                 standstills.note_read(state, process)
             continue

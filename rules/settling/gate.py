@@ -54,17 +54,19 @@ class Evidence(Enum):
 class Who:
     """Whose log matters: those that `picks` picks, and holes in which somebody `reads`, or `writes`. `strict`: one
     whose clock cannot be compared is never known to be here, also if it has not polled anything. `newcomers`: on
-    a host that is late, and of whose boot no life is known, some may have begun: for `GIVEN_UP` it is waited for."""
+    a host that is late, and of whose boot no life is known, some may have begun: for `GIVEN_UP` it is waited for.
+    `successors`: so may others on a host where one that has read is over, and no other one is known to live."""
 
     picks: Callable[[int, Process], bool]
     reads: bool = True
     writes: bool = True
     strict: bool = False
     newcomers: bool = False
+    successors: bool = False
 
 
 EVERYBODY = Who(lambda number, process: True)
-READERS = Who(lambda number, process: process.reads or not process.next, writes=False)
+READERS = Who(lambda number, process: process.reads or not process.next, writes=False, successors=True)
 """Those that may poll here, and those of which it is not known yet whether they do."""
 WRITERS = Who(lambda number, process: process.writes or not process.reads, reads=False)
 """Those that may send here, and those of which it is not known yet what they do."""
@@ -117,7 +119,7 @@ class Gate:
     def _is_here(self, start: Times, end: Times, who: Who, boot: int) -> bool | Bools:
         known: bool | Bools = end <= self.state.now
         last = max(end.tolist(), default=-1) if isinstance(end, np.ndarray) else int(end)
-        for host in self._silent_boots if who.newcomers else ():
+        for host in self._silent_boots if who.newcomers else self._left_by_readers if who.successors else ():
             clock, late = host.boots[-1][0] if host.boots else -1, self.state.now - host.now
             if late <= GIVEN_UP:
                 known &= end + (self.apart if late > LATE else self.ahead)(clock, boot) <= host.now
@@ -177,6 +179,18 @@ class Gate:
         living = {(process.host, process.boot) for _, process, _, _ in self._living}
         hosts = self.state.hosts.items()
         return [host for number, host in hosts if (number, host.boots[-1][0] if host.boots else -1) not in living]
+
+    @cached_property
+    def _left_by_readers(self) -> list[Host]:
+        """The hosts where somebody has read and nobody of the newest boot is known to read any more."""
+        state, living = self.state, ((n, process) for n, process, *_ in self._living if process.closes_at < 0)
+        reading = {(process.host, process.boot) for n, process in living if READERS.picks(n, process)}
+        read = {process.host for process in state.processes.values() if process.reads}
+        return [
+            host
+            for number, host in state.hosts.items()
+            if (host.reads or number in read) and (number, host.boots[-1][0] if host.boots else -1) not in reading
+        ]
 
     def comparable(self, who: Who, boot: int) -> bool:
         """Is it known by how much the clocks of all that `who` picks, and that live, are ahead of this one at most?"""

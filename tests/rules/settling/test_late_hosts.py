@@ -229,3 +229,31 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
         )  # fmt: skip
         expected = [twice, *expected]
     assert told == expected
+
+
+@pytest.mark.parametrize("polled", [True, False])
+@pytest.mark.parametrize("writes", [True, False])
+def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(writes: bool, polled: bool) -> None:
+    """The host told that its reader is over, and was not heard of for three minutes. Whether a writer of it lives says
+    nothing of its readers."""
+    h, store = History(), Store()
+    h.assign("r")
+    slices = h.assign("b").slice + 2
+    h.row("b", "close")
+    ended = h.at(h.time)
+    marks = [vouched(h, "b", slices, at=h.at(0.5), ended=ended)]
+    if writes:
+        marks.append(vouched(h, "v", h.send("v", 0, at=0).slice + 1))
+    alone(h, *marks)
+    h.processes = ["r"]
+    going_on(h, 180, first=1, lose=[41])
+    store.feed(h.rows)
+    assert lost(store) == []
+    h.rows.clear()
+    at = h.at(41.5)
+    h.row("s", "start", mode="assign", isolation="read_committed", settings={}, invoked=at, completed=at)
+    h.assign("s", invoked=at, completed=at)
+    h.poll("s", [("w", 41, 1, 41)] if polled else [], invoked=at, completed=at)
+    is_back(h, ("s", 3, None), ("b", slices, ended), *([("v", 1, None)] if writes else []))
+    store.feed(h.rows)
+    assert lost(store) == ([] if polled else [(W, 41)])
