@@ -14,10 +14,10 @@ an outcome, is such a row.
 It finds nothing itself. Those that follow are told of new rows what was safely acknowledged (`News.safe`), and as time
 passes which listings are due (`Passage.due`).
 
-State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each domain; the listings since, at most
-`LISTINGS_KEPT`, both beside what one step brings: a file's history, or a long backlog, comes in one; `Recovered`, dead
-processes that are not forgotten yet, at most `RECOVERED_KEPT`; what was acknowledged to processes whose first row is
-not here, at most `HELD_KEPT`.
+State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each domain beside those that the listings
+since ask for; these listings, at most `LISTINGS_KEPT`, both beside what one step brings: a file's history, or a long
+backlog, comes in one; `Recovered`, dead processes that are not forgotten yet, at most `RECOVERED_KEPT`; what was
+acknowledged to processes whose first row is not here, at most `HELD_KEPT`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     listed = listed[(columns.log_end[listed] >= 0) & (columns.type[listed] != FAIL)]
     if not len(listed) and not len(new.sent) and not len(new.polled) and not len(own.recovered) and not len(own.held):
         return Acknowledged()
-    own.tops, own.waiting = bounded(own.tops), _newest_listings(own.waiting)  # not what a step of much brings
+    own.waiting = _newest_listings(own.waiting)  # not what a step of much brings
+    own.tops = bounded(own.tops, own.waiting)
     clock = _clocks(new)
     acknowledged = _safely_acknowledged(own, new, clock)
     _learn(own, new, clock, acknowledged)
@@ -267,8 +268,9 @@ def raised(tops: Tops, new: Tops) -> Tops:
     return take(both, keep)
 
 
-def bounded(tops: Tops) -> Tops:
-    """Of each domain the later half where they are many: what is higher was known later, and is known all the same."""
+def bounded(tops: Tops, waiting: Listings) -> Tops:
+    """Of each domain the later half where they are many, and what is asked for by the listings that are `waiting`, for
+    minutes where a row is missing: what is higher was known later, and is known all the same."""
     if len(tops) <= STEPS_KEPT:
         return tops
     keep = np.ones(len(tops), bool)
@@ -276,6 +278,9 @@ def bounded(tops: Tops) -> Tops:
     for head, end in zip(begins, [*begins[1:], len(tops)], strict=True):
         if end - head > STEPS_KEPT:
             keep[head : head + (end - head) // 2] = False
+            asked = waiting.step[waiting.domain == tops.domain[head]]
+            before = tops.step[head:end].searchsorted(asked, side="left") - 1
+            keep[head + before[before >= 0]] = True
     return take(tops, keep)
 
 

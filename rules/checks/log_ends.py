@@ -20,9 +20,9 @@ past what was known, and once more when readers have had time to come by.
 What a truncation took away is known no more: from the listing on at which it is told, checks after this one are told
 (`Passage.due`) what had been acknowledged since, or else where the log went on from.
 
-State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step; those
-listings, the short ones that wait for a write, the truncations told (`Cut`), and the ranges to be explained, at most
-`CUTS_KEPT` each.
+State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step and those
+that went below what was known; those listings, the short ones that wait for a write, the truncations told (`Cut`), and
+the ranges to be explained, at most `CUTS_KEPT` each.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def arrive(own: LogEnds, new: News) -> None:
     if sent is None:
         return
     if len(own.written) > KEPT:  # not what this step brings: a file's history, or a long backlog, comes in one
-        own.written = take(own.written, np.sort(own.written.step.argsort(kind="stable")[-KEPT:]))
+        own.written = _bounded(own.written)
     for number in each(sent.domain):
         of = take(sent, (sent.domain == number) & (sent.invoked >= 0))
         took = np.where(of.completed < of.invoked, LONG, np.minimum(of.completed - of.invoked, LONG))
@@ -102,6 +102,22 @@ def arrive(own: LogEnds, new: News) -> None:
         step, took = label // (LONG + 1), label % (LONG + 1)
         completed = np.where(took < LONG, step + took, FOREVER)
         own.written = concat(own.written, Written(np.full(len(step), number), step, completed, start, end))
+
+
+def _bounded(written: Written) -> Written:
+    """The newest, and whatever was given an offset below one that was known, with what had made that known: the listing
+    beside it may wait for minutes, where a row is missing, and what only goes on bears out nothing."""
+    kept = np.zeros(len(written), bool)
+    kept[written.step.argsort(kind="stable")[-KEPT:]] = True
+    for number in each(written.domain):
+        mine = indices(written.domain == number)
+        mine = mine[written.completed[mine].argsort(kind="stable")]
+        highest = np.maximum.accumulate(written.end[mine])
+        last = written.completed[mine].searchsorted(written.step[mine], side="left") - 1
+        again = indices((last >= 0) & (highest[np.maximum(last, 0)] > written.start[mine]))[-KEPT:]
+        kept[mine[again]] = True
+        kept[mine[highest.searchsorted(highest[last[again]], side="left")]] = True
+    return take(written, kept)
 
 
 def fold(own: LogEnds, passage: Passage) -> None:

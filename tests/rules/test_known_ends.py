@@ -8,7 +8,7 @@ import numpy as np
 
 from rules.arrays.intervals import Ints
 from rules.checks import known_ends
-from rules.checks.known_ends import STEPS_KEPT, Tops
+from rules.checks.known_ends import STEPS_KEPT, Listings, Tops
 
 
 def ints(values: Sequence[int]) -> Ints:
@@ -23,9 +23,12 @@ def test_what_is_known_is_kept_only_where_it_is_more_and_within_its_bound() -> N
     many = ints(range(STEPS_KEPT + 1))
     known = known_ends.raised(Tops(), Tops(many * 0, many, many))
     assert len(known) == STEPS_KEPT + 1
-    kept = known_ends.bounded(known)
+    kept = known_ends.bounded(known, Listings())
     assert len(kept) <= STEPS_KEPT
     assert kept.top[-1] == STEPS_KEPT
+    waiting = Listings(ints([0, 0, 0]), ints([0, 0, 9]), ints([0, 100, 50]), ints([1, 1, 1]))
+    beside = known_ends.bounded(known, waiting)
+    assert beside.top.tolist() == [99, *kept.top.tolist()]
 
 
 def test_of_what_is_known_the_last_one_before_each_step_is_kept() -> None:

@@ -464,6 +464,41 @@ def test_in_a_long_history_an_early_truncation_is_found(feed: Fed) -> None:
     assert told.evidence == {"log_end": 4, "known": 9, "written_again": 4}
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_truncation_while_a_missing_row_is_waited_for_is_found_when_it_is_given_up(cut: bool) -> None:
+    """A commit of the probe log was lost, and what one process did in it: for ten minutes listings wait for it. Four
+    minutes into them the log was cut; by their end six thousand writes have come since."""
+    h, store = History(), Store()
+    h.send("w", 0, 1, at=0)
+    h.observe(end=1)
+    h.row("q", "position", position_before=0, position_after=0)
+    h.mark(0.5)
+    h.row("q", "position", position_before=0, position_after=0)
+    h.rows.pop()  # it was lost
+    h.row("q", "position", position_before=0, position_after=0)
+    end, began = 1, h.time
+    for second in range(660):
+        if cut and second == 240:
+            h.time += 0.1
+            h.observe(end=end - 30)
+            end -= 30
+        for _ in range(16):
+            h.time += 0.06
+            h.send("w", end if second < 240 or not cut else end + 30, 1, at=end)
+            end += 1
+        h.observe(end=end)
+        h.time = max(h.time, began + second + 1)
+        h.mark()
+        if second % 20 == 19:
+            store.feed(h.rows)
+            h.rows.clear()
+    store.feed(h.rows)
+    known = 240 * 16
+    told = [(one.subject, one.evidence) for one in whole(store, RULES)]
+    expected = {"log_end": known - 29, "known": known, "written_again": known - 29}
+    assert told == ([((known,), expected)] if cut else [])
+
+
 def test_a_live_log_is_listed_once_more_first() -> None:
     h = History()
     h.send("w", 0, 10, at=0)

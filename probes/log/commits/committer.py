@@ -36,7 +36,7 @@ from probes.log.commits.confirmations import Confirmations, Moment, counted
 from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
 from probes.log.commits.lives import Lives
-from probes.log.commits.marks import COMMITTER, Append, PlaceName, Vouched, current_places, mark_rows
+from probes.log.commits.marks import COMMITTER, Append, PlaceName, Vouched, current_places, last_words, mark_rows
 from probes.log.errors import (
     FolderTaken,
     HistoryConflict,
@@ -47,7 +47,7 @@ from probes.log.errors import (
 )
 from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
-from probes.log.journals.segments import is_held
+from probes.log.journals.segments import is_held, process_of
 from probes.log.rows import Row, Shared, table
 from rules.vocabulary.times import from_micros, micros
 
@@ -327,12 +327,16 @@ class Committer:
             return None
         groups = [(shared, counted(shared, rows, told[1])) for shared, rows in groups]
         vouched = [one for one in readers if (until := parts[one.name].until) is None or until >= now]
+        unreadable = self._lives.unreadable
+        parts |= {name: replace(parts[name], until=now) for name in unreadable}
+        last = last_words(before.marks, {process_of(name) for name in unreadable}, now)
         places, counters = _places(before, readers, now)
+        places |= dict.fromkeys(last, now)
         if not places:
             return None
         read = _journals_read(before, unread, now)
         append = Append(before.version + 1, read, now, self._clock.boot, mono)
-        marks = mark_rows(places, [_vouched(one) for one in vouched], counters, append)
+        marks = mark_rows(places, [_vouched(one) for one in vouched], last, counters, append)
         counters |= {place: counters.get(place, 0) + 1 for place in places}
         index = {place: i for i, place in enumerate(counters)}
         plan = replace(

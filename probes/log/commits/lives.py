@@ -16,16 +16,19 @@ from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import LIVES, NEW, OVER, is_held, life_folders, segments
 
 HOST_LOST = "its host went down with it, and the end of its journal may be missing"
+END_LOST = "the end of its journal is missing"
 
 
 class Lives:
     """The journals of one folder, each read from where the last plan ended.
 
-    `unverifiable`: name and reason of each journal that does not tell all that its process did."""
+    `unverifiable`: name and reason of each journal that does not tell all that its process did. `unreadable`: of these
+    the dead whose journals no longer hold what was read of them, so that they cannot be read on."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder
         self.unverifiable: dict[str, str] = {}
+        self.unreadable: list[str] = []
         self._clock = clock
         self._readers: dict[str, LifeReader] = {}
 
@@ -48,7 +51,7 @@ class Lives:
         folders = {folder.name: folder for folder in life_folders(self.folder)}
         for name in self._readers.keys() - folders.keys():
             self._taken_away(name)
-        found = []
+        found, self.unreadable = [], []
         for name, folder in folders.items():
             part = read_to.get(name)
             if part is not None and part.until is not None and name not in self._readers:
@@ -57,13 +60,24 @@ class Lives:
                 reader = self.reader(name, part.end if part is not None else 0)
             except BrokenJournal as reason:
                 self.unverifiable[name] = str(reason)
+                if part is not None and not is_held(folder):
+                    self.unreadable.append(name)
                 continue
             if reader.broken is None and not reader.progress.over and not is_held(folder):
-                recovered = recover_life(folder, self._clock)
-                if recovered is not None and recovered.reason is not None:
-                    self.unverifiable[name] = recovered.reason
+                self._finish(reader)
             found.append(reader)
         return found
+
+    def _finish(self, reader: LifeReader) -> None:
+        """Finish a life that has died. What was read of its journal, and is no longer there, is not written again."""
+        if reader.is_cut_short():
+            reader.broken = f"at byte {reader.offset}: what was read before it is gone"
+            return
+        recovered = recover_life(reader.folder, self._clock)
+        if recovered is not None and recovered.reason is not None:
+            self.unverifiable[reader.name] = recovered.reason
+            if not reader.unread():  # the damage lies in what was read already, and no end follows
+                reader.broken = f"at byte {reader.offset}: {recovered.reason}"
 
     def after(self, reader: LifeReader, now: int) -> int | None:
         """Until when to vouch for a life, in microseconds of log time; None as long as its end is not read."""
@@ -71,7 +85,7 @@ class Lives:
             self.unverifiable[reader.name] = f"its journal is broken {reader.broken}"
             return None if is_held(reader.folder) else now
         if reader.progress.lost:
-            self.unverifiable[reader.name] = HOST_LOST
+            self.unverifiable[reader.name] = HOST_LOST if reader.life.boot != self._clock.boot else END_LOST
         return now if reader.progress.over else None
 
     def clear(self, parts: Mapping[str, Part], now: int, keep: timedelta) -> None:

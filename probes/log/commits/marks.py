@@ -8,11 +8,11 @@ mark is invoked at the time through which all journals were read to their ends, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from probes.log.journals.progress import Life, Progress
-from probes.log.rows import FIELDS, Row
+from probes.log.rows import AT, FIELDS, Row
 
 COMMITTER: Final = "committer"
 """The `run` and the `kind` of mark rows."""
@@ -81,10 +81,27 @@ def current_places(
     return found
 
 
+def last_words(told: Mapping[str, Iterable[Row]], processes: Collection[int], now: int) -> dict[PlaceName, list[Any]]:
+    """The last marks of these processes, by place, whose journals no longer hold what these mark rows `told` of them:
+    they are over, and what they did after these marks may be missing for good."""
+    found: dict[PlaceName, list[Any]] = {}
+    for cluster, rows in told.items():
+        for row in rows:
+            place = PlaceName(cluster, row[AT["topic_id"]], row[AT["topic"]], row[AT["partition"]])
+            for process, slices, through, ended, _ in row[AT["marks"]] or ():
+                if process in processes and ended is None:
+                    found.setdefault(place, []).append((process, slices, through, now, True))
+    return found
+
+
 def mark_rows(
-    places: Iterable[PlaceName], vouched: Iterable[Vouched], counters: Mapping[PlaceName, int], append: Append
+    places: Iterable[PlaceName],
+    vouched: Iterable[Vouched],
+    last: Mapping[PlaceName, list[Any]],
+    counters: Mapping[PlaceName, int],
+    append: Append,
 ) -> dict[str, list[Row]]:
-    """Packed mark rows by cluster. `counters`: mark rows that each place had before."""
+    """Packed mark rows by cluster. `last`: `last_words`. `counters`: mark rows that each place had before."""
     known = [(one.life.cluster, one.progress, one.mark(0, append.now)) for one in vouched]
     rows: dict[str, list[Row]] = {}
     for place in places:
@@ -93,7 +110,7 @@ def mark_rows(
             (process, slices, *rest)
             for cluster, progress, (process, _, *rest) in known
             if cluster == place.cluster and (slices := progress.next_slice(key))
-        ]
+        ] + last.get(place, [])
         told = {
             "topic_id": place.topic_id, "topic": place.topic, "partition": place.partition, "op": append.number,
             "slice": counters.get(place, 0), "f": "mark", "type": "ok",

@@ -8,9 +8,11 @@ Nobody saw an operation in flight end: it went on at least until the journal las
 died at most. Its row completes when the life is found dead, which is never too early: nothing that it polled, and
 nothing that saw what it sent, is taken to have come after its end.
 
-Where the host itself went down (another boot id), the last second or so of the journal may be gone. Then the sequence
-numbers that were reserved and not logged are logged as `info` sends as well, since they may have left, and there is no
-close row: that process stays unverifiable. So does one whose journal is broken in the middle, which is left as it is.
+Where the host itself went down (another boot id), the last second or so of the journal may be gone. So is the end of a
+journal that does not hold all that was written (`probes.log.journals.written`), as a bad disk leaves it; where nobody
+tells how much that was, a torn end is taken for a sign of it. Then the sequence numbers that were reserved and not
+logged are logged as `info` sends as well, since they may have left, and there is no close row: that process stays
+unverifiable. So does one whose journal is broken in the middle, which is left as it is.
 Of a boot that is over, the monotonic clock tells no end: what was in flight then completed by the wall clock alone.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +29,7 @@ from typing import Literal
 
 from probes.clock import Clock
 from probes.log.errors import JournalUnwritable
+from probes.log.journals import written
 from probes.log.journals.frames import frames, payloads
 from probes.log.journals.journal import Journal, OpenSegment
 from probes.log.journals.progress import Inconsistent, Life, Progress, decode, from_head
@@ -43,8 +47,9 @@ ABANDONED = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A dead life and what was done about it. `closed`: its log is complete. `lost` (the host went down) and `broken`
-    (with the reason): it stays unverifiable. `in_flight` operations had no outcome."""
+    """A dead life and what was done about it. `closed`: its log is complete. `lost` (the host went down, or the end of
+    the journal is missing) and `broken` (with the reason): it stays unverifiable. `in_flight` operations had no
+    outcome."""
 
     folder: Path
     life: Life | None
@@ -81,7 +86,7 @@ def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
     if held is None:
         return None
     try:
-        journal = _take_over(life_folder, held)
+        journal, lacks_end = _take_over(life_folder, held)
     except BrokenEnd as broken:
         os.close(held)
         return Recovered(life_folder, broken.life, "broken", reason=str(broken))
@@ -94,7 +99,7 @@ def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
     try:
         if journal.progress.over:
             return None
-        lost = journal.life.boot != clock.boot
+        lost = lacks_end or journal.life.boot != clock.boot
         in_flight = len(journal.progress.open)
         rows = list(last_rows(journal.life, journal.progress, clock, lost=lost))
         journal.finish(rows, lost_by=clock.now() if lost else None)
@@ -105,7 +110,8 @@ def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
 
 def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> Iterator[Slice]:
     """What is still to be logged for a dead life, `slice` numbers left out."""
-    code = HOST_LOST if lost else DIED
+    host_lost = life.boot != clock.boot
+    code = HOST_LOST if host_lost else DIED
     topics = dict(progress.topics)
     left = [unpack(packed, life.shared) for rows in progress.open.values() for packed in rows]
     # Not earlier than what the dead process has logged, whatever the host's clock says now.
@@ -113,12 +119,12 @@ def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> It
     mono = clock.monotonic_ns()
     for row in left:
         row.type, row.error, row.completed = "info", row.error or code, now
-        row.mono_completed = None if lost else max(mono, row.mono_completed or 0)
+        row.mono_completed = None if host_lost else max(mono, row.mono_completed or 0)
         topics.setdefault((row.topic_id, row.partition), row.topic)
         yield row
     op = progress.last_op
     if lost and life.writer is not None:
-        # They left after all that the journal tells of, and before the boot was over.
+        # They left after all that the journal tells of, and before the life was found over.
         since = from_micros(progress.newest) if progress.newest else now
         for (topic_id, partition), sent in progress.sent.items():
             if sent.reserved > sent.used:
@@ -185,8 +191,8 @@ class BrokenEnd(Exception):
         self.life = life
 
 
-def _take_over(life_folder: Path, held: int) -> Journal:
-    """The dead life's journal, open at the end of its last good frame; what is torn after it is cut off."""
+def _take_over(life_folder: Path, held: int) -> tuple[Journal, bool]:
+    """The dead life's journal, open at the end of its last good frame; and whether it lacks some that was written."""
     parts = segments(life_folder)
     if not parts:
         raise BrokenEnd(f"{life_folder} holds no journal")
@@ -207,12 +213,16 @@ def _take_over(life_folder: Path, held: int) -> Journal:
     end = found[-1].end
     descriptor = os.open(path, os.O_RDWR)
     try:
-        if ending == "torn":
+        if ending == "torn" and progress.over:
             os.ftruncate(descriptor, end)
     except BaseException:
         os.close(descriptor)
         raise
-    return Journal(life_folder, life, progress, held, OpenSegment(descriptor, base, end))
+    through = written.told(life_folder)
+    lacks_end = ending == "torn" if through is None else base + end < through
+    # No other segment is begun: what this one lacks could no longer be seen, should this recovery die.
+    journal = Journal(life_folder, life, progress, held, OpenSegment(descriptor, base, end), sys.maxsize)
+    return journal, lacks_end
 
 
 def _head(messages: Iterator[bytes]) -> tuple[Life, Progress]:

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from probes.log.errors import JournalUnwritable
+from probes.log.journals import written
 from probes.log.journals.frames import Packer
 from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
-from probes.log.journals.segments import LIVES, NEW, OVER, lock, segment_name, sync_folder
+from probes.log.journals.segments import LIVES, NEW, OVER, life_name, lock, segment_name, sync_folder
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -32,11 +33,13 @@ __all__ = ["Journal", "JournalUnwritable", "Life"]
 
 
 class OpenSegment(NamedTuple):
-    """A segment that is written: `size` good bytes, which begin at offset `base` of the journal."""
+    """A segment that is written: `size` good bytes, which begin at offset `base` of the journal. `told`: where it is
+    told how far the journal was written (`written`); recovery tells nothing."""
 
     descriptor: int
     base: int
     size: int
+    told: int = -1
 
 
 class Journal:
@@ -55,7 +58,7 @@ class Journal:
         self.progress = progress
         self._shared = life.shared
         self._lock = lock_descriptor
-        self._descriptor, self._base, self._size = segment
+        self._descriptor, self._base, self._size, self._told = segment
         self._segment_bytes = segment_bytes
         self._packer = Packer()
 
@@ -65,7 +68,7 @@ class Journal:
 
         The life is on disk, or nothing of it is, when the host is lost. Raises `JournalUnwritable`, also where a
         journal of the same process is there already."""
-        final = folder / LIVES / f"{life.kind}-{life.process:016x}"
+        final = folder / LIVES / life_name(life.kind, life.process)
         new = final.with_name(final.name + NEW)
         try:
             new.mkdir(parents=True)
@@ -75,7 +78,7 @@ class Journal:
             try:
                 progress = Progress()
                 first = Packer().frame(encode(head(life, progress, 0)))
-                descriptor = _begin_segment(new, 0, first)
+                segment = _begin(new, first)
                 # A folder does not replace one that holds files: an old journal is never overwritten.
                 new.rename(final)
                 sync_folder(final.parent)
@@ -84,7 +87,7 @@ class Journal:
                 raise
         except OSError as refused:
             raise JournalUnwritable(f"cannot begin a journal in {folder}: {refused.strerror or refused}") from refused
-        return cls(final, life, progress, held, OpenSegment(descriptor, 0, len(first)), segment_bytes)
+        return cls(final, life, progress, held, segment, segment_bytes)
 
     @property
     def offset(self) -> int:
@@ -134,7 +137,9 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             os.close(self._lock)
-            self._descriptor = self._lock = -1
+            if self._told >= 0:
+                os.close(self._told)
+            self._descriptor = self._lock = self._told = -1
 
     def __del__(self) -> None:
         # Whoever forgets a journal must not run the process out of descriptors; nobody can write it any more.
@@ -147,6 +152,9 @@ class Journal:
         `lost_by`: the life's log may miss its end, and it was over by then."""
         packed = self._numbered(rows)
         self._write(["closed", packed] if lost_by is None else ["lost", packed, micros(lost_by)])
+        # Only now: a torn end is what tells another recovery, should this one die, that something is missing.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._size)
 
     def _numbered(self, rows: Sequence[Slice]) -> list[Row]:
         given: dict[PlaceKey, int] = {}
@@ -171,6 +179,8 @@ class Journal:
             _write_at(self._descriptor, data, self._size)
             if sync:
                 os.fdatasync(self._descriptor)
+            if self._told >= 0:
+                written.tell(self._told, self.offset + len(data))
         except OSError as refused:
             self._packer.restart()
             with contextlib.suppress(OSError):
@@ -190,6 +200,16 @@ class Journal:
 
 
 _SLICE: Final = AT["slice"]
+
+
+def _begin(folder: Path, first: bytes) -> OpenSegment:
+    """A new journal's first segment, with its first frame."""
+    descriptor = _begin_segment(folder, 0, first)
+    try:
+        return OpenSegment(descriptor, 0, len(first), written.begin(folder, len(first)))
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _begin_segment(folder: Path, offset: int, first: bytes) -> int:

@@ -11,8 +11,8 @@ Messages are JSON arrays, the kind first:
     rows     rows                                outcomes: what the probe log gets; closes the operations they name
     alive    time                                whatever was invoked before is logged, or open
     closed   rows                                the life is over and its log complete (rows: as above, may be none)
-    lost     rows, time                          the life was over by then; the host was lost, and with it perhaps the
-                                                 log's end
+    lost     rows, time                          the life was over by then, and its log's end may be missing: the host
+                                                 was lost, or the journal's end is
 """
 
 from __future__ import annotations

@@ -86,6 +86,11 @@ class LifeReader:
             raise BrokenJournal(f"{self.name} no longer holds what was read of it up to byte {end}")
         return rows
 
+    def is_cut_short(self) -> bool:
+        """Does the journal end before what was read of it does?"""
+        last = segments(self.folder)
+        return bool(last) and last[-1][0] + last[-1][1].stat().st_size < self.offset
+
     def unread(self) -> int:
         """Bytes in the journal after what was read."""
         last = segments(self.folder)

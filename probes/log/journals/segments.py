@@ -3,6 +3,7 @@
     <folder>/lives/<kind>-<process>/            one folder per life, held with flock by the living process
         00000000000000000000.journal            segments of frames, named by the offset of their first byte
         00000000000067108891.journal
+        written                                 how far it was written (`written.py`)
         over                                    there once the life is over (a hint that spares reading)
 
 A segment's first frame tells the life's progress up to it; a new segment is begun when the last is full, so that those
@@ -35,6 +36,15 @@ def life_folders(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if not entry.name.endswith(NEW):
             yield entry
+
+
+def life_name(kind: str, process: int) -> str:
+    return f"{kind}-{process:016x}"
+
+
+def process_of(name: str) -> int:
+    """The process whose life's folder has this name."""
+    return int(name.rpartition("-")[2], 16)
 
 
 def segment_name(offset: int) -> str:

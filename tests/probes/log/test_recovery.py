@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from probes.log.commits.recovery import HOST_LOST, last_lives, recover
+from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal
 from probes.log.journals.reader import LifeReader
 from probes.log.journals.segments import LIVES, NEW, OVER, life_folders, segments
+from probes.log.journals.written import WRITTEN, begin
 from probes.log.rows import unpack
 from rules.vocabulary.slices import DIED, Run, Slice
 from tests.probes.log.lives import Prober, StillClock, a_life
@@ -26,6 +28,12 @@ def rows_of(folder: Path) -> list[Slice]:
     rows = reader.read(1 << 30)
     assert reader.broken is None and reader.unread() == 0
     return [unpack(row, reader.life.shared) for row in rows]
+
+
+def tell_written(life_folder: Path) -> None:
+    """That all is there that was written, but for the write that the death interrupted."""
+    base, path = segments(life_folder)[-1]
+    os.close(begin(life_folder, base + frames(path.read_bytes())[0][-1].end))
 
 
 def gist(rows: list[Slice]) -> list[tuple]:
@@ -125,6 +133,7 @@ def test_cut_at_every_byte_what_was_whole_stays_and_what_was_open_is_info(tmp_pa
         folder = tmp_path / "died" / LIVES / "writer-1"
         folder.mkdir(parents=True)
         (folder / path.name).write_bytes(data[:cut])
+        tell_written(folder)
         recover(tmp_path / "died", clock)
         rows = rows_of(folder)
         found: dict[int, list] = {}
@@ -165,6 +174,7 @@ def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(tmp_path,
         prober = died_in_flight(base, clock)
         path = segments(prober.journal.folder)[0][1]
         path.write_bytes(path.read_bytes()[: -torn or None])
+        tell_written(prober.journal.folder)
         with monkeypatch.context() as patched:
             countdown = crash_at(patched, step, after)
             try:
@@ -225,6 +235,71 @@ def test_after_the_loss_of_the_host_what_was_reserved_may_have_been_sent_and_the
     }
     assert {(row.completed, row.mono_completed) for row in rows[3:]} == {(clock.now(), None)}
     assert recover(tmp_path, clock) == []
+
+
+@pytest.mark.parametrize("torn", [0, 8], ids=["clean end", "torn end"])
+def test_what_was_written_and_is_missing_may_have_been_sent_and_there_is_no_close_row(tmp_path, clock, torn):
+    prober = died_in_flight(tmp_path, clock)
+    path = segments(prober.journal.folder)[0][1]
+    last = frames(path.read_bytes())[0][-2].end
+    path.write_bytes(path.read_bytes()[: last + torn])
+    clock.tick(60)
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "lost"
+    rows = rows_of(done.folder)
+    assert [(r.partition, r.f, r.type, r.error) for r in rows[3:]] == [
+        (0, "send", "info", DIED), (1, "send", "info", DIED), (1, "send", "info", DIED),
+        (0, "send", "info", DIED), (1, "send", "info", DIED),
+    ]  # fmt: skip
+    assert rows[-2].sent == (Run(10, 10, None, 990),) and rows[-1].sent == (Run(10, 10, None, 990),)
+    assert {row.completed for row in rows[3:]} == {clock.now()}
+    assert {row.mono_completed for row in rows[3:-2]} == {clock.monotonic_ns()}
+    assert recover(tmp_path, clock) == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "told by nobody"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_what_is_missing_is_missing_for_the_recovery_after_one_that_is_killed_too(
+    tmp_path, clock, monkeypatch, after, told
+):
+    step = crashed = 0
+    while True:
+        base = tmp_path / str(step)
+        prober = Prober.start(base, 1, clock)
+        prober.send(0)
+        prober.kill()
+        path = segments(prober.journal.folder)[-1][1]
+        data = path.read_bytes()
+        ends = [one.end for one in frames(data)[0]]
+        path.write_bytes(data[: ends[-1] - 5])
+        if not told:
+            (prober.journal.folder / WRITTEN).unlink()
+        with monkeypatch.context() as patched:
+            countdown = crash_at(patched, step, after)
+            try:
+                recover(base, clock)
+            except Crash:
+                crashed += 1
+        clock.tick()
+        recover(base, clock)
+        reader = LifeReader(prober.journal.folder)
+        reader.read(1 << 30)
+        assert reader.progress.lost and reader.unread() == 0
+        assert recover(base, clock) == []
+        if countdown() >= 0:
+            break
+        step += 1
+    assert crashed == step >= 2
+
+
+def test_of_a_journal_cut_between_two_rows_together_with_what_tells_of_it_nobody_knows(tmp_path, clock):
+    """As an earlier version left it, which told nothing."""
+    prober = died_in_flight(tmp_path, clock)
+    path = segments(prober.journal.folder)[0][1]
+    path.write_bytes(path.read_bytes()[: frames(path.read_bytes())[0][-2].end])
+    (prober.journal.folder / WRITTEN).write_bytes(b"")
+    (done,) = recover(tmp_path, clock)
+    assert done.outcome == "closed"
 
 
 def test_a_journal_broken_in_the_middle_is_declared_and_left_as_it_is(tmp_path, clock):
