@@ -66,6 +66,7 @@ class Process:
     over_boot: int = -1  # by whose clock, if not its own
     heard: int = -1  # when its host mentioned it last
     vouched: int = -1  # through when its host told of it as of one that lives
+    lost: bool = False  # it did not end in order, and its end may be missing
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     # The reader in it.
     reads: bool = False
@@ -107,7 +108,7 @@ class Host:
     """One committer, as one partition knows it. `now`: through when it had read the journals of its host, as its newest
     mark tells; `silent`: 1 while log time does not wait for it; `boots`: the newest [boot, time of its first mark] in
     the order of their times; `stood`: the newest [from, to] in which nothing ran there (`settling.standstills`);
-    `reads`: 1 where somebody has read there who is over."""
+    `reads`: 1 where somebody has read there who has ended in order."""
 
     now: int = -1
     silent: int = 0

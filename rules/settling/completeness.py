@@ -247,7 +247,7 @@ def _note_marks(state: State, columns: Columns) -> None:
         else:
             if told.lost[i]:
                 process.lost_by = ended if process.lost_by < 0 else min(process.lost_by, ended)
-                process.over_boot = boot
+                process.over_boot, process.lost = boot, True
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, at])
@@ -270,7 +270,7 @@ def horizon(state: State) -> int:
         if process.complete:
             if state.tick > process.closed and _all_said(state, process) and _is_followed(state, number):
                 del state.processes[number]
-                if process.reads and process.host in state.hosts:
+                if process.reads and not process.lost and process.host in state.hosts:  # it ended in order
                     state.hosts[process.host].reads = 1
                 state.gone.append([number, state.now])
                 standstills.note_read(state, process)

@@ -182,11 +182,11 @@ class Gate:
 
     @cached_property
     def _left_by_readers(self) -> list[Host]:
-        """The hosts where somebody has read and nobody of the newest boot is known to read any more; none where nobody
-        lives at all, as in a topic that was deleted."""
+        """The hosts where somebody has read who ended in order, and nobody of the newest boot is known to read any
+        more; none where nobody lives at all, as in a topic that was deleted."""
         state, living = self.state, ((n, process) for n, process, *_ in self._living if process.closes_at < 0)
         reading = {(process.host, process.boot) for n, process in living if READERS.picks(n, process)}
-        read = {process.host for process in state.processes.values() if process.reads}
+        read = {process.host for process in state.processes.values() if process.reads and not process.lost}
         return [
             host
             for number, host in state.hosts.items()

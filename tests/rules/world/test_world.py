@@ -22,7 +22,8 @@ after a row of its reader was lost; a late reader that had closed; a reader's cl
 by long after them; a log that ends as a loss is due; a reader of a host's next boot that polls nothing; a member that
 is assigned another partition, whose clock nobody can compare; a late reader whose clock is ahead, in a topic that was
 made anew; a pass by a clock that is ahead, and a hole after it; a host that falls silent within the second in which a
-loss is due; a late reader that is shown what contradicts a settled offset; who held a group while a read of it waits."""
+loss is due; a late reader that is shown what contradicts a settled offset; who held a group while a
+read of it waits."""
 
 not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
 
