@@ -85,9 +85,11 @@ def loaded_by(file: Path | None, data: Path | None, log_format: LogFormats | Non
     """The configuration that these options ask for. Raises ConfigError."""
     from monitor.config.config import load
 
-    environment = dict(os.environ)
+    environment, options = dict(os.environ), {}
     if log_format is not None:
         environment["OFFSETWATCH_ALERTS__LOG_FORMAT"] = log_format.value
+        options["OFFSETWATCH_ALERTS__LOG_FORMAT"] = "--log-format"
     if data is not None:
         environment["OFFSETWATCH_DATA"] = str(data)
-    return load(file, environment)
+        options["OFFSETWATCH_DATA"] = "--data"
+    return load(file, environment, options)

@@ -188,24 +188,28 @@ class Config(Section):
         return f"{source}: {'.'.join(path)}"
 
 
-def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
-    """The configuration from its three sources. Raises ConfigError: one line that names the source and the key."""
+def load(
+    path: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
+) -> Config:
+    """The configuration from its three sources. Raises ConfigError: one line that names the source and the key.
+    `options`: the names of the options that gave these variables of `environment`."""
     environment = os.environ if environment is None else environment
     if path is None and environment.get(FILE_VARIABLE):
         path = Path(environment[FILE_VARIABLE])
     if path is None and Path(DEFAULT_FILE).is_file():
         path = Path(DEFAULT_FILE)
-    return _checked(path, environment)
+    return _checked(path, environment, options or {})
 
 
 def from_environment(environment: Mapping[str, str]) -> Config:
     """The defaults and the environment's overrides, no file. Raises ConfigError like `load`."""
-    return _checked(None, environment)
+    return _checked(None, environment, {})
 
 
-def _checked(path: Path | None, environment: Mapping[str, str]) -> Config:
+def _checked(path: Path | None, environment: Mapping[str, str], options: Mapping[str, str]) -> Config:
     values = _read(path) if path is not None else {}
     changed, complaints = overrides(Config, environment, values)
+    changed = [one._replace(variable=options.get(one.variable, one.variable)) for one in changed]
     for override in changed:
         _put(values, override)
     complaints += _one_or_several(values, path, changed)

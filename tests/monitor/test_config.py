@@ -8,6 +8,7 @@ import pytest
 
 from monitor.config.config import Config, load
 from monitor.errors import ConfigError
+from monitor.options import loaded_by
 from monitor.process.reach import connection, reach
 
 SECRET = "hunter2-the-secret"
@@ -204,3 +205,10 @@ def test_messages_name_where_a_value_comes_from(tmp_path: Path) -> None:
     assert config.named("cluster.bootstrap") == "OFFSETWATCH_CLUSTER__BOOTSTRAP: cluster.bootstrap"
     assert config.named("cluster.reachable_within") == f"{file}: cluster.reachable_within"
     assert config.named("alerts.log") == "by default: alerts.log"
+
+
+def test_a_value_that_an_option_gave_is_named_by_the_option(tmp_path: Path) -> None:
+    there = loaded_by(None, tmp_path)
+    assert (there.named("data"), there.named("cluster.bootstrap")) == ("--data: data", "by default: cluster.bootstrap")
+    with pytest.raises(ConfigError, match=r"^--data: data: must be a folder"):
+        loaded_by(None, Path("s3://bucket/data"))
