@@ -5,7 +5,8 @@ comes by when all others have long gone on (an audit, a call that hung), since i
 settled and forgotten; nor a step to or from a value that stands twice, or one so shortly before the end of a world that
 its offsets may not be settled by then; nor a loss that is due as a log ends for ever, or of what is polled after all;
 nor a loss, or what is told of a group, where somebody reads whose clock nobody can compare with the others; nor what is
-told of a group as a world ends.
+told of a group as a world ends; nor a step where a stale listing made the log look cut, which
+counts by what is known of the send.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
         return False
     if f.anomaly in COMMITTED and _is_told_last(oracle, f):
         return False
-    if f.anomaly in ORDER and _is_of_a_duplicate(oracle, f):
+    if f.anomaly in ORDER and (_is_of_a_duplicate(oracle, f) or "stale" in here):
         return False
     if f.anomaly in ORDER | LOST:
         audits = {life.process for life in world.lives if life.kind == "audit"}
