@@ -182,16 +182,17 @@ class Gate:
 
     @cached_property
     def _left_by_readers(self) -> list[Host]:
-        """The hosts where somebody has read who ended in order, and nobody of the newest boot is known to read any
-        more; none where nobody lives at all, as in a topic that was deleted."""
-        state, living = self.state, ((n, process) for n, process, *_ in self._living if process.closes_at < 0)
+        """The hosts at work where somebody has read who ended in order, and nobody of the newest boot is known to read
+        any more. Where nobody lives, the probes were stopped, or the topic deleted."""
+        state, living = self.state, [(n, process) for n, process, *_ in self._living if process.closes_at < 0]
+        at_work = {process.host for _, process in living}
         reading = {(process.host, process.boot) for n, process in living if READERS.picks(n, process)}
         read = {process.host for process in state.processes.values() if process.reads and not process.lost}
         return [
             host
             for number, host in state.hosts.items()
-            if self._living
-            if (host.reads or number in read) and (number, host.boots[-1][0] if host.boots else -1) not in reading
+            if number in at_work and (host.reads or number in read)
+            if (number, host.boots[-1][0] if host.boots else -1) not in reading
         ]
 
     def comparable(self, who: Who, boot: int) -> bool:
