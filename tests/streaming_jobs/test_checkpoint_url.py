@@ -68,10 +68,10 @@ def test_one_that_is_laid_there_in_part_is_rebuilt(
     space.prepare(plan("killed"), STATE_SCHEMA.empty_table())
     put = TableUrl.write_bytes
 
-    def killed(place: TableUrl, content: bytes) -> None:
+    def killed(place: TableUrl, content: bytes, *, patient: bool = True) -> None:
         if place.name == "layout" and content != b"{}":
             raise KeyboardInterrupt
-        put(place, content)
+        put(place, content, patient=patient)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(TableUrl, "write_bytes", killed)
