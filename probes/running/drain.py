@@ -48,6 +48,8 @@ IDLE_ENDS_ROUND: Final = 5.0
 
 BETWEEN_ROUNDS: Final = 1.0
 """Seconds between two rounds."""
+ASKED: Final = 5
+"""So often a partition is asked where it ends."""
 
 Seqs = dict[int, BitMap64]
 """Sequence numbers by writer."""
@@ -199,9 +201,19 @@ def drain(
 def _holds(admin: AdminClient, layout: Layout) -> dict[Partition, Hold]:
     """Where an open transaction holds the last stable offset below the log's end."""
     # The end first: a record that comes between the two questions then makes no hold.
-    ends = log_ends(admin, layout.partitions(), IsolationLevel.READ_UNCOMMITTED)
-    stable = log_ends(admin, layout.partitions(), IsolationLevel.READ_COMMITTED)
+    ends = _ends(admin, layout, IsolationLevel.READ_UNCOMMITTED)
+    stable = _ends(admin, layout, IsolationLevel.READ_COMMITTED)
     return {where: Hold(stable[where], end) for where, end in ends.items() if stable.get(where, end) < end}
+
+
+def _ends(admin: AdminClient, layout: Layout, level: IsolationLevel) -> dict[Partition, int]:
+    """The ends of all partitions; a leader that does not answer in time is asked again: what it holds would be called
+    lost."""
+    told: dict[Partition, int] = {}
+    for _ in range(ASKED):
+        if left := [where for where in layout.partitions() if where not in told]:
+            told |= log_ends(admin, left, level)
+    return told
 
 
 def _tell_apart(
