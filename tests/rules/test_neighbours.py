@@ -228,3 +228,20 @@ def test_a_duplicate_beside_one_of_another_chunk_of_its_writer() -> None:
     h.poll("r", [("w", 3, 1, 20), ("w", 3, 1, 21)])
     store.feed(h.rows)
     assert [f.subject for f in store.findings if f.anomaly == "duplicate"] == [(W, 8200), (W, 3)]
+
+
+@in_each_way
+def test_a_skip_beside_a_duplicate_is_not_explained_by_it(fed: Fed) -> None:
+    """The value where the reader began again stands twice, and it went over others before, by offsets as well."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 9, at=0)
+    h.poll("r", [("w", 0, 3, 0)])
+    h.poll("r", [("w", 5, 1, 5)], position_before=3)
+    h.poll("q", [("w", 3, 2, 3), ("w", 5, 1, 9)], mode="subscribe")
+    for _ in range(20):
+        h.observe(end=10)
+        h.mark(1.0)
+    (told,) = [f for f in fed(h).findings if f.anomaly == "poll-skip"]
+    what = f"process {R} went from offset 2 to 5, whose value stands at 9 too, over 5 known values"
+    assert (told.message, told.implied_by) == (what, None)

@@ -232,8 +232,10 @@ def test_what_a_late_reader_was_shown_contradicts_what_everybody_else_was(
 
 
 @pytest.mark.parametrize("polled", [True, False])
-@pytest.mark.parametrize("writes", [True, False])
-def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(writes: bool, polled: bool) -> None:
+@pytest.mark.parametrize(("writes", "speaks"), [(True, 0), (True, 5), (False, 0)])
+def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(
+    writes: bool, speaks: int, polled: bool
+) -> None:
     """The host told that its reader is over, and was not heard of for three minutes. If a writer of it lives, it is at
     work; else its probes were stopped, and nobody is waited for."""
     h, store = History(), Store()
@@ -244,7 +246,11 @@ def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(writes:
     marks = [vouched(h, "b", slices, at=h.at(0.5), ended=ended)]
     if writes:
         marks.append(vouched(h, "v", h.send("v", 0, at=0).slice + 1))
-    alone(h, *marks)
+    for _ in range(speaks):  # until the reader is forgotten
+        away(h, vouched(h, "b", slices, ended=ended), vouched(h, "v", 1))
+        h.processes = ["r"]
+        h.mark(1.0)
+    alone(h, *(marks if not speaks else [vouched(h, "v", 1)]))
     h.processes = ["r"]
     going_on(h, 180, first=1, lose=[41])
     store.feed(h.rows)

@@ -130,7 +130,14 @@ def test_whatever_is_passed_together_or_apart_each_offset_tells_its_last_and_its
     for _ in range(6):
         count = int(rng.integers(1, 12))
         start, until = rng.integers(0, 60, count), rng.integers(0, 8, count)
-        new = Proven(start, start + rng.integers(1, 20, count), until + 10, until - 1, until, rng.integers(0, 3, count))
+        new = Proven(
+            start,
+            start + rng.integers(1, 20, count),
+            until + 10,
+            until - rng.integers(0, 9, count),
+            until,
+            rng.integers(0, 3, count),
+        )
         for row in until.argsort(kind="stable").tolist():
             for offset in range(int(new.start[row]), int(new.end[row])):
                 if offset not in last or until[row] >= last[offset][1]:
