@@ -261,6 +261,7 @@ def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(
     h.row("s", "start", mode="assign", isolation="read_committed", settings={}, invoked=at, completed=at)
     h.assign("s", invoked=at, completed=at)
     h.poll("s", [("w", 41, 1, 41)] if polled else [], invoked=at, completed=at)
-    is_back(h, ("s", 3, None), ("b", slices, ended), *([("v", 1, None)] if writes else []))
+    those = [("s", 3, None), *([("v", 1, None)] * writes), *([("b", slices, ended)] * (not speaks))]
+    is_back(h, *those)
     store.feed(h.rows)
     assert lost(store) == ([] if polled and writes else [(W, 41)])
