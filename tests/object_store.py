@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+import pytest
+
+from streaming_jobs import location
+
 SECRET = "SECRET-access-key"
 
 
@@ -51,6 +55,16 @@ def environment(port: int) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": SECRET,
     }
+
+
+@contextmanager
+def known_here(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is told of it, and keeps no connection to another one."""
+    for name, value in environment(port).items():
+        monkeypatch.setenv(name, value)
+    location._store.cache_clear()
+    yield
+    location._store.cache_clear()
 
 
 class Proxy(ThreadingHTTPServer):

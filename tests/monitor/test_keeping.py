@@ -12,12 +12,11 @@ from alerts.config import AlertsConfig, WebhookConfig
 from alerts.event import FindingEvent
 from alerts.paging import Paging
 from monitor.process.keeping import ALONE, InTheStore
-from streaming_jobs import location
 from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.lease import HOLD, WAIT, Lease
 from tests.alerts.findings import NOON, event, finding
 from tests.alerts.servers import Sink, sink
-from tests.object_store import environment, store
+from tests.object_store import known_here, store
 
 
 class Monitor:
@@ -62,11 +61,8 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def tables(server: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUrl]:
-    for name, value in environment(server).items():
-        monkeypatch.setenv(name, value)
-    location._store.cache_clear()
-    yield TableUrl(f"s3://bucket/{request.node.name}/tables")
-    location._store.cache_clear()
+    with known_here(server, monkeypatch):
+        yield TableUrl(f"s3://bucket/{request.node.name}/tables")
 
 
 def takes_over(monitor: Monitor, clock: list[float]) -> None:

@@ -22,7 +22,6 @@ from deltalake import write_deltalake
 
 from monitor.process.claiming import Claim
 from rules.vocabulary.slices import to_table
-from streaming_jobs import location
 from streaming_jobs.config import JobConfig
 from streaming_jobs.history.layout import write_layout
 from streaming_jobs.location import TableUrl
@@ -32,7 +31,7 @@ from streaming_jobs.tables.lease import HOLD, WAIT
 from tests.monitor.commands import PROJECT, offsetwatch, started
 from tests.monitor.hosts import Host
 from tests.monitor.test_standby import ended, expected, said, until
-from tests.object_store import SECRET, environment, proxy_to, store
+from tests.object_store import SECRET, environment, known_here, proxy_to, store
 from tests.streaming_jobs.probe_log import duplicates
 
 TAKES_OVER = "the other monitor has ended: this one takes over"
@@ -58,11 +57,8 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def tables(server: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUrl]:
-    for name, value in environment(server).items():
-        monkeypatch.setenv(name, value)
-    location._store.cache_clear()
-    yield TableUrl(f"s3://bucket/{request.node.name}/tables")
-    location._store.cache_clear()
+    with known_here(server, monkeypatch):
+        yield TableUrl(f"s3://bucket/{request.node.name}/tables")
 
 
 @contextmanager

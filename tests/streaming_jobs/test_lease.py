@@ -18,7 +18,7 @@ from streaming_jobs.tables.delta_tables import Table, close_to_others, read_tabl
 from streaming_jobs.tables.fence import fenced
 from streaming_jobs.tables.lease import HOLD, RENEW, WAIT, Lease
 from streaming_jobs.tables.schemas import SPECS
-from tests.object_store import environment, store
+from tests.object_store import known_here, store
 from tests.streaming_jobs.conftest import CHECKOUT
 
 NOBODY = "http://127.0.0.1:9"
@@ -42,11 +42,8 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def tables(server: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUrl]:
-    for name, value in environment(server).items():
-        monkeypatch.setenv(name, value)
-    location._store.cache_clear()
-    yield TableUrl(f"s3://bucket/{request.node.name}")
-    location._store.cache_clear()
+    with known_here(server, monkeypatch):
+        yield TableUrl(f"s3://bucket/{request.node.name}")
 
 
 @contextmanager
