@@ -4,9 +4,10 @@ A value that is not polled may be called lost once a reader has gone over its pl
 whoever went over one did so after it was given; but after a log was cut its offsets are given again, and who went over
 them before has said nothing of what stands there now. So a pass tells its time, and one that was certainly over before
 a value was sent does not count for that value. It also proves the cut, as does a listed log end below what had been
-passed: from there on a pass counts only where it certainly came after. Everywhere else one counts unless the opposite
-is proven, since clocks of two hosts tell no more than their measured bound (`rules.settling.clocks`), and old passes
-are remembered with coarse times.
+passed: from there on a pass counts only where it certainly came after. So it does at an offset that holds two values:
+it was given twice, and who went over it may have gone over the other one. Everywhere else a pass counts unless the
+opposite is proven, since clocks of two hosts tell no more than their measured bound (`rules.settling.clocks`), and old
+passes are remembered with coarse times.
 
 A value is missed from when its place was passed first, whether it was known by then or not. So a pass tells that, too.
 
@@ -145,8 +146,11 @@ def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, i
 
 def note_given_again(state: State, proven: Proven, sent: Outstanding, moves: Moves) -> Spans:
     """Notice that the log was cut: what was `sent`, or listed as the log's end, lies where readers had certainly passed
-    before. Returns the offsets that are, or will be, given again."""
-    found = [
+    before, or two values stand at one offset. Returns the offsets that are, or will be, given again."""
+    known = state.given_again
+    twice = intervals.subtract(state.unclear.start, state.unclear.end, known.start, known.end)
+    found = list(zip(*(side.tolist() for side in twice), strict=True))
+    found += [
         spans
         for went in (state.passed, proven)
         if len(went)
@@ -156,7 +160,6 @@ def note_given_again(state: State, proven: Proven, sent: Outstanding, moves: Mov
     if not found:
         return Spans()
     new = intervals.merge(*np.array(sorted(found), np.int64).T)
-    known = state.given_again
     start, end = intervals.merge(np.append(known.start, new[0]), np.append(known.end, new[1]))
     kept = end > state.log_start
     state.given_again = Spans(start[kept][-KEPT:], end[kept][-KEPT:])

@@ -197,6 +197,47 @@ def test_what_was_skipped_in_a_log_that_was_never_cut_is_found_whatever_the_cloc
     assert [(one.anomaly, one.subject) for one in found] == [("poll-skip", (number("r"), 2))]
 
 
+def taken_by_another(ahead: float, *, again: bool) -> Boots:
+    """r polls v's value at offset 3. Half a second later the log has been cut, and z on another host, whose clock is
+    within a second of r's as far as it is known, is told that its own value stands there. s of z's host comes by
+    afterwards without it (`again`), or nobody does."""
+    h = Boots(ahead={"one": ahead}, one=("w", "z", "s", "o"), two=("v", "r"))
+    h.row("z", "start")
+    for reader in ("r", "s"):
+        h.assign(reader)
+    h.row("o", "offsets", log_start=0, log_end=0, last_stable=0)
+    h.send("w", 0, 2, at=0)
+    h.send("v", 0, 1, at=2)
+    h.second()
+    for reader in ("r", "s"):
+        h.poll(reader, [("w", 0, 2, 0), ("v", 0, 1, 2)])
+    h.second()
+    h.send("v", 1, 1, at=3)
+    h.poll("r", [("v", 1, 1, 3)])
+    h.time += 0.5
+    h.send("z", 0, 1, at=3)
+    h.send("w", 2, 1, at=4)
+    h.second()
+    h.poll("r", [("w", 2, 1, 4)])
+    if again:
+        h.poll("s", [("w", 2, 1, 4)])
+    for _ in range(100):
+        h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
+        h.second()
+    return h
+
+
+@pytest.mark.parametrize("again", [True, False])
+@AHEAD
+@pytest.mark.parametrize("fed", [row_by_row, at_once, lambda h: shuffled(h, 8, parts=3)])
+def test_where_two_values_stand_at_an_offset_who_went_over_it_may_have_gone_over_the_other(
+    fed: Fed, ahead: float, again: bool
+) -> None:
+    lost = [("lost-write", (number("z"), 0))] if again else []
+    found = whole(fed(taken_by_another(ahead, again=again)), ["lost-write", "inconsistent-offsets"])
+    assert sorted((one.anomaly, one.subject) for one in found) == [("inconsistent-offsets", (3,)), *lost]
+
+
 @pytest.mark.parametrize("placed", [True, False])
 @pytest.mark.parametrize("sent_first", [True, False])
 @pytest.mark.parametrize("before", [True, False])
