@@ -8,6 +8,9 @@ acknowledgement, and has no error. Operations without an answer say neither.
 Refused is what has failed with an error, and what nobody knows the outcome of (`info`) where its error is a broker's
 no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted.
 
+A transactional producer may not even get its producer id: that is a refusal wherever it sends. Has it got one, only the
+refusals of what it sends count; who wrote elsewhere in between was refused twice, and not all the time.
+
 It is told by the writer's own name where its start row tells one, and a life that ends does not end it: clients that
 were refused are often made anew. It is over with the first acknowledgement, when the partition is not there any more,
 and when nobody bears the name.
@@ -36,17 +39,21 @@ REFUSALS: Final = frozenset(
 """Errors by which a broker answers that it does not take what is sent."""
 
 Refused = list[list[Any]]
-"""[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none]"""
+"""[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none, 1 if
+only a producer id was refused]"""
 
 
 class Refusal(NamedTuple):
-    """An operation that was refused. `written`: when its writer had its last acknowledgement here."""
+    """An operation that was refused. `written`: when its writer had its last acknowledgement here. `unborn`: it asked for
+    a producer id, as which its name had got one last at `ready`, -1 for never."""
 
     who: str
     process: int
     time: int
     error: str
     written: int
+    unborn: bool = False
+    ready: int = -1
 
 
 def names(refused: Refused) -> set[str]:
@@ -57,16 +64,19 @@ def names(refused: Refused) -> set[str]:
 def refuse(refused: Refused, one: Refusal, report: Report) -> None:
     """A writer is refused, for the first time or again."""
     known = next((entry for entry in refused if entry[0] == one.who), None)
+    if known is not None and one.unborn and known[2] < one.ready and not _told(known, report):
+        refused.remove(known)
+        known = None
     if known is None:
-        known = [one.who, one.time, one.time, one.error, one.process, one.written]
+        known = [one.who, one.time, one.time, one.error, one.process, one.written, int(one.unborn)]
         refused.append(known)
         del refused[:-KEPT]
     known[1:3] = min(known[1], one.time), max(known[2], one.time)
-    known[4:] = one.process, max(known[5], one.written)
+    known[4:] = one.process, max(known[5], one.written), min(known[6], int(one.unborn))
     if not one.error.startswith("_"):  # what follows from a refusal is an error of the client's own
         known[3] = one.error
-    who, since, last, error, process, written = known
-    if last - since < report.objectives.liveness:
+    who, since, last, error, process, written, _ = known
+    if not _told(known, report):
         return
     evidence = {"process": process, "writer": who, "error": error, "acknowledged": written, "since": since}
     message = f"the cluster refuses what {who} sends, with {error} for {(last - since) / 1e6:.0f} s"
@@ -74,11 +84,26 @@ def refuse(refused: Refused, one: Refusal, report: Report) -> None:
     report.condition(NAME, message, at=last, since=decidable, evidence=evidence, subject=(who,))
 
 
+def _told(entry: list[Any], report: Report) -> bool:
+    """Was it refused for long enough?"""
+    return bool(entry[2] - entry[1] >= report.objectives.liveness)
+
+
+def ready(refused: Refused, who: str, time: int, report: Report) -> None:
+    """It got a producer id: if nothing else was refused, it is not refused any more."""
+    if any(entry[0] == who and entry[6] for entry in refused):
+        end(refused, who, time, report)
+
+
 def end(refused: Refused, who: str, time: int, report: Report) -> None:
-    """It is not refused any more."""
-    if not any(entry[0] == who and entry[1] <= time for entry in refused):
+    """It was not refused at that time. What was refused after it, and is known already, may be the beginning of more."""
+    known = next((entry for entry in refused if entry[0] == who and entry[1] <= time), None)
+    if known is None:
         return
-    refused[:] = [entry for entry in refused if entry[0] != who]
+    if known[2] > time:
+        known[1] = known[2]
+    else:
+        refused.remove(known)
     report.condition(NAME, None, at=time, evidence={"writer": who}, subject=(who,))
 
 

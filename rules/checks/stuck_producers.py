@@ -26,6 +26,10 @@ partition's observer.
 While its host stood still, or its journal could not be written (`rules.settling.standstills`), it tried nothing: it
 begins anew, and so does the life that follows one that broke off.
 
+A transactional producer that does not get its producer id tells so in every partition (`init`). That is a call without
+an answer, or one that was refused, where it sends. That it got one answers neither: it has yet to write something. It
+ends only that it is refused its producer id.
+
 It is judged in log time, by what is known of that writer and of the partition alone. A writer whose operations come
 back with errors alone is not stuck, but refused: that is `refused-writes` (`rules.checks.refused_writes`), told of by
 what is kept here.
@@ -41,7 +45,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, OK, START, Columns, marks
+from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Columns, marks
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
@@ -99,14 +103,15 @@ class Held(Table):
 @dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`. `absent`: since when
-    the partition is not there, -1 while it is; `again`: when it was there again last. `waiting`: what happened after
-    the last tick, see `_BEGUN`; `seen`: when the partition was seen after it; `early`: marks that wait for the slices
-    that they count."""
+    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`; `ready`: [name, when it
+    got a producer id last]. `absent`: since when the partition is not there, -1 while it is; `again`: when it was there
+    again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the partition
+    was seen after it; `early`: marks that wait for the slices that they count."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
-    refused: list[list[Any]] = field(default_factory=list)
+    refused: refused_writes.Refused = field(default_factory=list)
+    ready: list[list[Any]] = field(default_factory=list)
     absent: int = -1
     again: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
@@ -114,10 +119,14 @@ class Producers:
     early: Held = field(default_factory=Held)
 
 
-_ABSENT, _PRESENT, _BEGUN, _ANSWERED, _REFUSED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(9)
-"""What happened: [time, one of these, process, its invocation (where refused its slice), its name where it begun, or
-the error]. `_HELD`: a mark says that an operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an
-error of its client or without. `_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
+_ABSENT, _PRESENT, _BEGUN, _READY, _NOT_READY, _ANSWERED, _REFUSED, _UNANSWERED, _HELD, _FAILED, _ENDED = range(11)
+"""What happened: [time, one of these, process, its invocation (of those `_IN_TURN` its slice), its name where it
+begun, or the error]. `_READY`, `_NOT_READY`: it has its producer id, or was not given one. `_HELD`: a mark says that an
+operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an error of its client or without.
+`_ABSENT`, `_PRESENT`: the observer says that the partition is not there, or is."""
+_IN_TURN: Final = frozenset({_READY, _NOT_READY, _REFUSED, _FAILED, _ENDED})
+"""These wait for all that their process did before: an acknowledgement may be late, and who was not given a producer id
+closes at once."""
 
 
 def arrive(own: Producers, new: News) -> None:
@@ -129,6 +138,7 @@ def arrive(own: Producers, new: News) -> None:
         own.waiting.append([time, _HELD, number, through, ""])
     rare = new.where(START, CLOSE)
     own.waiting += [_life(columns, row, state.topic) for row in rare.tolist()]
+    own.waiting += _beginnings(columns, new.where(INIT))
     waiting = {event[2] for event in own.waiting}
     rows = distinct(new.sent.row)
     errors = _refusals(columns, rows)
@@ -168,9 +178,9 @@ def fold(own: Producers, passage: Passage) -> None:
 
 
 def _is_ripe(event: list[Any], passage: Passage) -> bool:
-    """Has its time come? A refusal waits for all that its process did before: an acknowledgement may be late."""
+    """Has its time come, and its turn?"""
     time, kind, number, slice_, _ = event
-    process = passage.state.processes.get(number) if kind == _REFUSED and not passage.finished else None
+    process = passage.state.processes.get(number) if kind in _IN_TURN and not passage.finished else None
     return bool(time <= passage.end) and (process is None or slice_ < process.next)
 
 
@@ -182,7 +192,17 @@ def _life(columns: Columns, row: int, topic: str) -> list[Any]:
         writes = "writer" in told and told.get("sends_to", topic) == topic
         return [time, _BEGUN, number, invoked if writes else -1, told.get("name") or str(number)]
     failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
-    return [time, _FAILED if failed else _ENDED, number, invoked, ""]
+    return [time, _FAILED if failed else _ENDED, number, int(columns.slice[row]), ""]
+
+
+def _beginnings(columns: Columns, rows: Ints) -> list[list[Any]]:
+    """Which producers got their producer id, and which did not."""
+    errors = columns.table["error"].take(rows).to_pylist() if len(rows) else []
+    of = (columns.completed[rows], columns.type[rows], columns.process[rows], columns.slice[rows])
+    return [
+        [time, _READY if outcome == OK else _NOT_READY, number, slice_, error or ""]
+        for time, outcome, number, slice_, error in zip(*(column.tolist() for column in of), errors, strict=True)
+    ]
 
 
 def _refusals(columns: Columns, rows: Ints) -> dict[int, str]:
@@ -237,6 +257,10 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
     elif number in own.lives:
         if kind == _HELD:
             _hold(own, number, time, invoked, report)
+        elif kind == _READY:
+            _note_ready(own, own.lives[number].who, time, report)
+        elif kind == _NOT_READY:
+            _note_not_ready(own, number, time, name, report)
         else:
             _end(own, number, time, kind == _FAILED, report)
 
@@ -306,6 +330,24 @@ def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) 
     one.failing = max(since if one.failing < 0 else min(one.failing, since), went_on)
     if time - one.failing >= report.objectives.liveness:
         _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
+
+
+def _note_ready(own: Producers, who: str, time: int, report: Report) -> None:
+    known = max([time, *(at for name, at in own.ready if name == who)])
+    own.ready = [entry for entry in own.ready if entry[0] != who] + [[who, known]]
+    del own.ready[:-LINEAGE]
+    refused_writes.ready(own.refused, who, time, report)
+
+
+def _note_not_ready(own: Producers, number: int, time: int, error: str, report: Report) -> None:
+    one = own.lives[number]
+    if error not in refused_writes.REFUSALS:
+        _fail(own, number, time, one.born, report)
+        return
+    ready = next((at for name, at in own.ready if name == one.who), -1)
+    if time > ready and own.absent < 0:
+        refusal = refused_writes.Refusal(one.who, number, time, error, one.written, True, ready)
+        refused_writes.refuse(own.refused, refusal, report)
 
 
 def _hold(own: Producers, number: int, time: int, through: int, report: Report) -> None:

@@ -100,6 +100,33 @@ def unanswered(h: History) -> None:
     goes_on(h, 35, error="_MSG_TIMED_OUT")
 
 
+NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+def begins(h: History, life: str, *, error: str | None = None) -> None:
+    """A transactional producer asks for its producer id, which is told in every partition; without one it ends."""
+    born(h, life, "writer-1")
+    h.row(life, "init", type="ok" if error is None else "info", error=error)
+    if error is not None:
+        h.row(life, "close", type="info", error=error)
+
+
+def never_begins(h: History) -> None:
+    """It is refused its producer id, life after life: it never sends anything, here or elsewhere."""
+    for life in range(9):
+        begins(h, f"w{life}", error=NO_ID)
+        for _ in range(4):
+            h.mark(1.0)
+
+
+def begins_no_more(h: History) -> None:
+    begins(h, "w")
+    goes_on(h, 5)
+    h.txn("w", sends=[("w", 5, 1, None)], txn=1, type="info", error=NO_ID)
+    h.row("w", "close", type="info", error=NO_ID)
+    never_begins(h)
+
+
 def one_of_two(h: History) -> None:
     """Another one writes all the while."""
     born(h, "v", "writer-2")
@@ -110,14 +137,19 @@ def one_of_two(h: History) -> None:
         h.mark(1.0)
 
 
-@pytest.mark.parametrize("build", [never_wrote, certainly_not, transactions, lives, unanswered_between, one_of_two])
+@pytest.mark.parametrize(
+    "build",
+    [
+        never_wrote, certainly_not, transactions, lives, unanswered_between, one_of_two, never_begins, begins_no_more,
+    ],
+)  # fmt: skip
 @in_any_way(file=False)
 def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) -> None:
     h = History()
     build(h)
     (opened,) = whole(fed(h), [NAME])
     assert (opened.event, opened.subject) == ("opened", ("writer-1",))
-    assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE")
+    assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE", NO_ID)
 
 
 def for_less_than_the_objective(h: History) -> None:
@@ -171,11 +203,21 @@ def once_and_once(h: History) -> None:
         h.mark(1.0)
 
 
+def sends_elsewhere(h: History) -> None:
+    """It is refused its producer id, and would not have sent here."""
+    for life in range(9):
+        born(h, f"w{life}", "writer-1", sends_to="another topic")
+        h.row(f"w{life}", "init", type="info", error=NO_ID)
+        h.row(f"w{life}", "close", type="info", error=NO_ID)
+        for _ in range(4):
+            h.mark(1.0)
+
+
 @pytest.mark.parametrize(
     "build",
     [
         for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
-        the_topic_was_said_to_be_gone, once_and_once, unanswered,
+        the_topic_was_said_to_be_gone, once_and_once, unanswered, sends_elsewhere,
     ],
 )  # fmt: skip
 @in_any_way()
@@ -211,3 +253,58 @@ def test_one_that_is_refused_is_not_stuck(fed: Fed) -> None:
     h = History()
     refused(h)
     assert whole(fed(h), ["stuck-producer"]) == []
+
+
+def _does_not_begin_now_and_then(h: History) -> None:
+    """What it sends in between goes elsewhere."""
+    for life in range(0, 8, 2):
+        begins(h, f"w{life}", error=NO_ID)
+        h.mark(1.0)
+        begins(h, f"w{life + 1}")
+        for _ in range(20):
+            h.mark(1.0)
+        h.row(f"w{life + 1}", "close")
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_one_that_got_a_producer_id_in_between_was_not_refused_all_the_time(fed: Fed) -> None:
+    h = History()
+    _does_not_begin_now_and_then(h)
+    assert whole(fed(h), [NAME]) == []
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_nor_one_whose_transaction_was_refused_before_that(fed: Fed) -> None:
+    h = History()
+    begins(h, "w")
+    h.txn("w", sends=[("w", 0, 1, None)], txn=1, type="info", error=DENIED)
+    h.row("w", "close", type="info", error=DENIED)
+    _does_not_begin_now_and_then(h)
+    assert whole(fed(h), [NAME]) == []
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_one_that_gets_no_answer_instead_of_a_producer_id_is_stuck(fed: Fed) -> None:
+    """A new life every ten seconds: none lasts for as long as the objective."""
+    h = History()
+    for life in range(4):
+        born(h, f"w{life}", "writer-1")
+        invoked = h.at(h.time)
+        h.row(f"w{life}", "init", type="info", error="_TIMED_OUT", invoked=invoked, completed=h.at(h.time + 10))
+        h.time += 10
+        h.row(f"w{life}", "close", type="info", error="_TIMED_OUT")
+        h.mark(1.0)
+    (opened,) = whole(fed(h), ["stuck-producer"])
+    assert (opened.event, opened.subject, opened.evidence["answered"]) == ("opened", ("writer-1",), -1)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_a_producer_that_gets_its_id_again_is_refused_no_more(fed: Fed) -> None:
+    h = History()
+    never_begins(h)
+    begins(h, "w")
+    for _ in range(5):
+        h.mark(1.0)
+    told = whole(fed(h), [NAME])
+    assert [(one.event, one.subject) for one in told] == [("opened", ("writer-1",)), ("closed", ("writer-1",))]
+    assert told[1].at == pytest.approx(36, abs=0.5)
