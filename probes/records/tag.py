@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Irregularity, Run
+from rules.vocabulary.slices import MAX_COUNT, UNTOLD_HASH, Irregular, Irregularity, Run
 
 VERSION: Final = 1
 MAGIC: Final = b"OWT"
@@ -229,6 +229,8 @@ def stamp(
     magic, version, flags, run_length, topic_bytes, _, meant, writer, seq, sent, _ = _HEAD.unpack_from(value)
     if magic != MAGIC or version != VERSION or meant != partition or topic_bytes != topic_length:
         return None
+    if writer < 0 or not 0 <= seq < MAX_COUNT:
+        return None
     end = HEAD_BYTES + run_length + topic_bytes
     if value[HEAD_BYTES:end] not in ours:
         return None
@@ -247,8 +249,8 @@ def decode(
     """What one poll of (topic, partition) returned: `values` and their `offsets`, in the order they came.
 
     Records of the known `runs`, meant for this very place, become runs; every other becomes an `Irregular`:
-    corrupted where the tag is broken, foreign where it is whole and of no known run (or of another version of the
-    format), relocated where it is ours and was meant for another topic or partition.
+    corrupted where the tag is broken or bears numbers that no probe gives, foreign where it is whole and of no known
+    run (or of another version of the format), relocated where it is ours and was meant for another topic or partition.
     """
     known = frozenset(runs)
     ((folded, odd),) = fold_partitions(values, offsets, {partition: len(values)}, topic=topic, runs=known)
@@ -376,7 +378,8 @@ def _columns_of_size(
     block = np.frombuffer(b"".join(values), dtype=np.uint8).reshape(count, size)  # type: ignore[arg-type]
     head = np.ascontiguousarray(block[:, : _HEAD.size]).view(COLUMNS).reshape(-1)
     whole = (head["magic"] == _MAGIC_AND_VERSION) & (head["partition"] == partition)
-    whole &= head["topic_length"] == len(topic)
+    whole &= (head["topic_length"] == len(topic)) & (head["writer"] >= 0)
+    whole &= (head["seq"] >= 0) & (head["seq"] < MAX_COUNT)
     likely = values if whole.all() else [values[i] for i in np.flatnonzero(whole).tolist()]
     whole[whole] = np.fromiter(map(crc32c, likely), dtype=np.uint32, count=len(likely)) == _RESIDUE
     ours = np.zeros(count, dtype=bool)
@@ -411,4 +414,6 @@ def irregular(index: int, offset: int, value: bytes | None, known: Iterable[str]
         other_version = value is not None and intact(value) and value[len(MAGIC)] != VERSION
         return Irregular(index, offset, "foreign" if other_version else "corrupted", digest)
     status: Irregularity = "relocated" if tag.run in known else "foreign"
+    if status == "relocated" and not (tag.writer >= 0 and 0 <= tag.seq < MAX_COUNT and tag.partition >= 0):
+        return Irregular(index, offset, "corrupted", digest)
     return Irregular(index, offset, status, digest, tag.writer, tag.seq, tag.topic, tag.partition, tag.run)

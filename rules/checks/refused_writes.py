@@ -39,13 +39,13 @@ REFUSALS: Final = frozenset(
 """Errors by which a broker answers that it does not take what is sent."""
 
 Refused = list[list[Any]]
-"""[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none, 1 if
-only a producer id was refused]"""
+"""[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none,
+1 if only a producer id was refused]"""
 
 
 class Refusal(NamedTuple):
-    """An operation that was refused. `written`: when its writer had its last acknowledgement here. `unborn`: it asked for
-    a producer id, as which its name had got one last at `ready`, -1 for never."""
+    """An operation that was refused. `written`: when its writer had its last acknowledgement here. `unborn`: it asked
+    for a producer id; its name had got one last at `ready`, -1 for never."""
 
     who: str
     process: int
@@ -96,7 +96,7 @@ def ready(refused: Refused, who: str, time: int, report: Report) -> None:
 
 
 def end(refused: Refused, who: str, time: int, report: Report) -> None:
-    """It was not refused at that time. What was refused after it, and is known already, may be the beginning of more."""
+    """It was not refused at that time. What was refused after it, and is known by now, may be the beginning of more."""
     known = next((entry for entry in refused if entry[0] == who and entry[1] <= time), None)
     if known is None:
         return

@@ -103,10 +103,10 @@ class Held(Table):
 @dataclass(slots=True)
 class Producers:
     """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`; `ready`: [name, when it
-    got a producer id last]. `absent`: since when the partition is not there, -1 while it is; `again`: when it was there
-    again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the partition
-    was seen after it; `early`: marks that wait for the slices that they count."""
+    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`; `ready`: [name, when
+    it got a producer id last]. `absent`: since when the partition is not there, -1 while it is; `again`: when it was
+    there again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the partition was seen
+    after it; `early`: marks that wait for the slices that they count."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)

@@ -92,6 +92,9 @@ class Irregular(NamedTuple):
     run: str | None = None
 
 
+MAX_COUNT: Final = 2**40
+"""What one life of a client counts: at ten thousand operations or records a second it comes here after three years."""
+
 UNTOLD_HASH: Final = 0x48674BC7
 """The CRC32C of any bytes that end with their own CRC32C, which probes once told of every intact record: no hash of it,
 but one number for all. Logs of that time still hold it."""

@@ -2,9 +2,9 @@
 
 A row is *rejected* when it breaks what `SLICE_SCHEMA` promises: a required column is absent, a function, outcome or
 other name is unknown, a number that counts or places something is negative or more than any log can hold, a run has no
-records, a time is none of this or the next century. What a row says about the cluster is never a reason: that is for
-the rules to judge. A rejected row stops nothing; its slice is missing from then on, so that its process ends as
-unverifiable and not as guilty.
+records, a time is none of this or the next century. What a row says about the cluster is never a reason, nor what a
+stranger's record says of itself: that is for the rules to judge. A rejected row stops nothing; its slice is missing
+from then on, so that its process ends as unverifiable and not as guilty.
 
 The bounds are what the rules are safe within: whatever passes here makes no rule raise.
 """
@@ -19,7 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, SLICE_SCHEMA, Irregularity, Isolation, Mode, RegisterAction
+from rules.vocabulary.slices import (
+    FUNCTIONS,
+    MAX_COUNT,
+    OUTCOMES,
+    SLICE_SCHEMA,
+    Irregularity,
+    Isolation,
+    Mode,
+    RegisterAction,
+)
 
 Bools = NDArray[np.bool_]
 
@@ -41,12 +50,12 @@ _OFFSETS: Final = (
 _COUNTERS: Final = ("op", "slice", "seq", "index", "slices")
 _IDS: Final = ("partition", "process", "txn", "writer", "mono_invoked", "mono_completed", "mono_end_invoked")
 _TIMES: Final = ("invoked", "completed", "end_invoked", "through", "ended")
+_STRANGERS: Final = ("writer", "seq", "partition")
+"""What an irregular record says of itself: anybody's bytes, told on and compared with nothing."""
 _LISTS: Final = ("sent", "polled", "irregular", "altered", "marks", "txn_partitions", "sources", "registers")
 
 MAX_OFFSET: Final = 2**48
 """A partition that is given a million records a second comes here after nine years."""
-MAX_COUNT: Final = 2**40
-"""What one life of a client counts: at ten thousand operations or records a second it comes here after three years."""
 MAX_LENGTH: Final = 2**20
 """Records of one run. No operation moves a million at once, and checking a run costs work for each thousand of them."""
 FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,8 +123,9 @@ def _check_elements(name: str, records: pa.StructArray, owner: NDArray[np.int64]
         values = records.field(inner.name)
         if values.null_count and not inner.nullable:
             reasons.add(_true(values.is_null()), f"{name}.{inner.name} is absent", owner)
-        mask, words = _outside(inner.name, values)
-        reasons.add(mask, f"{name}.{inner.name} {words}", owner)
+        if name != "irregular" or inner.name not in _STRANGERS:
+            mask, words = _outside(inner.name, values)
+            reasons.add(mask, f"{name}.{inner.name} {words}", owner)
         if inner.name == "status":
             known = pc.is_in(values, value_set=pa.array(get_args(Irregularity)))
             if not pc.all(known).as_py():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probes.records.tag import Encoder, Tag, decode, fold, read, sequence_numbers, smallest
-from rules.vocabulary.slices import UNTOLD_HASH, Irregular, Run
+from probes.records.tag import Encoder, Tag, decode, fold, names, read, sequence_numbers, smallest, stamp
+from rules.vocabulary.slices import MAX_COUNT, UNTOLD_HASH, Irregular, Run, to_table
+from streaming_jobs.history.validation import CHECKED_SCHEMA, reasons_to_reject
+from tests.rules.histories import History
 
 INT63 = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
@@ -32,7 +35,7 @@ def decoded(values: list[bytes | None], first: int = 0) -> tuple[list[Run], list
     topic=NAMES,
     writer=INT63,
     partition=st.integers(0, 2**31 - 1),
-    first=st.integers(0, 2**62),
+    first=st.integers(0, MAX_COUNT - 20),
     count=st.integers(1, 20),
     sent=INT63,
     txn=st.none() | INT63,
@@ -136,6 +139,38 @@ def test_a_relocated_record_names_its_intended_place():
         Irregular(0, 40, "relocated", crc32c(elsewhere[0][:-4]), 7, 10, TOPIC, 4, "run-a"),
         Irregular(1, 41, "relocated", crc32c(elsewhere[1][:-4]), 7, 11, "canary-recorda", 3, "run-a"),
     ]
+
+
+def forged(run: str, topic: str = TOPIC, partition: int = 3, writer: int = 7, seq: int = 0) -> bytes:
+    """A whole tag with these numbers, whatever they are."""
+    value = bytearray(encoder(run=run, topic=topic).encode(range(1), sent=0)[0][:-4])
+    value[8:28] = struct.pack("<iqq", partition, writer, seq)
+    return bytes(value) + crc32c(bytes(value)).to_bytes(4, "little")
+
+
+NUMBERS = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(
+    "numbers", [{"writer": -5}, {"seq": -3}, {"seq": MAX_COUNT}, {"writer": -(2**63), "seq": 2**62}]
+)
+def test_a_whole_tag_of_ours_with_numbers_that_no_probe_gives_is_corrupted(numbers, few):
+    value = forged("run-a", **numbers)
+    assert stamp(value, 3, len(TOPIC), names(TOPIC, frozenset({"run-a"}))) is None
+    runs, odd = decoded([value] * (1 if few else 300))
+    assert (runs, {one.status for one in odd}, {one.writer for one in odd}) == ([], {"corrupted"}, {None})
+    assert [one.status for one in decoded([forged("run-a", partition=-1)])[1]] == ["corrupted"]
+    assert decoded([forged("run-a", seq=MAX_COUNT - 1)])[1] == []
+
+
+@given(st.sampled_from(["run-a", "x"]), st.sampled_from([TOPIC, "y"]), st.integers(-3, 5), NUMBERS, NUMBERS)
+def test_whatever_a_whole_tag_says_the_row_that_tells_of_it_is_understood(run, topic, partition, writer, seq):
+    runs, odd = decoded([forged(run, topic, partition, writer, seq)])
+    h = History()
+    row = h.poll("r", [])
+    row.polled, row.irregular = runs, odd
+    assert reasons_to_reject(to_table(h.rows).select(CHECKED_SCHEMA.names)) == {}
 
 
 def test_another_run_is_foreign_and_so_is_another_version():

@@ -21,12 +21,11 @@ from rules.store import MemoryStore
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.policy import severity
-from rules.vocabulary.slices import FUNCTIONS, OUTCOMES, Irregular, Mark, RegisterOp, Run, Slice, to_table
+from rules.vocabulary.slices import FUNCTIONS, MAX_COUNT, OUTCOMES, Irregular, Mark, RegisterOp, Run, Slice, to_table
 from streaming_jobs.history.validation import (
     CHECKED_SCHEMA,
     FIRST_TIME,
     LAST_TIME,
-    MAX_COUNT,
     MAX_LENGTH,
     MAX_OFFSET,
     reasons_to_reject,
@@ -62,7 +61,7 @@ runs = st.lists(st.builds(Run, ids, counts, maybe(offsets), lengths), max_size=3
 irregular = st.lists(
     st.builds(
         Irregular, counts, offsets, st.sampled_from(["corrupted", "foreign", "relocated"]), anything,
-        maybe(ids), maybe(counts), maybe(names), maybe(st.integers(0, 3)), maybe(names),
+        maybe(anything), maybe(anything), maybe(names), maybe(st.integers(-1, 3)), maybe(names),
     ),
     max_size=3,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rules.vocabulary.slices import Irregular, Mark, Place, Run, to_table
+from rules.vocabulary.slices import MAX_COUNT, Irregular, Mark, Place, Run, to_table
 from streaming_jobs.history.bundles import (
     NOWHERE,
     PER_PART,
@@ -23,7 +23,6 @@ from streaming_jobs.history.validation import (
     CHECKED_SCHEMA,
     FIRST_TIME,
     LAST_TIME,
-    MAX_COUNT,
     MAX_LENGTH,
     MAX_OFFSET,
     reasons_to_reject,
