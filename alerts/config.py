@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+UNFIT_URL: Final = "receiver_url"
+"""The type of a complaint about an address that may hold a secret: what was given is not shown."""
 
 
 class _Section(BaseModel):
@@ -25,7 +30,22 @@ class Secret(_Section):
         return self
 
 
-Url = Annotated[str, StringConstraints(pattern=r"^https?://[^/]+")]
+def _address(url: str) -> str:
+    """Raises where nobody could be told at it. A chat's hook has its secret in the path, others a password before the
+    host: it is not shown."""
+    try:
+        parts = urlsplit(url)
+        fit = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fit = False
+    if not fit or not all("!" <= letter <= "~" for letter in url):
+        raise PydanticCustomError(
+            UNFIT_URL, "is no address of a receiver: http:// or https://, a host, and no blank or letter beyond ASCII"
+        )
+    return url
+
+
+Url = Annotated[str, AfterValidator(_address)]
 
 
 class AlertmanagerConfig(_Section):

@@ -149,6 +149,9 @@ class Metrics:
         )
         self._batches = self._counter("offsetwatch_batches", "Batches of checks completed by this process.")
         self._slices = self._counter("offsetwatch_slices_checked", "Rows of the probe log checked by this process.")
+        self._rejected = self._counter(
+            "offsetwatch_slices_rejected", "Rows of the probe log that this process could not understand."
+        )
         self._records = self._counter(
             "offsetwatch_records_checked", "Records, sent and polled, in the rows checked by this process."
         )
@@ -239,9 +242,11 @@ class Metrics:
         for place in places:
             self._conditions.labels(*place).set(standing.count(place))
 
-    def checked(self, *, slices: int, records: int, newest: datetime | None) -> None:
-        """Rows of the probe log were checked, with so many records, sent and polled; `newest`: log time reached."""
+    def checked(self, *, slices: int, rejected: int = 0, records: int, newest: datetime | None) -> None:
+        """Rows of the probe log were checked, with so many records, sent and polled, others could not be understood;
+        `newest`: log time reached."""
         self._slices.inc(slices)
+        self._rejected.inc(rejected)
         self._records.inc(records)
         if newest is not None:
             self._newest = max(self._newest or 0.0, newest.timestamp())

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from alerts.config import Secret
 
@@ -69,6 +69,15 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or '?'}" + (f":{parts.port}" if parts.port else "")
 
 
+def _apart(url: str) -> tuple[str, dict[str, str]]:
+    """The address without user and password, and the header that tells them instead."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, {}
+    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return address, {"Authorization": basic(unquote(parts.username), unquote(parts.password or ""))}
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A signed or authenticated document goes where it was meant to go, and nowhere else."""
 
@@ -90,9 +99,11 @@ def ask(
     context: ssl.SSLContext | None,
     timeout: float,
 ) -> bytes:
-    """One request with a JSON document, or none; the answer, of which `LIST_LIMIT` bytes are read. Raises as `post`."""
-    request = urllib.request.Request(url, data=body, method=method)
-    for name, value in {"Content-Type": "application/json", "User-Agent": "offsetwatch", **headers}.items():
+    """One request with a JSON document, or none; the answer, of which `LIST_LIMIT` bytes are read. A user and a password
+    in the address are for basic authentication. Raises as `post`."""
+    address, own = _apart(url)
+    request = urllib.request.Request(address, data=body, method=method)
+    for name, value in {"Content-Type": "application/json", "User-Agent": "offsetwatch", **own, **headers}.items():
         request.add_header(name, value)
     https = urllib.request.HTTPSHandler(context=context or ssl.create_default_context())
     try:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from alerts.config import AlertsConfig, Secret
+from alerts.config import UNFIT_URL, AlertsConfig, Secret
 from monitor.config.cluster import (
     NAME,
     ClusterConfig,
@@ -327,8 +327,8 @@ def _explain(first: ErrorDetails, path: Path | None, changed: list[Override]) ->
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     given = first.get("input")
-    secret = secret or first["type"] == NOT_SHOWN
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not secret else ""
+    hidden = secret or first["type"] in (NOT_SHOWN, UNFIT_URL) or (where[:1] == ("alerts",) and "urls" in where)
+    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not hidden else ""
     return f"{named}: {message}{shown}"
 
 

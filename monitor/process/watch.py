@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from streaming_jobs.integrity_job import Batch, Progress
 
 Say = Callable[[str], None]
+REASONS_TOLD: Final = 16
+"""Of so many reasons why rows cannot be understood a line is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,7 @@ class Watch:
         self._telling = threading.Lock()  # the jobs have threads of their own; channels and metrics are told by one
         self._dispatcher: Dispatcher | None = None
         self._checked = False
+        self._rejected: set[str] = set()
         self._lost: str | None = None
         self._lease: Lease | None = None
         self._preparing: threading.Thread | None = None
@@ -270,11 +273,23 @@ class Watch:
         self.metrics.partitions(states)
         newest = max((row["now"] for row in states if row["now"] is not None), default=None)
         records = batch.stats.sent + batch.stats.polled
-        self.metrics.checked(slices=batch.stats.slices, records=records, newest=newest)
+        self.metrics.checked(slices=batch.stats.slices, rejected=batch.stats.rejected, records=records, newest=newest)
+        self._tell_rejected(batch)
         if self._board is not None:
             self._board.checked(batch)
         for listener in self._audience.events:
             listener(fresh, batch)
+
+    def _tell_rejected(self, batch: Batch) -> None:
+        """Say once of each reason that rows could not be understood: what their processes did there waits for them."""
+        reasons = Counter(batch.rejected["reason"].to_pylist()) if batch.rejected.num_rows else {}
+        for reason, rows in reasons.items():
+            if reason not in self._rejected and len(self._rejected) < REASONS_TOLD:
+                self._rejected.add(reason)
+                self._say(
+                    f"{rows} {'row' if rows == 1 else 'rows'} of the probe log cannot be understood: {reason};"
+                    " what waits for them is given up after ten minutes (they are in the table rejected)"
+                )
 
     def _on_batch_done(self, progress: Progress) -> None:
         self._checked = True

@@ -267,7 +267,7 @@ def check_partitions_and_lags(metrics: Metrics, served: Exposition) -> None:
 def test_batches_and_age_of_the_evidence(metrics: Metrics, served: Exposition) -> None:
     assert Scraped(served.url)("offsetwatch_evidence_age_seconds") == 0, "since this process began: never unknown"
     metrics.checked(slices=200, records=5_000, newest=NOON - timedelta(seconds=4))
-    metrics.checked(slices=100, records=1_000, newest=NOON - timedelta(seconds=9))
+    metrics.checked(slices=100, rejected=2, records=1_000, newest=NOON - timedelta(seconds=9))
     metrics.checked(slices=0, records=0, newest=None)
     metrics.batch(seconds=0.5, input_rate=400, commits_behind=3)
     metrics.batch(seconds=2.0, input_rate=50, commits_behind=1)
@@ -275,6 +275,7 @@ def test_batches_and_age_of_the_evidence(metrics: Metrics, served: Exposition) -
     assert scraped("offsetwatch_evidence_age_seconds") == 4, "an older row does not make the evidence older"
     assert scraped("offsetwatch_batches_total") == 2
     assert scraped("offsetwatch_slices_checked_total") == 300
+    assert scraped("offsetwatch_slices_rejected_total") == 2
     assert scraped("offsetwatch_records_checked_total") == 6_000
     assert scraped("offsetwatch_batch_input_slices_per_second") == 50
     assert scraped("offsetwatch_probe_log_unread_commits") == 1
@@ -288,7 +289,7 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.partitions([SUMMARY])
     metrics.channel_failed("webhook")
     units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
-             "per_second", "findings", "batches", "slices_checked", "records_checked", "failures", "build", "cluster",
+             "per_second", "findings", "batches", "slices_checked", "slices_rejected", "records_checked", "failures", "build", "cluster",
              "commits", "threads", "files")  # fmt: skip
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name

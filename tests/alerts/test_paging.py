@@ -16,7 +16,7 @@ from alerts.config import AlertmanagerConfig, AlertsConfig, ChatConfig, Secret, 
 from alerts.event import FindingEvent
 from alerts.incidents.incident import Incident
 from alerts.paging import Paging, machine_time, receivers
-from alerts.receivers.http import Refused, SendFailed, post
+from alerts.receivers.http import Refused, SendFailed, basic, post
 from alerts.receivers.webhook import verified
 from tests.alerts.findings import event, finding
 from tests.alerts.servers import alertmanager, eventually, free_port, get, sink
@@ -155,6 +155,9 @@ def test_a_redirect_is_not_followed_and_no_secret_is_said(caplog: pytest.LogCapt
             with pytest.raises(error, match=f"^http://127.0.0.1:[0-9]+ answered {answer}"):
                 post(f"{server.url}/a?key=s3cret", b"{}", {"Authorization": "Bearer s3cret"}, None, 60)
         assert {path for path, _, _ in server.posts} == {"/a?key=s3cret"}
+        server.answer = 200
+        post(f"{server.url.replace('//', '//me:s3%40cret@')}/a", b"{}", {}, None, 60)
+        assert server.posts[-1][1]["Authorization"] == basic("me", "s3@cret")
     failed: list[str] = []
     auth = AlertmanagerConfig(
         urls=(f"http://me:s3cret@127.0.0.1:{free_port()}/s3cret",), token=Secret(file=tmp_path / "token")

@@ -158,6 +158,22 @@ def test_a_secret_that_the_environment_holds_plainly_is_not_shown() -> None:
     assert str(raised.value) == f'{variable}: alerts.webhook.secret: must be {{ env = "NAME" }} or {{ file = "path" }}'
 
 
+@pytest.mark.parametrize(
+    "address", [f"ftp://me:{SECRET}@h/", f"http:///{SECRET}", f"https://h/{SECRET} y", f"http://h:x/{SECRET}", SECRET]
+)
+@pytest.mark.parametrize("receiver", ["webhook", "alertmanager"])
+def test_an_address_that_nobody_could_be_told_at_is_refused_and_not_shown(
+    receiver: str, address: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path, f'[alerts.{receiver}]\nurls = ["{address}"]')
+    with pytest.raises(ConfigError, match=f"alerts.{receiver}.urls.0: is no address of a receiver") as raised:
+        load(file, {})
+    assert SECRET not in str(raised.value)
+    with pytest.raises(ConfigError, match="input should be a valid") as raised:
+        load(environment={f"OFFSETWATCH_ALERTS__{receiver.upper()}__URLS": f"http://me:{SECRET}@h/"})
+    assert SECRET not in str(raised.value)
+
+
 def test_a_variable_of_ours_may_hold_a_secret(tmp_path: Path) -> None:
     file = written(tmp_path, '[alerts.webhook]\nurls = ["http://h/"]\nsecret = { env = "OFFSETWATCH_HOOK" }')
     assert load(file, {"OFFSETWATCH_HOOK": SECRET}).alerts.webhook.secret is not None

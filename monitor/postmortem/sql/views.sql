@@ -68,7 +68,8 @@ from (
 ) h
 left join clients c using (cluster, process)
 left join (select cluster, writer, any_value(client) as client from clients where writer is not null group by all) w
-    on w.cluster = h.cluster and w.writer = h.run.writer;
+    on w.cluster = h.cluster and w.writer = h.run.writer
+where h.run.seq between 0 and 1099511627776; -- what is beyond them was not understood, and is in the table `rejected`
 
 -- One row a record that an operation sent or was given. `value` names it for ever.
 create view records as

@@ -19,10 +19,12 @@ from monitor.postmortem.database import DESCRIBED, Database, Sources
 from monitor.postmortem.figures import figures
 from monitor.postmortem.past import version_at
 from monitor.postmortem.ready_queries import parsed, ready_queries, ready_query
+from rules.vocabulary.slices import Run
 from tests.monitor.commands import COMMAND, environment, offsetwatch
 from tests.monitor.postmortem.histories import (
     NOON,
     OPERATIONS,
+    READ,
     READER,
     STARTS,
     TRANSACTIONAL,
@@ -327,3 +329,13 @@ def test_the_prompt(data: Path, tmp_path: Path) -> None:
     assert "offsetwatch: Binder Error" in done.stdout and "Ctrl-D" in done.stdout
     assert "\nn\n─\n1\n" in done.stdout and "reader-2" in done.stdout
     assert all(name in done.stdout for name in (*ready_queries(), *DESCRIBED))
+
+
+def test_a_run_with_numbers_that_no_probe_gives_stops_no_figure(tmp_path: Path) -> None:
+    """The row was rejected; others are there."""
+    poison = row("poll", READER, 7, polled=[Run(WRITER, 2**63 - 1, 113, 1), Run(WRITER, -3, 114, 1)], **READ)
+    write(tmp_path, *STARTS, *OPERATIONS, poison)
+    with Database(sources(tmp_path)) as opened:
+        assert figures(opened, NOON, NOON + 60 * S) is not None
+        (seqs,) = opened.run("select min(seq), max(seq) from records")
+    assert seqs == (0, 9)
