@@ -26,8 +26,10 @@ stood still, or it broke off (`rules.settling.standstills`), it counts as having
 was. What observers on another host saw counts from when it had certainly been by the reader's clock, where the
 difference has been measured (`rules.settling.clocks`).
 
-State: ten numbers a reader that holds the partition; while one is late, its moves (`WAITING_KEPT`) and the watermarks
-since then (`rules.checks.watermarks`).
+Its name is told where its start row tells one, and the error in which its polls ended since it moved last, if any.
+
+State: ten numbers and a name for each reader that holds the partition, and the last error of its polls; while one is
+late, its moves (`WAITING_KEPT`) and the watermarks since then (`rules.checks.watermarks`).
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
+from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, START, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
@@ -110,6 +112,8 @@ class Consumers:
     observing: list[int] = field(default_factory=list)
     observed: Observed = field(default_factory=Observed)
     waiting: Steps = field(default_factory=Steps)
+    names: list[list[Any]] = field(default_factory=list)  # [process, name] of those that live
+    errors: list[list[Any]] = field(default_factory=list)  # [process, when, error]: the last of its polls that had one
 
 
 class _Spell(NamedTuple):
@@ -121,9 +125,24 @@ class _Spell(NamedTuple):
 
 
 def arrive(own: Consumers, new: News) -> None:
-    """Learn which of the living processes write transactions, and which observe."""
+    """Learn which of the living processes write transactions, which observe, how readers are called, and how their
+    polls fail."""
     own.transacting = _with(own.transacting, new, INIT, TXN)
     own.observing = _with(own.observing, new, OFFSETS)
+    columns = new.columns
+    for row in new.where(START).tolist():
+        name = dict(columns.table["settings"][row].as_py() or ()).get("name")
+        if name is not None and columns.table["isolation"][row].is_valid:
+            own.names.append([int(columns.process[row]), name])
+    polled = new.where(POLL)
+    for row in polled[columns.type[polled] != OK].tolist():
+        error = columns.table["error"][row].as_py()
+        known = next((entry for entry in own.errors if entry[0] == columns.process[row]), None)
+        if error is None or (known is not None and known[1] > columns.completed[row]):
+            continue
+        if known is not None:
+            own.errors.remove(known)
+        own.errors.append([int(columns.process[row]), int(columns.completed[row]), error])
 
 
 def _with(known: list[int], new: News, *functions: int) -> list[int]:
@@ -140,6 +159,7 @@ def fold(own: Consumers, passage: Passage) -> None:
     first = heads(steps.process)
     begun = first.tolist()
     bounds = dict(zip(steps.process[first].tolist(), pairwise([*begun, len(steps)]), strict=True))
+    names, errors = dict(own.names), {number: (when, error) for number, when, error in own.errors}
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
     observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
     stuck = any(key.startswith(NAME) for key in state.open_conditions)
@@ -152,7 +172,7 @@ def fold(own: Consumers, passage: Passage) -> None:
         ahead = _ahead(state, process, own.observed.boot)
         walk = _Walk(
             process, own.readers.pop(process, None), state, sight.by(ahead), report.objectives.liveness,
-            passage.log_start_before,
+            passage.log_start_before, names.get(process, f"process {process}"), *errors.get(process, (-1, "")),
         )  # fmt: skip
         until = walk.known_through(passage, observed + ahead)
         ripe = a + int(steps.at[a:b].searchsorted(until, side="right"))
@@ -174,6 +194,8 @@ def fold(own: Consumers, passage: Passage) -> None:
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
     own.waiting = _newest(take(steps, waiting))
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
+    own.names = [entry for entry in own.names if entry[0] in state.processes]
+    own.errors = [entry for entry in own.errors if entry[0] in state.processes]
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
     own.observed.forget(min([passage.end, *late]))
 
@@ -236,6 +258,9 @@ class _Walk:
     sight: Sight
     limit: int
     low: int  # the log start before this step's moves
+    name: str
+    failed: int  # when a poll of it ended with an error last, -1 for never
+    error: str
     spells: list[_Spell] = field(default_factory=list)
     holes: list[tuple[int, int]] = field(default_factory=list)
     stood: list[tuple[int, int]] = field(default_factory=list)
@@ -462,9 +487,12 @@ def _tell_at(
 ) -> None:  # fmt: skip
     spell = next((s for first, last, s in bounds if first <= t < last), None)
     evidence = dict(spell.evidence) if spell else {"process": walk.process}
-    message = f"process {walk.process} has not moved from offset {evidence.get('position')}" + (
+    message = f"{walk.name} has not moved from offset {evidence.get('position')}" + (
         ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
     )
+    if spell and walk.failed >= evidence["moved"]:
+        evidence["error"] = walk.error
+        message += f"; its polls end with {walk.error}"
     report.condition(
         NAME,
         message if holds else None,
@@ -475,4 +503,6 @@ def _tell_at(
     )
 
 
-CHECK: Final = Check(NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=frozenset({INIT, TXN, OFFSETS}))
+CHECK: Final = Check(
+    NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=frozenset({INIT, TXN, OFFSETS, START, "error"})
+)

@@ -173,6 +173,7 @@ CONDITIONS: Final = (
                 Field("moved", "int", "micros", "when it moved last"),
                 Field("why", "str", "", "known (a value is ahead), stands (it says so), blind (no watermark)"),
                 Field("readable", "int", "offset", "the value ahead of it", optional=True),
+                Field("error", "str", "", "in which its polls ended since, as the client named it", optional=True),
                 subject=("process",),
             ),
         ),

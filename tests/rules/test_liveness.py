@@ -9,6 +9,7 @@ import pytest
 from tests.rules.histories import History, Store, number, seeds
 from tests.rules.liveness_of import at_once, delayed, events, row_by_row
 from tests.rules.model import Model
+from tests.rules.whole import live, whole
 
 R = number("r")
 
@@ -230,6 +231,26 @@ def test_the_order_of_arrival_does_not_matter(build: Callable[[History], object]
     assert expected
     for seed in seeds(2):
         assert events(delayed(h, seed), "stuck-consumer") == expected
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once), live(lambda h: delayed(h, 3))])
+def test_it_is_told_by_its_name_and_with_the_error_of_its_polls(fed: Callable[[History], Store], refused: bool) -> None:
+    """An error from before it moved last is of no interest."""
+    h = History()
+    h.start("r", name="reader-1")
+    h.rows[-1].isolation = "read_committed"
+    h.assign("r")
+    h.poll("r", [], type="info", error="_TRANSPORT")
+    traffic(h, 5, polls=True)
+    for second in range(5, 45):
+        if refused:
+            h.poll("r", [], type="info", error="TOPIC_AUTHORIZATION_FAILED")
+        traffic(h, 1, first=second, polls=False)
+    (told,) = [one for one in whole(fed(h), ["stuck-consumer"]) if one.event == "opened" and one.subject == (R,)]
+    words = "reader-1 has not moved from offset 5, and there is more to read"
+    assert told.message == words + ("; its polls end with TOPIC_AUTHORIZATION_FAILED" if refused else "")
+    assert told.evidence.get("error") == ("TOPIC_AUTHORIZATION_FAILED" if refused else None)
 
 
 def test_a_reader_that_closes_is_stuck_no_longer() -> None:
