@@ -99,7 +99,7 @@ class Silences:
             raise SilenceRefused(f"a silence lasts {LONGEST.days} days at most; begin another one then")
         made = Silence(
             id=secrets.token_hex(3), cluster=cluster, topic=topic, since=now, until=until,
-            because=" ".join(because.split()), by=by,
+            because=_readable(" ".join(because.split())), by=_readable(by),
         )  # fmt: skip
         with self._changing() as held:
             if sum(one.active(now) for one in held) >= MOST:
@@ -142,10 +142,15 @@ def _read(path: Path) -> tuple[Silence, ...]:
     return tuple(
         Silence(
             id=str(row["id"]), cluster=str(row["cluster"]), topic=str(row["topic"]), since=_time(row["since"]),
-            until=_time(row["until"]), because=str(row["because"]), by=str(row["by"]),
+            until=_time(row["until"]), because=_readable(row["because"]), by=_readable(row["by"]),
         )
         for row in held["silences"]
     )  # fmt: skip
+
+
+def _readable(text: object) -> str:
+    """The text without what is no character: a terminal of another encoding gives bytes, which nobody could be sent."""
+    return str(text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _time(text: str) -> datetime:

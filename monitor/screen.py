@@ -1,4 +1,4 @@
-"""The terminal, as commands write to it: what comes from a cluster cannot steer it.
+"""The terminal and the pages, as we write them: what comes from a cluster cannot steer them.
 
 Names and error texts may hold escape sequences that clear the screen, hide text or reverse its order. Each character
 that would is shown as one that does nothing."""
@@ -8,6 +8,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Any, Final
 
+from markupsafe import Markup
 from rich.console import Console
 from rich.text import Text
 
@@ -26,6 +27,13 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """The same without line feeds and tabs, which a name may hold: a text that is one line stays one."""
     return harmless(text).translate({ord(one): HARMLESS for one in _KEPT})
+
+
+def on_a_page(value: Any) -> Any:
+    """What a template shows, without such characters: they would do the same to a page."""
+    if isinstance(value, Markup):
+        return Markup(harmless(value))
+    return harmless(value) if isinstance(value, str) else value
 
 
 class Screen(Console):

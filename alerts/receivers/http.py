@@ -99,8 +99,8 @@ def ask(
     context: ssl.SSLContext | None,
     timeout: float,
 ) -> bytes:
-    """One request with a JSON document, or none; the answer, of which `LIST_LIMIT` bytes are read. A user and a password
-    in the address are for basic authentication. Raises as `post`."""
+    """One request with a JSON document, or none; the answer, of which `LIST_LIMIT` bytes are read. A user and a
+    password in the address are for basic authentication. Raises as `post`."""
     address, own = _apart(url)
     request = urllib.request.Request(address, data=body, method=method)
     for name, value in {"Content-Type": "application/json", "User-Agent": "offsetwatch", **own, **headers}.items():

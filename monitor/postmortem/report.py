@@ -39,6 +39,7 @@ from monitor.incidents.witnesses import names, operations
 from monitor.postmortem.database import Database, Sources
 from monitor.postmortem.export_command import export
 from monitor.postmortem.figures import Figures, figures, happenings
+from monitor.screen import on_a_page
 from monitor.status.evidence import Evidence, EvidenceReader
 from monitor.status.incident_view import IncidentPage, page
 from monitor.status.overview_view import SIGNS, State
@@ -292,7 +293,7 @@ def html(gathered: Gathered, now: datetime) -> str:
     """The page."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("monitor.postmortem", "templates"), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, finalize=on_a_page, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     state = gathered.incidents[0].severity if gathered.incidents else _without_incident(gathered)[0]
     drawn = Timeline(gathered.begin, gathered.end, sorted(gathered.happenings))

@@ -30,6 +30,7 @@ from monitor.diagrams import space_time_svg
 from monitor.diagrams.sparkline import sparkline
 from monitor.errors import UserError
 from monitor.incidents.explained import UnknownId, under_silences
+from monitor.screen import on_a_page
 from monitor.status import incident_view, overview_view
 from monitor.status.access import Access, Rules
 from monitor.status.board import Board, Seen
@@ -198,6 +199,7 @@ def _templates() -> Environment:
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=on_a_page,
         trim_blocks=True,
         lstrip_blocks=True,
     )

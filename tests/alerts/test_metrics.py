@@ -289,8 +289,8 @@ def test_names_help_and_labels(metrics: Metrics, served: Exposition) -> None:
     metrics.partitions([SUMMARY])
     metrics.channel_failed("webhook")
     units = ("seconds", "records", "offset", "bytes", "total", "info", "runs", "open", "processes", "created",
-             "per_second", "findings", "batches", "slices_checked", "slices_rejected", "records_checked", "failures", "build", "cluster",
-             "commits", "threads", "files")  # fmt: skip
+             "per_second", "findings", "batches", "slices_checked", "slices_rejected", "records_checked", "failures",
+             "build", "cluster", "commits", "threads", "files")  # fmt: skip
     for family in Scraped(served.url).families:
         assert family.name.startswith("offsetwatch_"), family.name
         assert family.name.endswith(units), f"{family.name} names no unit"

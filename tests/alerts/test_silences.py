@@ -108,6 +108,16 @@ def test_silences_outlive_the_process_and_are_seen_by_others_at_once(tmp_path: P
     assert [one.topic for one in monitor.all()] == [""], "what was over for long is forgotten"
 
 
+def test_a_reason_in_another_encoding_can_be_shown(tmp_path: Path) -> None:
+    """As a terminal gives it that says für in Latin-1; and as it stood in the file once."""
+    path = tmp_path / "silences.json"
+    held = Silences(path)
+    made = held.add(cluster="c", topic="", until=NOON + HOUR, because="f\udcfcr\udcff", by="\udcfc", now=NOON)
+    assert (made.because, made.by) == ("f\ufffdr\ufffd", "\ufffd")
+    path.write_text(path.read_text().replace("\\ufffd", "\\udcff"))
+    assert Silences(path).all()[0].because.encode() == "f\ufffdr\ufffd".encode()
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 
+from markupsafe import Markup
 from rich.text import Text
 
-from monitor.screen import HARMLESS, Screen, harmless
+from monitor.screen import HARMLESS, Screen, harmless, on_a_page
 
 CLEAR = "\x1b[2J\x1b[8mhidden"
 
@@ -20,6 +21,12 @@ def printed(*objects: object) -> str:
 def test_escapes_controls_and_directions_are_shown_as_what_does_nothing() -> None:
     assert harmless("a\x1b[2J\x00\x9b\u202eb\u2066c\ud800") == f"a{HARMLESS}[2J{HARMLESS * 3}b{HARMLESS}c{HARMLESS}"
     assert harmless("größer als 表 → …\n\tx") == "größer als 表 → …\n\tx"
+
+
+def test_nor_do_they_anything_on_a_page() -> None:
+    assert on_a_page("a\u202eb\u200bc\ud800") == f"a{HARMLESS}b{HARMLESS}c{HARMLESS}"
+    assert isinstance(on_a_page(Markup("<b>\u202e</b>")), Markup)
+    assert on_a_page(3) == 3
 
 
 def test_texts_keep_their_styles_and_lose_what_steers() -> None:
