@@ -39,7 +39,11 @@ def write(output: Path, asked: Stretch, config: Config, history: Path | None) ->
         require_topics(of.tables, of.history, of.topics)
         first, last = stretch(of)
         if last <= first:
-            raise UserError(f"--to {asked.end} is not after --from {asked.begin}")
+            raise UserError(
+                f"--to {asked.end} is not after --from {asked.begin}"
+                if asked.end is not None
+                else f"--from {asked.begin} is yet to come: it is {last:%Y-%m-%d %H:%M} UTC"
+            )
         gathered = gather(replace(of, since=None, until=None), first, last, config.job.root / "cycles")
         text = html(gathered, datetime.now(UTC))
     if output == STDOUT:

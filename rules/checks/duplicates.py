@@ -13,7 +13,7 @@ from rules.arrays.intervals import indices
 from rules.kept.check import Check, News, Passage, Stateless
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import State, concat
 from rules.settling.window import Placed
 
 
@@ -53,13 +53,13 @@ def _report_inconsistent(placed: Placed, report: Report) -> None:
 
 
 def _report_duplicates(state: State, chunks: Chunks, placed: Placed, report: Report) -> None:
-    both, again = placed.after, chunks.lacking("duplicated", placed.again)
+    both, again = concat(placed.after, placed.late), chunks.lacking("duplicated", placed.again)
     chunks.add("duplicated", again)
     for writer, start, end in zip(*(a.tolist() for a in again), strict=True):
         context = {"idempotent": "false" if writer in state.not_idempotent else "true"}
         for seq in report.each("duplicate", start, end, context):
             own = (both.writer == writer) & (both.seq <= seq) & (seq < both.seq + both.length)
-            offsets = sorted((both.offset[own] + seq - both.seq[own]).tolist())
+            offsets = sorted({*(both.offset[own] + seq - both.seq[own]).tolist()})
             listed = " and ".join(str(o) for o in offsets)
             where = f"offsets {listed}" if len(offsets) > 1 else f"offset {listed} and below the settled frontier"
             report.add(

@@ -12,7 +12,7 @@ occupy offsets and are holes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -29,8 +29,8 @@ INDEX_KEPT: Final = 16_384
 @dataclass(frozen=True, slots=True)
 class Placed:
     """What new placements made of the window. `places` as they came, one entry a run, with the log time at which each
-    was known (`at`); the window `before` and `after`. `again`: values of them that stand elsewhere, too; `clashing`: do
-    any two values stand at one offset?"""
+    was known (`at`); the window `before` and `after`. `again`: values of them that stand elsewhere, too; `late`: where,
+    below the frontier, as far as the new placements tell; `clashing`: do any two values stand at one offset?"""
 
     places: Places
     at: Ints
@@ -38,6 +38,7 @@ class Placed:
     after: Places
     again: Values = NO_VALUES
     clashing: bool = False
+    late: Places = field(default_factory=Places)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -64,12 +65,13 @@ def _covering(places: Places, writer: int, seq: int, offset: int) -> Bools:
 
 def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | None = None) -> Placed:
     """Take in new placements, known at the log times `at`. What lies below the settled frontier is left to the audit
-    (`rules.audit.digests`), save what contradicts the log where that is kept for readers whose rows come late;
-    `settled`: where the frontier was, if this step has moved it on already."""
+    (`rules.audit.digests`), save what contradicts itself, or the log where that is kept for readers whose rows come
+    late; `settled`: where the frontier was, if this step has moved it on already."""
     before, frontier = state.log, state.settled if settled is None else settled
     above = concat(_contradicting(before, new, frontier), _above(new, frontier))
+    late, twice = _late_duplicates(new, frontier)
     if not len(above):
-        return Placed(new, at, before, before)
+        return Placed(new, at, before, before, twice, late=late)
     above, torn = merged(above)
     after, clashing = merged(concat(before, above))
     state.log = after
@@ -80,8 +82,25 @@ def place(state: State, chunks: Chunks, new: Places, at: Ints, settled: int | No
         )
     placed = values(above.writer, above.seq, above.length)
     again = _again(state, chunks, placed, before, after)
+    if len(late):
+        again = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(again, twice, strict=True)))
     chunks.add("placed", placed)
-    return Placed(new, at, before, after, again, torn or clashing)
+    return Placed(new, at, before, after, again, torn or clashing, late)
+
+
+def _late_duplicates(new: Places, frontier: int) -> tuple[Places, Values]:
+    """Of what is placed below the frontier, the values that the same rows place elsewhere as well, and their places: a
+    reader that is late, or an audit, shows by itself that they stand twice."""
+    if not len(new) or int(new.offset.min()) >= frontier:
+        return Places(), NO_VALUES
+    all_new, _ = merged(new)
+    if not _repeats(all_new):
+        return Places(), NO_VALUES
+    twice = _twice(all_new, np.lexsort((all_new.seq, all_new.writer)))
+    below = take(all_new, all_new.offset < frontier)
+    mine = intervals.touched_grouped(twice, below.writer, below.seq, below.seq + below.length)
+    late = take(below, mine)
+    return late, twice if len(late) else NO_VALUES
 
 
 def _contradicting(known: Places, new: Places, frontier: int) -> Places:

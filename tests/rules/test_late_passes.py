@@ -6,14 +6,16 @@ told, a later one does not matter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.test_late_evidence import Hosts
 from tests.rules.told_of_cases import lost_at
-from tests.rules.whole import Told, whole
+from tests.rules.whole import Told, finished, whole
 
 V, ENDS = number("v"), 60
 ORDERS = ["in order", "the sending is told late", "the first pass is told late"]
@@ -97,3 +99,25 @@ def test_it_counts_from_the_first_pass_in_every_order(
     store = fed(h, dict(zip(ORDERS, ([], sending, first), strict=True))[order])
     read_to = (passes[0] if order == ORDERS[0] else passes[-1]) + 1
     assert whole(store, ["lost-write", "torn-transaction"]) == ([] if lost is None else told(float(lost), read_to))
+
+
+@pytest.mark.parametrize("twice", [True, False])
+@pytest.mark.parametrize("fed", [row_by_row, at_once, finished])
+def test_a_late_reader_shows_by_itself_that_a_value_stands_twice(fed: Callable[[History], Store], twice: bool) -> None:
+    """All is settled, and nobody else was given the second one."""
+    h = Hosts(one=("w", "r", "observer"), two=("q",))
+    h.assign("r")
+    h.assign("q")
+    h.second()
+    h.silent = {"two"}
+    h.send("w", 0, 5, at=0)
+    h.send("w", 5, 2, at=6)
+    h.poll("r", [("w", 0, 5, 0), ("w", 5, 2, 6)])
+    h.row("observer", "offsets", log_start=0, log_end=8, last_stable=8)
+    for _ in range(100):
+        h.second()
+    h.silent = set()
+    h.poll("q", [("w", 0, 5, 0), *([("w", 3, 1, 5)] if twice else ()), ("w", 5, 2, 6)])
+    h.second()
+    told = whole(fed(h), ["duplicate"])
+    assert [(one.subject, one.evidence["offsets"]) for one in told] == ([((number("w"), 3), [3, 5])] if twice else [])

@@ -363,6 +363,9 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     ):
         done = offsetwatch("report", *where, *bad, cwd=tmp_path)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    done = offsetwatch("report", *where, "--from", "2100-01-01T00:00", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("offsetwatch: --from 2100-01-01T00:00 is yet to come: it is ")
 
 
 def test_every_chart_says_what_it_means(gathered: Gathered) -> None:
