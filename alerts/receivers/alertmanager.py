@@ -5,7 +5,7 @@ itself where nobody sends it any more. One that is over is sent with its end, an
 have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change.
 
 A violation that was over before Alertmanager could be told of it still wakes somebody: it is sent as open for
-`NOTICED` from then on. What is silenced is sent like everything else: Alertmanager has a silence then, see
+`NOTICED` from then on, if nothing silences it. What is silenced is sent like everything else: Alertmanager has a silence then, see
 `alerts.receivers.alertmanager_silences`.
 """
 
@@ -116,7 +116,8 @@ class Alertmanager:
             silenced = incident.ended if incident.silence is None else incident.silence.until
             if now - max(incident.ended, told.over, silenced) > RESOLVED_FOR:
                 return None
-        if incident.kind == "violation" and told.open is not None:
+        # What ended under a silence nobody is to notice; sent as open, it would be told of once the silence ends.
+        if incident.kind == "violation" and told.open is not None and incident.silence is None:
             return max(incident.ended, told.open + NOTICED)
         return incident.ended
 

@@ -68,32 +68,41 @@ class SilencingAlertmanager:
         self._silences = silences
         self._ask = ask or self._request
         self._kept: Mapping[str, _Wanted] = {}
+        self._stood: Mapping[str, _Wanted] | None = {}
+        """What was wanted when all of it was done last."""
         self._at: datetime | None = None
 
     def tell(self, incidents: Sequence[Incident], memory: Memory, now: datetime) -> None:
+        ended: list[str] = []
         try:
-            self._keep(incidents, now)
+            ended = self._keep(incidents, now)
         except SendFailed as error:
-            said = f"{self.name} was not told of a silence, and may tell of what is silenced: {error}"
-            _log.warning("%s", said, extra={"said_once": f"silence-{said}"})
+            self._warn(f"{self.name} was not told of a silence, and may tell of what is silenced: {error}")
         self._alertmanager.tell(incidents, memory, now)
+        try:
+            for id_ in ended:  # only now: what is over with the silence is over there first
+                self._ask("DELETE", f"{SILENCE}/{id_}", None)
+            self._stood = self._kept
+        except SendFailed as error:
+            self._warn(f"{self.name} was not told that a silence is over, and tells nothing of it yet: {error}")
 
-    def _keep(self, incidents: Sequence[Incident], now: datetime) -> None:
-        """Make what stands there what should."""
+    def _warn(self, said: str) -> None:
+        _log.warning("%s", said, extra={"said_once": f"silence-{said}"})
+
+    def _keep(self, incidents: Sequence[Incident], now: datetime) -> list[str]:
+        """Make the silences there that should stand; returns the ids of those that should not any more."""
         known = [one for one in self._silences() if one.until > now or now - one.until < _ENDED_LATELY]
         wanted = _wanted([one for one in known if one.active(now)], incidents)
         again = self._at is None or (now - self._at).total_seconds() >= self._config.resend
-        if not known or (wanted == self._kept and not again):
+        if not known or (wanted == self._kept == self._stood and not again):
             self._kept = wanted
-            return
+            return []
         held = self._held({one.id for one in known})
         for key, one in wanted.items():
             if key not in held:
                 self._ask("POST", SILENCES, json.dumps(_document(key, one, now)).encode())
-        for key, id_ in held.items():
-            if key not in wanted:
-                self._ask("DELETE", f"{SILENCE}/{id_}", None)
         self._kept, self._at = wanted, now
+        return [id_ for key, id_ in held.items() if key not in wanted]
 
     def _held(self, known: set[str]) -> dict[str, str]:
         """Its ids of our silences that it has, by their keys."""

@@ -280,6 +280,33 @@ def test_a_silence_of_a_topic_is_one_there_for_each_incident_that_it_covers() ->
     assert api.active == [], "it concerns more by now"
 
 
+def test_what_is_over_under_a_silence_is_over_there_before_the_silence_is() -> None:
+    """An incident that comes and goes within two minutes, and a silence that is ended right after it."""
+    api, held = Api(), [silence()]
+    said: list[tuple[str, str, str]] = []
+
+    def post(url: str, body: bytes, headers: object) -> None:
+        said.extend(("alert", one["startsAt"], one["endsAt"]) for one in json.loads(body))
+
+    def ask(method: str, path: str, body: bytes | None) -> bytes:
+        said.append((method, "", ""))
+        return api(method, path, body)
+
+    config, memory = AlertmanagerConfig(), Memory(None, NOON)
+    made = SilencingAlertmanager(
+        Alertmanager("http://am", config, Links(), send=post), "http://am", config, lambda: held, ask
+    )
+    made.tell(silenced([incident()], held, NOON + 10 * S), memory, NOON + 10 * S)
+    over = incident(ended=70)
+    held[:] = [silence(until=71)]
+    said.clear()
+    made.tell(silenced([over], held, NOON + 71 * S), memory, NOON + 71 * S)
+    assert [one[0] for one in said] == ["GET", "alert", "DELETE"]
+    assert said[1][2] == "2024-10-04T12:01:10.000Z", "and not two minutes after it was told of, for somebody to notice"
+    made.tell(silenced([over], held, NOON + 72 * S), memory, NOON + 72 * S)
+    assert api.active == [] and len(said) == 3
+
+
 def test_what_others_silence_there_is_left_alone() -> None:
     api, held = Api(), [silence()]
     mine = "offsetwatch silence ffffff: of another monitor"
