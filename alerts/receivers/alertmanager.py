@@ -5,8 +5,8 @@ itself where nobody sends it any more. One that is over is sent with its end, an
 have been restarted meanwhile. What it is told apart by is said by the incident's first finding and does not change.
 
 A violation that was over before Alertmanager could be told of it still wakes somebody: it is sent as open for
-`NOTICED` from then on, if nothing silences it. What is silenced is sent like everything else: Alertmanager has a silence then, see
-`alerts.receivers.alertmanager_silences`.
+`NOTICED` from then on, if nothing silences it. What is silenced is sent like everything else: Alertmanager has a
+silence then, see `alerts.receivers.alertmanager_silences`.
 """
 
 from __future__ import annotations
