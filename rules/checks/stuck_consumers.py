@@ -486,7 +486,7 @@ def _tell_at(
     walk: _Walk, at: Ints, bounds: list[tuple[int, int, _Spell]], report: Report, t: int, holds: bool
 ) -> None:  # fmt: skip
     spell = next((s for first, last, s in bounds if first <= t < last), None)
-    evidence = dict(spell.evidence) if spell else {"process": walk.process}
+    evidence: dict[str, Any] = dict(spell.evidence) if spell else {"process": walk.process}
     message = f"{walk.name} has not moved from offset {evidence.get('position')}" + (
         ", and no watermark can be read" if evidence.get("why") == "blind" else ", and there is more to read"
     )
