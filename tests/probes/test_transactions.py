@@ -197,3 +197,17 @@ def test_the_observer_sees_an_open_transaction_hold_the_last_stable_offset(stage
     assert {(r.type, r.log_start, r.log_end, r.last_stable) for r in rows} == {("ok", 0, 9, 5)}
     idle = [r for r in witness(observer).of("offsets") if r.topic == one.config.topics.records and r.group is None]
     assert {(r.type, r.log_start, r.log_end, r.last_stable) for r in idle} == {("ok", 0, 0, 0)}
+
+
+def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(stage):
+    """By a broker that allows no transaction to be open for so long."""
+    one = stage()
+    with pytest.raises(ClientError, match="INVALID_TRANSACTION_TIMEOUT"):
+        put(one, "a", timeout=3_600.0)
+    (probe,) = one.probes
+    rows = witness(probe).of("init")
+    assert {(row.type, row.error) for row in rows} == {("info", "INVALID_TRANSACTION_TIMEOUT")}
+    assert len(rows) == len({(row.topic, row.partition) for row in rows}) == len(witness(probe).of("start"))
+    tried = probe.measure.levels.tries["transaction-commit", ("", "")]
+    assert (tried.total, tried.failed) == (1, 1)
+    probe.log.end("info")  # it is of no use to close what is unusable

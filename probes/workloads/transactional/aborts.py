@@ -121,7 +121,7 @@ class Aborts(Probe):
     def open(self) -> None:
         self._encoders = self.encoders(self._targets, self._config.record_bytes)
         self._transactor = Transactor(self.settings(), self.on_error, timeout=self._config.timeout, log=self.log)
-        self._transactor.init()
+        self._transactor.init(self.measure)
         self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         self._membership = Membership(
             self._consumer, self.group, self.log, isolation=None, begin=self._begin, revoked=self._revoked

@@ -101,7 +101,7 @@ class Transactions(Probe):
     def open(self) -> None:
         self._encoders = self.encoders(self.targets, self._config.record_bytes)
         self._transactor = self.new_transactor()
-        self._transactor.init()
+        self._transactor.init(self.measure)
         self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         admin = self.open_admin()
         invoked = self.log.begin()

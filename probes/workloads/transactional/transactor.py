@@ -18,6 +18,7 @@ from probes.kafka.coordinators import Coordinator
 from probes.kafka.errors import ClientError, Crash, ProbeError, classify, translate
 from probes.log.life_log import LifeLog
 from probes.topology import Partition
+from probes.workloads.measure import Measure
 from probes.workloads.telling import Telling
 from rules.vocabulary.slices import Outcome, Slice
 
@@ -41,8 +42,9 @@ class Transactor:
         self._telling = Telling()
         self.producer = open_producer(settings, on_error, self.coordinator)
 
-    def init(self) -> None:
-        """init_transactions, with its rows: one for every partition."""
+    def init(self, measure: Measure) -> None:
+        """init_transactions, with its rows: one for every partition. Without it no transaction can be committed: where
+        it fails, one is counted as tried and failed."""
         invoked = self._log.begin()
         error: ProbeError | None = None
         code: str | None = None
@@ -57,6 +59,7 @@ class Transactor:
             )
         )
         if error is not None:
+            measure.failed("transaction-commit")
             raise error
 
     def begin(self) -> None:

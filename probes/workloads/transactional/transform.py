@@ -192,7 +192,7 @@ class Transform(Probe):
         settings = self._producer_settings(transactional_id)
         transactor = Transactor(settings, self.on_error, timeout=self._timeout, log=self.log)
         self._transactors[key] = transactor
-        transactor.init()
+        transactor.init(self.measure)
 
     def _revoked(self) -> None:
         """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
