@@ -88,7 +88,10 @@ COUNTERS: Final[Mapping[str, Sequence[_Named]]] = {
             _PLACED,
         ),
         _Named("consume", "offsetwatch_consume_records", "Acknowledged records of the end-to-end probe.", _PLACED),
-        _Named("transaction-commit", "offsetwatch_transaction_commits", "Commits of transactions tried, and producers without a producer id."),
+        _Named(
+            "transaction-commit", "offsetwatch_transaction_commits",
+            "Commits of transactions tried, and producers without a producer id.",
+        ),
         _Named("offset-commit", "offsetwatch_offset_commits", "Commits of readers' offsets tried."),
         _Named("metadata", "offsetwatch_metadata_requests", "Descriptions of the probe topics asked for."),
     ),
