@@ -42,8 +42,9 @@ class Secured:
 
 
 @contextmanager
-def secured_broker(folder: Path) -> Iterator[Secured]:
-    """One broker of Kafka in `folder`, with a user for each mechanism."""
+def secured_broker(folder: Path, **more: str) -> Iterator[Secured]:
+    """One broker of Kafka in `folder`, with a user for each mechanism. `more`: further settings, `__` for a full
+    stop."""
     store, certificate = folder / "store.p12", folder / "certificate.pem"
     tool = [str(java().with_name("keytool")), "-keystore", str(store), "-storepass", PASSWORD, "-alias", "broker"]
     made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", f"SAN=IP:{HOST}", "-storetype", "PKCS12"]
@@ -71,7 +72,7 @@ def secured_broker(folder: Path) -> Iterator[Secured]:
         ),
         "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
         "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule required;",
-    }
+    } | {key.replace("__", "."): value for key, value in more.items()}
     with LocalKafka(folder / "kafka", brokers=1, overrides=overrides) as kafka:
         change_password(kafka.bootstrap, PASSWORD)
         yield Secured(kafka.bootstrap, f"{HOST}:{secure}", certificate)
