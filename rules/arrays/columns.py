@@ -313,6 +313,16 @@ def _irregulars(column: pa.Array) -> Irregulars:
     return Irregulars(row, index, offset, status, digest, np.arange(len(row)), records)
 
 
+def said_to_stand_here(columns: Columns, records: Irregulars) -> tuple[Bools, Ints, Ints]:
+    """(which were meant for this very place and name a value, their writers, their seqs): values of a run that their
+    reader does not know, and the log may. -1 where none is named."""
+    named = records.listed.take(pa.array(records.at))
+    writer, seq = (_ints(named.field(name)) for name in ("writer", "seq"))
+    topic, partition = (columns.arrays[name][0] for name in ("topic", "partition"))
+    here = pc.and_kleene(pc.equal(named.field("topic"), topic), pc.equal(named.field("partition"), partition))
+    return _flags(here, False) & (records.status == FOREIGN) & (writer >= 0) & (seq >= 0), writer, seq
+
+
 def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
     """(row, `Altered`) of everything that came otherwise than it was sent; rare, hence plain values."""
     if not columns.tells("altered"):

@@ -18,6 +18,7 @@ from rules.arrays.columns import (
     ASSIGN,
     CLOSE,
     FAIL,
+    FOREIGN,
     OFFSETS,
     OK,
     POLL,
@@ -28,8 +29,9 @@ from rules.arrays.columns import (
     Runs,
     from_table,
     irregulars,
+    said_to_stand_here,
 )
-from rules.arrays.intervals import Ints, indices
+from rules.arrays.intervals import EMPTY, Ints, indices
 from rules.kept.chunks import values
 from rules.vocabulary.objectives import SECOND
 
@@ -103,6 +105,7 @@ class Readings:
         self._order = np.lexsort((columns.slice, columns.process))
         self._reads = columns.where(POLL, TXN) & (self.first >= 0) & columns.committed_only
         self._back = self._went_back()
+        self._apart = self._who_calls_ours_foreign()
         carried = self._carried()
         self._stood = np.where(columns.position_before >= 0, columns.position_before, carried)
         unknown = (self._stood < 0) | (self._stood > self.first)
@@ -120,6 +123,20 @@ class Readings:
         """The values of each writer whose write certainly failed: merged intervals of seqs."""
         order = np.lexsort((columns.invoked[columns.sent.row], columns.sent.seq, columns.sent.writer))
         self._sent = columns.sent.take(order)
+
+    def _who_calls_ours_foreign(self) -> Ints:
+        """The processes that list a value as a stranger's which others polled there as one of ours: they do not know
+        its run, of which they need not list everything. What they went over proves nothing."""
+        odd, runs = self._odd, self._runs
+        if not (odd.status == FOREIGN).any():
+            return EMPTY
+        here, writer, seq = said_to_stand_here(self.columns, odd)
+        odd, writer, seq = odd.take(here), writer[here], seq[here]
+        labels = np.stack((np.append(runs.writer, writer), np.append(runs.offset - runs.seq, odd.offset - seq)))
+        label = np.unique(labels, axis=1, return_inverse=True)[1].ravel()
+        ours = intervals.merge_grouped(label[: len(runs)], runs.offset, runs.offset + runs.length)
+        known = intervals.contained_grouped(*ours, label[len(runs) :], odd.offset, odd.offset + 1)
+        return np.unique(self.columns.process[odd.row[known]])
 
     def _index(self) -> None:
         """For `excerpt`: the rows that read, by where they began, with the highest offset that any of them or of those
@@ -225,6 +242,7 @@ class Readings:
         """(read, start, end) of what these rows went over, where that proves that nothing was there."""
         columns = self.columns
         proves = (columns.type[rows] == OK) & ~columns.subscribed[rows] & ~columns.rebalanced[rows]
+        proves &= ~np.isin(columns.process[rows], self._apart)
         back = np.isin(rows, self._back)
         plain = indices(proves & ~back)
         read, start, end = [plain], [self._low[rows[plain]]], [self.last[rows[plain]] + 1]

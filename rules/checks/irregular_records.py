@@ -12,7 +12,8 @@ The same record, seen by many readers, counts once: the offsets of irregular rec
 a chunk of at most 8 KiB, until the log start has passed it.
 
 Relocated and foreign records are values, too: one that stands where another value was polled or acknowledged makes that
-offset inconsistent (`inconsistent-offsets`), whichever is known first.
+offset inconsistent (`inconsistent-offsets`), whichever is known first. Not so the same value: of two hosts that write
+into one log, the probes of one may not know the run of the other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from rules.arrays import intervals
-from rules.arrays.columns import CORRUPTED, FOREIGN, RELOCATED, Columns, Irregulars, irregulars
+from rules.arrays.columns import CORRUPTED, FOREIGN, RELOCATED, Columns, Irregulars, irregulars, said_to_stand_here
 from rules.arrays.intervals import Bools, Ints, indices
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.report import Report
@@ -318,6 +319,7 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
     fresh = new.fresh[records.row]
     records = records.take(fresh & (records.status != CORRUPTED) & (records.offset >= state.settled))
     records = _different(records)
+    records = records.take(~_is_known(state.log, columns, records))
     records = records.take(records.offset.argsort(kind="stable"))
     clashing = _clashing(state.log, records.offset, np.array([entry[0] for entry in kept], np.int64))
     room = new.report.room("inconsistent-offsets")
@@ -330,6 +332,22 @@ def _note_displaced(own: Known, new: News, records: Irregulars) -> int:
             kept.append([record["offset"], _value(record), int(columns.completed[row]), record["hash"], 0])
     kept.sort(key=lambda entry: (entry[0], entry[3]))
     return len(np.setdiff1d(records.offset[clashing], records.offset[named]))
+
+
+def _is_known(log: Places, columns: Columns, records: Irregulars) -> Bools:
+    """Which of them are the very value that stands there in the log."""
+    if not len(records) or not len(log):
+        return np.zeros(len(records), bool)
+    here, writer, seq = said_to_stand_here(columns, records)
+    found: Bools = here & _stands(log, writer, seq, records.offset)
+    return found
+
+
+def _stands(log: Places, writer: Ints, seq: Ints, offset: Ints) -> Bools:
+    """Does the log have these values at these offsets? Where two stand at one, the lower run alone is looked at."""
+    run = np.maximum(log.offset.searchsorted(offset, side="right") - 1, 0)
+    same: Bools = (log.writer[run] == writer) & (log.offset[run] - log.seq[run] == offset - seq)
+    return same & (log.offset[run] <= offset) & (offset < log.offset[run] + log.length[run])
 
 
 def _value(record: Mapping[str, Any]) -> Value:
@@ -367,7 +385,7 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
     kept = [entry for entry in own.displaced if entry[0] >= state.settled]
     standing = _standing(state.log, np.unique([entry[0] for entry in kept if not entry[4]]).astype(np.int64))
     for entry in kept:
-        if entry[0] in standing:
+        if entry[0] in standing and not _is_one_of(entry[1], standing[entry[0]], report):
             standing[entry[0]][_words(entry[1])] = entry[1]
     for found in standing.values():
         # Who told no hash of it may have read any of those that have one.
@@ -386,6 +404,15 @@ def _judge_displaced(own: Known, state: State, report: Report) -> None:
             for entry in here:
                 entry[4] = 1
     own.displaced = kept[-KEPT:]
+
+
+def _is_one_of(value: Value, standing: Mapping[str, Value], report: Report) -> bool:
+    """Is it one of the log's own values, by the word of a reader that does not know its run?"""
+    here = report.here
+    meant = value.get("run") is not None and (value.get("topic"), value.get("partition"))
+    if meant != (here["topic"], here["partition"]):
+        return False
+    return _words({"writer": value["writer"], "seq": value["seq"]}) in standing
 
 
 def _standing(log: Places, offset: Ints) -> dict[int, dict[str, Value]]:

@@ -13,7 +13,7 @@ from rules.audit.digests import BLOCK, BUCKET, Bucket, run_digests
 from rules.audit.explain import concerns, explain
 from rules.audit.readings import Readings
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Place
+from rules.vocabulary.slices import Irregular, Place
 from tests.rules.histories import History, Store, found, number
 
 W, V = number("w"), number("v")
@@ -231,6 +231,27 @@ def test_what_was_exposed_has_not_vanished() -> None:
     store = check(h)
     assert explained(h, store) == []
     assert found(store.findings) == {("G1a", (V, 0))}
+
+
+@pytest.mark.parametrize("listed", [1, 20])
+def test_nothing_has_vanished_for_a_reader_that_does_not_know_its_run(listed: int) -> None:
+    """It lists some of those values as a stranger's, and not all; of a reader that lists none of them, they have."""
+    log = logged(3 * BLOCK)
+    mine = {offset: value for offset, value in log.items() if not BLOCK <= offset < 2 * BLOCK}
+    h = History()
+    write(h, log)
+    read(h, "r", log)
+    settle(h, 3 * BLOCK)
+    read(h, "audit", mine)
+    settle(h, 3 * BLOCK)
+    assert found(explained(h, check(h)))
+    rows = [row for row in h.rows if row.process == number("audit") and row.polled]
+    strange = [
+        Irregular(i, offset, "foreign", i, number(log[offset][0]), log[offset][1], "topic", 0, "another")
+        for i, offset in enumerate(range(BLOCK, BLOCK + listed))
+    ]
+    rows[-1].irregular = strange
+    assert found(explained(h, check(h))) == set()
 
 
 def test_retention_makes_nothing_vanish() -> None:

@@ -386,6 +386,30 @@ def test_records_that_stand_beside_others_are_told_once(parts: int) -> None:
     assert three.message == f"offset 3 holds 2 values: {' and '.join(words for words, _ in values)}"
 
 
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_value_of_a_run_that_one_reader_does_not_know_is_one_value(first: bool, same: bool) -> None:
+    """A host has joined the log, and is not named in the others' known_runs; or another's record stands there."""
+    h = History()
+    stranger = Irregular(0, 3, "foreign", 4, W, 3 if same else 4, "topic", 0, "another")
+    if first:
+        h.irregular("s", stranger)
+    h.send("w", 0, 10, at=0)
+    if not first:
+        h.irregular("s", stranger)
+    for parts in (1, 4):
+        told = of(checked(h, parts=parts), "inconsistent-offsets")
+        assert [f.subject for f in told] == ([] if same else [(3,)])
+
+
+def test_a_flood_of_them_counts_nothing() -> None:
+    h = History()
+    h.send("w", 0, 3_000, at=0)
+    h.irregular("s", *(Irregular(i, i, "foreign", i, W, i, "topic", 0, "another") for i in range(3_000)))
+    store = checked(h)
+    assert {f.anomaly for f in store.findings} == {"foreign-record"}
+
+
 def test_examples_are_of_their_own_status() -> None:
     h = History()
     h.assign("r")
