@@ -89,6 +89,8 @@ class World:
     layout: Callable[[], Layout]
     places_changed: Callable[[], None] = lambda: None
     """Called by the observer when a topic's id or partitions are not those of the layout."""
+    strangers: set[str] = field(default_factory=set)
+    """Runs of records that are none of ours, of which a line was written: `STRANGERS_TOLD` at most."""
 
 
 class Probe(ABC):

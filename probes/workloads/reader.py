@@ -13,6 +13,7 @@ A restless reader changes between the modes, and in mode `assign` it abandons a 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -33,6 +34,10 @@ COMMIT_TIMEOUT: Final = 30.0
 READ_UP_WITHIN: Final = 5.0
 LEAVE_WITHIN: Final = 5.0
 SECOND: Final = 1_000_000_000
+STRANGERS_TOLD: Final = 16
+"""Of so many runs that are none of ours a line is written."""
+
+_log: Final = logging.getLogger("offsetwatch.probe")
 
 
 class Reader(Probe):
@@ -176,6 +181,8 @@ class Reader(Probe):
             self.saw(where, part)
             self.counters.polled += part.count
             self.counters.irregular += part.irregular
+            if part.irregular:
+                self._tell_of_strangers(where[0], part)
         fatal = [one.error for one in more if one.error.fatal]
         if fatal:
             raise fatal[0]
@@ -186,6 +193,18 @@ class Reader(Probe):
 
     def ended(self, where: Partition) -> None:
         """For readers whose client tells that it is at a partition's end."""
+
+    def _tell_of_strangers(self, topic: str, part: Polled) -> None:
+        """Write a line of each run that these probes do not know: it may be that of a host that they should know."""
+        told = self.world.strangers
+        for one in part.decoded.irregular:
+            if one.status == "foreign" and one.run and one.run not in told and len(told) < STRANGERS_TOLD:
+                told.add(one.run)
+                _log.warning(
+                    "topic %s holds records of run %s, which these probes do not know: if it is one of yours, in the same"
+                    " probe log, name it in probes.known_runs",
+                    topic, ascii(one.run)[1:-1][:80],
+                )  # fmt: skip
 
     def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
         rows = []

@@ -64,7 +64,7 @@ def test_an_assigned_reader_logs_runs_and_positions_that_join_on(stage):
     assert (assigned.assigned, assigned.mode) == (True, "assign")
 
 
-def test_whatever_is_not_ours_is_listed_beside_the_runs(stage):
+def test_whatever_is_not_ours_is_listed_beside_the_runs(stage, caplog):
     one = stage()
     here, other = (one.config.topics.records, 0), (one.config.topics.records, 2)
     values = [*tagged(here, 0, 2), b"junk", *tagged(other, 9, 1), *tagged(here, 5, 1, run="run-z"), *tagged(here, 2, 2)]
@@ -75,6 +75,8 @@ def test_whatever_is_not_ours_is_listed_beside_the_runs(stage):
     assert [run for row in rows for run in row.polled] == [Run(WRITER, 0, 0, 2), Run(WRITER, 2, 5, 2)]
     listed = [(i.offset, i.status, i.partition, i.run) for row in rows for i in row.irregular]
     assert listed == [(2, "corrupted", None, None), (3, "relocated", 2, "run-a"), (4, "foreign", 0, "run-z")]
+    (line,) = [record.getMessage() for record in caplog.records if "known_runs" in record.getMessage()]
+    assert line.startswith(f"topic {here[0]} holds records of run run-z, which these probes do not know")
 
 
 def test_it_commits_what_it_journalled_and_reads_it_back_and_the_next_life_goes_on_there(stage):
