@@ -201,8 +201,8 @@ class Reader(Probe):
             if one.status == "foreign" and one.run and one.run not in told and len(told) < STRANGERS_TOLD:
                 told.add(one.run)
                 _log.warning(
-                    "topic %s holds records of run %s, which these probes do not know: if it is one of yours, in the same"
-                    " probe log, name it in probes.known_runs",
+                    "topic %s holds records of run %s, which these probes do not know: if it is one of yours, in the"
+                    " same probe log, name it in probes.known_runs",
                     topic, ascii(one.run)[1:-1][:80],
                 )  # fmt: skip
 
