@@ -90,6 +90,7 @@ class Columns:
     functions: frozenset[int] = frozenset()  # which of them the rows did
     domains: Any = None  # see `rules.settling.clocks.domains`
     astray: Any = None  # by how much wall clocks were ahead of log time lately, negative: see `rules.settling.clocks`
+    set_back: Any = None  # since when wall clocks are behind log time, by one step: see `rules.settling.clocks`
     marked: Any = None  # what `marks` found
     irregular: Any = None  # what `irregulars` found
     named: Any = None  # what `named_groups` found
@@ -399,10 +400,12 @@ def _shift(columns: Columns, rows: Ints) -> Ints:
 
 def _told_earlier(columns: Columns, rows: Ints, times: Ints) -> Ints:
     """The log time of what mark rows say of times before they were written. That may be by a wall clock that was
-    further ahead then."""
+    further ahead then; not so where it was set back, and the time is later than that was."""
     shift = _shift(columns, rows)
     moved = times + (shift if columns.astray is None else np.minimum(shift, columns.astray[rows]))
     doubtful = np.abs(shift) > STEADY
+    if columns.set_back is not None:
+        doubtful &= times <= columns.set_back[rows] + STEADY
     return np.minimum(np.where(doubtful, np.minimum(times, moved), moved), columns.completed[rows])
 
 

@@ -375,6 +375,7 @@ class State:
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
     astray: list[tuple[int, int]] = field(default_factory=list)  # of each: how far its wall clock was ahead, until when
+    set_back: list[tuple[int, int]] = field(default_factory=list)  # see `rules.settling.clocks`
     clocks: Clocks = field(default_factory=Clocks)
     sightings: Sightings = field(default_factory=Sightings)  # of what was sent
     seen: Sightings = field(default_factory=Sightings)  # of what was polled

@@ -4,7 +4,8 @@
 time, so that a wall clock that is set, ahead for a while or back, moves nothing. The base is what the first mark of
 that boot tells: its wall time less its monotonic time. Rows without a boot, or of a boot that no mark has told of yet,
 keep the time that they give. Marks tell of other times by the wall clock: where that was ahead lately, and is so no
-more, by as much less.
+more, by as much less. Where it is behind, they may tell of times from before it was set back, until what they tell is
+later than that.
 
 **Between boots** order in real time is concluded only by a measured bound. A record that one boot sent at its time s
 was polled by another at its time p: the first was before the second, so the reader's clock is ahead of the sender's by
@@ -34,6 +35,8 @@ SPAN: Final = 600 * SECOND
 SIGHTINGS_KEPT: Final = 256
 ASTRAY_FOR: Final = 40 * SECOND
 """For so long after a wall clock was ahead, marks may tell of times by what it said then."""
+ALWAYS: Final = 2**60
+"""A wall clock that was set more than once: what marks tell of may be by any of its times."""
 UNKNOWN: Final = 2**61
 """More than any two clocks differ: no bound is known."""
 
@@ -84,6 +87,7 @@ def set_times(state: State, columns: Columns) -> None:
         columns.invoked = np.where(told, bases + invoked // 1000, columns.invoked)
         wall, columns.completed = columns.completed, np.where(told, bases + completed // 1000, columns.completed)
         _note_astray(state, columns, columns.completed - wall)
+        _note_set_back(state, columns, np.where(told, columns.completed - wall, 0), told)
 
 
 def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
@@ -97,6 +101,23 @@ def _note_astray(state: State, columns: Columns, shift: Ints) -> None:
     if any(least for least, _ in state.astray):
         least, until = np.array([*state.astray, (0, -1)], np.int64).T[:, columns.boot]
         columns.astray = np.where(columns.completed <= until, least, 0)
+
+
+def _note_set_back(state: State, columns: Columns, shift: Ints, told: Bools) -> None:
+    """Note by how much the wall clock of each boot is behind, by its newest row, and since when it is."""
+    if not any(by for by, _ in state.set_back) and not (np.abs(shift) > STEADY).any():
+        return
+    for boot in each(columns.boot[told]):
+        mine = told & (columns.boot == boot)
+        newest = int(shift[mine][columns.completed[mine].argmax()])
+        known, since = state.set_back[boot]
+        if abs(newest - known) > STEADY:
+            others = mine & (np.abs(shift - newest) > STEADY)
+            after = mine & (columns.completed > columns.completed[others].max(initial=-1))
+            begun = int(columns.completed[after].min())
+            state.set_back[boot] = newest, begun if since < 0 and newest > 0 else ALWAYS
+    columns.set_back = np.array([*(since for _, since in state.set_back), ALWAYS], np.int64)[columns.boot]
+    columns.set_back[columns.set_back < 0] = ALWAYS
 
 
 def told_later(state: State, boot: int, time: int) -> int:
@@ -115,6 +136,7 @@ def _number(state: State, name: str) -> int:
         state.bases.append(-1)
         state.begun.append(UNKNOWN)
         state.astray.append((0, -1))
+        state.set_back.append((0, -1))
     return state.boot_names.index(name)
 
 

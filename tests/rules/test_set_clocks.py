@@ -1,0 +1,85 @@
+"""The wall clock of a host is set while it works: what its marks tell of other times is by that clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rules.vocabulary.catalogue import CATALOGUE
+from rules.vocabulary.slices import Slice
+from tests.rules.histories import START, History, Store, found
+from tests.rules.liveness_of import at_once, delayed, events, row_by_row
+from tests.rules.test_late_evidence import Hosts
+from tests.rules.test_stability import born
+
+MICROSECOND = timedelta(microseconds=1)
+SET = 50.0
+"""The second at which it is set first."""
+
+
+class Set(Hosts):
+    """One host whose wall clock is set: [second, by how many seconds]; `time` is the true one."""
+
+    def __init__(self, *steps: tuple[float, float]) -> None:
+        super().__init__(one=("w", "v", "r", "o"))
+        self.steps = steps
+
+    def wall(self, at: datetime) -> datetime:
+        return at + timedelta(seconds=sum(by for second, by in self.steps if (at - START).total_seconds() >= second))
+
+    def row(self, process: str, f: Any, **more: Any) -> Slice:
+        made = super().row(process, f, **more)
+        made.boot = "boot"
+        made.mono_invoked, made.mono_completed = (
+            (at - START) // MICROSECOND * 1000 for at in (made.invoked, made.completed)
+        )
+        made.marks = [mark._replace(through=self.wall(mark.through)) for mark in made.marks]
+        made.invoked, made.completed = self.wall(made.invoked), self.wall(made.completed)
+        return made
+
+
+def works(h: Set, seconds: int, *, hangs: bool = False) -> Set:
+    """A record a second, polled at once; v has an operation open from just before the first step on (`hangs`)."""
+    born(h, "w", "writer-1")
+    born(h, "v", "writer-2")
+    h.assign("r")
+    for i in range(seconds):
+        if hangs and i == SET - 1:
+            h.open["v"] = h.time
+        h.send("w", i, 1, at=i)
+        h.poll("r", [("w", i, 1, i)])
+        h.row("o", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1)
+        h.second()
+    return h
+
+
+STEPS = [
+    [(SET, 40.0)], [(SET, -40.0)], [(SET, 300.0)], [(SET, -300.0)], [(SET, 100.0), (SET + 60, -100.0)],
+    [(SET, -100.0), (SET + 60, 100.0)], [(SET, 100.0), (SET + 60, -150.0)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("fed", [row_by_row, at_once, lambda h: delayed(h, 3)])
+def test_a_clock_that_is_set_accuses_nobody(fed: Callable[[History], Store], steps: list[tuple[float, float]]) -> None:
+    told = found(fed(works(Set(*steps), 200)).findings)
+    assert {name for name, _ in told} <= {"evidence-late"}, "no violation, and nobody is stuck"
+    assert CATALOGUE["evidence-late"].kind == "condition"
+
+
+@pytest.mark.parametrize("by", [-40.0, -100.0])
+def test_a_host_whose_clock_was_set_back_is_late_for_as_long_and_no_longer(by: float) -> None:
+    told = events(row_by_row(works(Set((SET, by)), 300)), "evidence-late")
+    assert {event for event, _, _ in told} == {"opened", "closed"}
+    assert max(second for event, _, second in told if event == "closed") == pytest.approx(SET - by, abs=12)
+
+
+def test_what_was_open_when_it_was_set_back_is_waited_for_all_the_same() -> None:
+    h = works(Set((SET, -40.0)), 200, hangs=True)
+    store = row_by_row(h)
+    (summary,) = [stepped.summary for stepped in store.last.values()]
+    assert summary["checked_through"] <= START + timedelta(seconds=SET)
+    assert {event for event, _, _ in events(store, "evidence-late")} == {"opened", "closed"}, "the others are not late"
