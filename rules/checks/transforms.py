@@ -9,10 +9,13 @@ output turns out visible, or until all of it turns out absent (`rules.checks.tra
 aborted.
 
 Each group is judged by itself: the transforms of several hosts read the same input, each in a group of its own, and
-each reflects all of it.
+each reflects all of it. Only what it takes for an input: where a transform lists records of a run as a stranger's,
+since its host does not know that run yet, what writers of that run sent is no input of its group's, as far as its polls
+that list them went, and further on until the group's next transform begins.
 
 State: one bit per input value and group (chunk aspect `reflected`), the sources of undecided transactions, at most
-`DOUBTFUL_KEPT` runs, and the groups that were heard of within `FORGET_GROUP`.
+`DOUBTFUL_KEPT` runs, the groups that were heard of within `FORGET_GROUP`, the newest `WRITERS_KEPT` writers of inputs,
+and the newest `GROUPS_KEPT` runs that a group does not know.
 """
 
 from __future__ import annotations
@@ -21,13 +24,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from rules.arrays import intervals
-from rules.arrays.columns import FAIL, OK, POLL, START, TXN, Columns, Runs, group_names, sources
-from rules.arrays.intervals import EMPTY, Ints, among, indices
+from rules.arrays.columns import (
+    FAIL,
+    FOREIGN,
+    OK,
+    POLL,
+    START,
+    TXN,
+    Columns,
+    Runs,
+    group_names,
+    irregulars,
+    said_to_stand_here,
+    sources,
+)
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
@@ -39,6 +56,7 @@ DOUBTFUL_KEPT: Final = 1024
 FORGET_GROUP: Final = 7 * 86_400 * SECOND
 """How long a broker keeps the offsets of a group that is gone: one that comes back later begins anew."""
 GROUPS_KEPT: Final = 64
+WRITERS_KEPT: Final = 256
 
 
 @dataclass(slots=True)
@@ -62,7 +80,10 @@ class Transforms:
     """`waiting`: what log time has not reached; `doubtful`: reflections of indefinite transactions; `groups` are
     numbered by their places here. `reflected_by`: the groups that have reflected something here, and when last;
     `consumed_by`: those that read here, and when last. `readers`: [process, group] of living transforms.
-    `told_log_start`, `told_holes`: to stage 2."""
+    `strangers`: [group, run that it does not know,
+    offsets of the polls that list such records, from and until, when the last of them was], `born`: when the newest
+    transform of each group began, `wrote`: [writer, run] of those that send here. `told_log_start`,
+    `told_holes`: to stage 2."""
 
     waiting: Reflections = field(default_factory=Reflections)
     doubtful: Reflections = field(default_factory=Reflections)
@@ -70,6 +91,9 @@ class Transforms:
     reflected_by: dict[str, int] = field(default_factory=dict)
     readers: list[list[int | str]] = field(default_factory=list)
     consumed_by: dict[str, int] = field(default_factory=dict)
+    strangers: list[list[Any]] = field(default_factory=list)
+    born: dict[str, int] = field(default_factory=dict)
+    wrote: list[list[Any]] = field(default_factory=list)
     told_log_start: int = -1
     told_holes: list[list[int]] = field(default_factory=list)
 
@@ -94,6 +118,7 @@ def needs(own: Transforms, asked: Asked) -> Iterable[str]:
 def arrive(own: Transforms, new: News) -> None:
     """New rows of transforms name what they reflect, if they did not fail."""
     _note_readers(own, new)
+    _note_strangers(own, new)
     columns = new.columns
     told = sources(columns)
     if not len(told):
@@ -234,6 +259,36 @@ def _note_readers(own: Transforms, new: News) -> None:
         told = dict(new.columns.table["settings"][row].as_py() or ())
         if new.columns.table["kind"][row].as_py() == "transform" and told.get("group.id"):
             own.readers.append([int(new.columns.process[row]), told["group.id"]])
+            began = int(new.columns.completed[row])
+            own.born[told["group.id"]] = max(began, own.born.get(told["group.id"], -1))
+        if told.get("writer", "").isdecimal() and told.get("sends_to") == new.state.topic:
+            own.wrote.append([int(told["writer"]), new.columns.table["run"][row].as_py()])
+    del own.wrote[:-WRITERS_KEPT]
+
+
+def _note_strangers(own: Transforms, new: News) -> None:
+    """Which runs the transforms do not know: they list records of them that were meant for this partition."""
+    if not new.columns.tells("irregular"):
+        return
+    odd = irregulars(new.columns)
+    odd = odd.take(new.fresh[odd.row] & (odd.status == FOREIGN))
+    here, writer, _ = said_to_stand_here(new.columns, odd)
+    groups = {int(process): str(group) for process, group in own.readers}
+    told = odd.listed.field("run").take(pa.array(odd.at))
+    process, polled = new.columns.process[odd.row], new.columns.polled
+    for i in indices(here & among(process, groups)).tolist():
+        group, run, row = groups[int(process[i])], told[i].as_py() or "", int(odd.row[i])
+        if [int(writer[i]), run] not in own.wrote:
+            own.wrote.append([int(writer[i]), run])
+        mine = (polled.row == row) & (polled.offset >= 0)
+        low = int(min(odd.offset[i], polled.offset[mine].min(initial=FOREVER)))
+        high = int(max(odd.offset[i], (polled.offset + polled.length)[mine].max(initial=0) - 1))
+        entry = next((one for one in own.strangers if one[:2] == [group, run]), None)
+        if entry is None:
+            entry = [group, run, low, high, -1]
+            own.strangers.append(entry)
+        entry[2:] = min(entry[2], low), max(entry[3], high), max(entry[4], int(new.columns.completed[row]))
+    del own.strangers[:-GROUPS_KEPT], own.wrote[:-WRITERS_KEPT]
 
 
 def _tell_inputs(own: Transforms, passage: Passage) -> None:
@@ -252,10 +307,21 @@ def _tell_inputs(own: Transforms, passage: Passage) -> None:
     settled = _settled_inputs(passage)
     for group in groups:
         runs, times = settled
-        new = runs.offset >= begun.get(group, 0)
+        new = (runs.offset >= begun.get(group, 0)) & ~_unknown_to(own, group, runs)
         facts.add("input", times[new], group=[group] * int(new.sum()), runs=runs.take(new))
     if not passage.finished:
         _tell_horizon(passage, groups, "input")
+
+
+def _unknown_to(own: Transforms, group: str, runs: Runs) -> Bools:
+    """Which of these inputs the group's transforms take for a stranger's, whose run they do not know."""
+    found = np.zeros(len(runs), bool)
+    for of, run, low, high, at in own.strangers:
+        if of == group:
+            until = FOREVER if at >= own.born.get(group, -1) else high
+            theirs = {int(writer) for writer, name in own.wrote if name == run}
+            found |= among(runs.writer, theirs) & (runs.offset >= low) & (runs.offset <= until)
+    return found
 
 
 def _log_starts(passage: Passage, told: int) -> tuple[Ints, Ints]:
@@ -332,7 +398,7 @@ def _polled(chunks: Chunks, runs: Runs) -> Runs:
 
 def _forget(own: Transforms, now: int) -> None:
     """Drop the groups that have not been heard of for long, and names that nothing needs."""
-    for heard in (own.reflected_by, own.consumed_by):
+    for heard in (own.reflected_by, own.consumed_by, own.born):
         for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
             del heard[group]
     if len(own.groups) > GROUPS_KEPT:
@@ -365,5 +431,11 @@ def _runs(made: Reflections) -> Runs:
 
 
 CHECK: Final = Check(
-    "transforms", Transforms, needs=needs, arrive=arrive, fold=fold, rows=frozenset({START, "sources"}), rests=True
+    "transforms",
+    Transforms,
+    needs=needs,
+    arrive=arrive,
+    fold=fold,
+    rows=frozenset({START, "sources", "irregular"}),
+    rests=True,
 )

@@ -11,7 +11,7 @@ import pytest
 from rules.across.resolution import expired
 from rules.across.transforms import BLOCK, HEAD
 from rules.checks.transforms import FORGET_GROUP
-from rules.vocabulary.slices import Mark, Run, Slice
+from rules.vocabulary.slices import Irregular, Mark, Run, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.splits import WAYS
@@ -379,6 +379,42 @@ def test_live(build: Callable[[Pair], None], expected: list[Told], fed: Callable
     build(pair)
     pair.wait(40)
     assert whole(fed(pair), ("eos-violation",)) == expected
+
+
+@pytest.mark.parametrize("knows", [True, False])
+@pytest.mark.parametrize("later", [True, False])
+@pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
+def test_what_a_transform_lists_as_a_strangers_is_no_input_of_its_group(
+    fed: Callable[[Any], Store], later: bool, knows: bool
+) -> None:
+    """v, of a host that has joined, sends two values; x of another host does not know its run, and lists one of them
+    (or it knows the run, and left them out). `later`: its next life knows it, and leaves out another one."""
+    pair, v = Pair(), number("v")
+    for h in (pair.inputs, pair.outputs):
+        h.row("v", "start", settings={"writer": str(v), "sends_to": "in"}).run = "run-b"
+    pair.feed(0, 4)
+    pair.transform(0, 0, 4, 0)
+    pair.inputs.send("v", 0, 2, at=4)
+    pair.inputs.poll("r", [("v", 0, 2, 4)])
+    pair.feed(6, 4)
+    pair.transform(1, 6, 4, 6)
+    if not knows:
+        (row,) = (row for row in pair.rows if row.f == "txn" and row.op == 11 and row.topic == "in")
+        row.irregular = [Irregular(0, 4, "foreign", 9, v, 0, "in", 0, "run-b")]
+    pair.wait(20)
+    if later:
+        for h in (pair.inputs, pair.outputs):
+            h.row("y", "start", kind="transform", settings={"group.id": "g"})
+            pair.begun("y", h)
+        pair.inputs.assign("y", f="subscribe")
+        pair.inputs.send("v", 2, 1, at=10)
+        pair.inputs.poll("r", [("v", 2, 1, 10)])
+        pair.feed(11, 4)
+        pair.transform(2, 11, 4, 12, process="y")
+    pair.wait(40)
+    told = [one.subject for one in whole(fed(pair), ("eos-violation",))]
+    at_first = [] if knows is False else [("missing", "g", v, 0), ("missing", "g", v, 1)]
+    assert told == [*at_first, *([("missing", "g", v, 2)] if later else [])]
 
 
 @pytest.mark.parametrize("fed", list(WAYS.values()), ids=list(WAYS))
