@@ -126,11 +126,12 @@ def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> No
     out = state.checks["lost-write"].outstanding
     oldest = int(out.invoked.min(initial=at))
     silent = [hole[0] for hole in state.holes if hole[2] > oldest or at - hole[5] < report.objectives.delivery]
+    named = sorted({number for number in silent if number >= 0}) or silent[:1]
     report.condition(
         "unverifiable",
-        f"of the log of {len(set(silent))} processes, something is missing for good" if silent else None,
+        f"of the log of {len(named)} processes, something is missing for good" if silent else None,
         at=at,
-        evidence={"processes": sorted(set(silent))[:10]},
+        evidence={"processes": named[:10]},
     )
     through = min(gate.known_through(), oldest) - FORGET_HOLES
     state.holes = [hole for hole in state.holes if hole[2] > through]

@@ -319,7 +319,12 @@ def _fulfil(state: State, number: int, process: Process) -> None:
         waiting = waiting[:1] + waiting[1:][-MARKS_KEPT:]  # the first tells since when something is overdue
     process.marks = waiting
     if process.lost_by >= 0 and process.complete:
-        _dig(state, number, process, (_here_through(process), process.lost_by), unknown=not process.next)
+        span = _here_through(process), process.lost_by
+        _dig(state, number, process, span, unknown=not process.next)
+        if _left_by_readers(state, process):
+            of_others = Hole(-1, *span, 1, 0, state.now, process.boot, process.over_boot, span[1])
+            if not any(entry[:3] == [*of_others[:3]] for entry in state.holes):
+                _remember(state, of_others)
         process.lost_by = -1
     while process.marks and host is not None:
         slices, through, at = process.marks[0]
@@ -328,6 +333,18 @@ def _fulfil(state: State, number: int, process: Process) -> None:
         _give_up(state, number, process, slices, at)
         process.marks.pop(0)
         process.through, process.marked = max(process.through, through), max(process.marked, at)
+
+
+def _left_by_readers(state: State, process: Process) -> bool:
+    """Its host went down with it, and all that had read there had ended in order by what is known: with their journals,
+    their successors may be gone without a trace."""
+    if not process.lost or process.over_boot in (-1, process.boot):
+        return False
+    of_host = [other for other in state.processes.values() if other.host == process.host and other.reads]
+    if any(other.boot == process.boot and (other.lost or other.closes_at < 0) for other in of_host):
+        return False  # what these did is missing as well, and known to be
+    host = state.hosts.get(process.host)
+    return bool(of_host) or (host is not None and bool(host.reads))
 
 
 def _outlive(state: State, number: int, process: Process, host: Host) -> None:
@@ -375,9 +392,13 @@ def _dig(
         number, *span, int(process.reads or unknown), int(writes or unknown), state.now, *boots,
         span[1] if read_by is None else read_by,
     )  # fmt: skip
-    state.holes.append(list(hole))
     if process.writer >= 0:
         state.lost_writers.append(process.writer)
+    _remember(state, hole)
+
+
+def _remember(state: State, hole: Hole) -> None:
+    state.holes.append(list(hole))
     if len(state.holes) > HOLES_KEPT:  # those of the oldest become one: more is unverifiable, and nothing less
         state.holes[:2] = [list(_joined(Hole(*state.holes[0]), Hole(*state.holes[1])))]
 

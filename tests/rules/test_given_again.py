@@ -134,7 +134,7 @@ class Boots(Hosts):
             (t - START) // MICROSECOND * 1000 for t in (made.invoked, made.completed)
         )
         made.invoked, made.completed = made.invoked + apart, made.completed + apart
-        made.marks = [Mark(m.process, m.slices, m.through + apart) for m in made.marks]
+        made.marks = [m._replace(through=m.through + apart, ended=m.ended and m.ended + apart) for m in made.marks]
         return made
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import History, Store, number
+from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.settling.going_on import W, going_on, lost
+from tests.rules.test_given_again import Boots
 from tests.rules.whole import Told, whole
 
 
@@ -265,3 +267,44 @@ def test_who_followed_a_reader_on_a_host_that_is_away_may_have_polled_it(
     is_back(h, *those)
     store.feed(h.rows)
     assert lost(store) == ([] if polled and writes else [(W, 41)])
+
+
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_who_followed_a_reader_on_a_host_that_went_down_may_have_polled_it(
+    fed: Callable[[History], Store], read: bool
+) -> None:
+    """Two seconds after the reader b has ended in order its host is not heard of any more; then it is, booted anew, and
+    v's journal has no end. Whether another reader had begun before that nobody knows."""
+    h = Boots(ahead={}, one=("w", "r", "o"), two=("v", "b") if read else ("v",))
+    h.row("v", "start")
+    h.assign("r")
+    if read:
+        h.assign("b")
+    for i in range(5):
+        h.send("w", i, 1, at=i)
+        for reader in ("r", "b") if read else ("r",):
+            h.poll(reader, [("w", i, 1, i)])
+        h.row("o", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1)
+        h.second()
+    known = h.at(h.time)
+    if read:
+        h.row("b", "close")
+        marks = [Mark(number("b"), 7, known, h.at(h.time), lost=False), Mark(number("v"), 1, h.at(h.time))]
+        h.row("committer two", "mark", marks=marks, invoked=h.at(h.time), completed=h.at(h.time))
+    h.hosts["two"], h.silent = (), {"two"}
+    for i in range(5, 160):
+        if i == 60:
+            h.silent = set()
+            lost = Mark(number("v"), 1, known, h.at(h.time), lost=True)
+            h.row("committer two", "mark", marks=[lost], invoked=h.at(h.time), completed=h.at(h.time))
+        h.send("w", i, 1, at=i)
+        if i != 20:
+            h.poll("r", [("w", i, 1, i)])
+        h.row("o", "offsets", log_start=0, log_end=i + 1, last_stable=i + 1)
+        h.second()
+    for row in h.rows:
+        if row.process == number("committer two") and row.invoked > h.at(60.0):
+            row.boot = "two, booted anew"
+    found = [one.subject for one in whole(fed(h), ["lost-write"])]
+    assert found == ([] if read else [(W, 20)])
