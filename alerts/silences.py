@@ -27,6 +27,8 @@ from alerts.incidents.incident import Incident
 from alerts.incidents.silence import Silence
 
 LONGEST: Final = timedelta(days=7)
+LONGEST_REASON: Final = 300
+"""Characters of a reason, which stands beside each incident."""
 MOST: Final = 100
 """Silences that may be active at one time."""
 KEPT: Final = timedelta(days=2)
@@ -94,7 +96,9 @@ class Silences:
         if not because.strip():
             raise SilenceRefused("a silence needs a reason: who looks at it at night has to know why")
         if until <= now:
-            raise SilenceRefused(f"a silence until {until:%Y-%m-%d %H:%M} UTC is over already")
+            raise SilenceRefused(f"a silence until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC is over already")
+        if len(because) > LONGEST_REASON:
+            raise SilenceRefused(f"a reason has {LONGEST_REASON} characters at most, this one {len(because)}")
         if until - now > LONGEST:
             raise SilenceRefused(f"a silence lasts {LONGEST.days} days at most; begin another one then")
         made = Silence(

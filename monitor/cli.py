@@ -427,6 +427,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         from monitor.screen import harmless
 
+        if isinstance(error, PermissionError) and error.filename is not None and not Asked.debug:
+            print(f"offsetwatch: {harmless(str(error.filename))}: {error.strerror}", file=sys.stderr)
+            _leave(USAGE_OR_ENVIRONMENT, arguments)
         if Asked.debug or not isinstance(error, known_errors()):
             if arguments is not None:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -28,7 +29,7 @@ def add(  # noqa: PLR0913
     until: Annotated[str, typer.Option(help="When it ends: 14:30, 2h, 2026-11-22T14:30 (UTC); in 7 days at most.")],
     because: Annotated[str, typer.Option(help="Why; everybody who looks sees it.")],
     cluster: Annotated[
-        str, typer.Option(help="The cluster's name or id, or how that begins; not needed where there is one.")
+        str, typer.Option(help="The cluster's name or id, or how that begins; none beside --topic: the only one.")
     ] = "",
     topic: Annotated[str, typer.Option(help="Only what concerns this topic, and no other.")] = "",
     config: ConfigFile = None,
@@ -69,8 +70,10 @@ def list_(
     from monitor.incidents.overview import clock, in_order, silence_json, silence_words
     from monitor.screen import Screen
 
-    now = datetime.now(UTC)
-    held = Silences(path_of(loaded_by(config, data).data / "alerts")).all()
+    now, path = datetime.now(UTC), path_of(loaded_by(config, data).data / "alerts")
+    with suppress(FileNotFoundError):
+        path.open("rb").close()  # one that may not be read is not one without silences
+    held = Silences(path).all()
     shown = in_order(one for one in held if every or one.active(now))
     if json_:
         print(json.dumps([silence_json(one) for one in shown]))

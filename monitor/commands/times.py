@@ -61,6 +61,10 @@ def between(
     begin, end = options
     first = moment(since, now, begin) if since is not None else None
     last = moment(until, now, end) if until is not None else None
+    if first is not None and last is not None and until is not None and last <= first:
+        clock, later = _CLOCK.fullmatch(until.strip()), last + timedelta(days=1)
+        if clock is not None and clock[1] is None and later.date() == now.date():
+            last = later  # a time of day that is still to come: nobody means yesterday's
     if first is not None and last is not None and last <= first:
         raise UserError(f"{end} {until} is not after {begin} {since}")
     return first, last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,8 @@ def test_a_reason_in_another_encoding_can_be_shown(tmp_path: Path) -> None:
         ({"cluster": ""}, "nothing silences everything"),
         ({"because": "  "}, "a silence needs a reason"),
         ({"until": NOON}, "is over already"),
+        ({"until": datetime.fromisoformat("2024-10-04T13:30+05:00")}, "until 2024-10-04 08:30 UTC is over already"),
+        ({"because": "x" * 301}, "a reason has 300 characters at most, this one 301"),
         ({"until": NOON + LONGEST + S}, "a silence lasts 7 days at most"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -58,6 +58,13 @@ def test_moments_to_come(text: str, means: str) -> None:
 def test_what_is_no_time_to_come_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"^--until: .* is (no time|over): give "):
         coming(text, NOW, "--until")
+
+
+def test_an_end_that_is_still_to_come_is_that_of_today() -> None:
+    since, until = between("1h", f"{(NOW + timedelta(minutes=2)):%H:%M}", NOW)
+    assert since is not None and until is not None and since < NOW < until <= NOW + timedelta(minutes=2)
+    with pytest.raises(UserError, match="is not after"):
+        between("30min", f"{(NOW - timedelta(minutes=45)):%H:%M}", NOW)
 
 
 def test_what_is_wrong_is_called_as_the_command_calls_it() -> None:
