@@ -389,6 +389,7 @@ class State:
     index_from: int = 0
     passed: Went = field(default_factory=Went)  # by readers in assign mode, while above the log start
     given_again: Spans = field(default_factory=Spans)  # offsets below an earlier log end, after the log was cut
+    given_twice: Spans = field(default_factory=Spans)  # offsets that hold two values: see `rules.settling.passes`
     unclear: Spans = field(default_factory=Spans)
     moved: Moved = field(default_factory=Moved)
     moves: Moves = field(default_factory=Moves)

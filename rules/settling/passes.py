@@ -4,16 +4,16 @@ A value that is not polled may be called lost once a reader has gone over its pl
 whoever went over one did so after it was given; but after a log was cut its offsets are given again, and who went over
 them before has said nothing of what stands there now. So a pass tells its time, and one that was certainly over before
 a value was sent does not count for that value. It also proves the cut, as does a listed log end below what had been
-passed: from there on a pass counts only where it certainly came after. So it does at an offset that holds two values:
-it was given twice, and who went over it may have gone over the other one. Everywhere else a pass counts unless the
-opposite is proven, since clocks of two hosts tell no more than their measured bound (`rules.settling.clocks`), and old
-passes are remembered with coarse times.
+passed: from there on a pass counts only where it certainly came after. So does one of another host at an offset that
+holds two values: it was given twice, and who went over it by a clock that tells no more may have gone over the other
+one. Everywhere else a pass counts unless the opposite is proven, since clocks of two hosts tell no more than their
+measured bound (`rules.settling.clocks`), and old passes are remembered with coarse times.
 
 A value is missed from when its place was passed first, whether it was known by then or not. So a pass tells that, too.
 
 State: the stretches of `State.passed`. Readers go on where they were, so they touch; beyond `EXACT` of them the older
 half is joined by pairs, each saying between which times its parts were passed, and since when. And the offsets that
-were given again, until the log start has passed them.
+were given again or twice, until the log start has passed them.
 """
 
 from __future__ import annotations
@@ -141,29 +141,40 @@ def over(state: State, passes: Timed, place: tuple[int, int], sent: tuple[int, i
         counts = own & after(state, passes, *sent)
     else:
         counts = own & ~before(state, passes, *sent)
+        if ((state.given_twice.start < place[1]) & (state.given_twice.end > place[0])).any():
+            counts &= (passes.boot == sent[1]) | after(state, passes, *sent)
     return Spans(*intervals.merge(passes.start[counts], passes.end[counts]))
 
 
 def note_given_again(state: State, proven: Proven, sent: Outstanding, moves: Moves) -> Spans:
     """Notice that the log was cut: what was `sent`, or listed as the log's end, lies where readers had certainly passed
-    before, or two values stand at one offset. Returns the offsets that are, or will be, given again."""
-    known = state.given_again
-    twice = intervals.subtract(state.unclear.start, state.unclear.end, known.start, known.end)
-    found = list(zip(*(side.tolist() for side in twice), strict=True))
-    found += [
+    before; and which offsets hold two values. Returns the offsets of which either is new."""
+    found = [
         spans
         for went in (state.passed, proven)
         if len(went)
         for spans in (_sent_again(state, went, sent), _listed_below(state, went, moves))
         if spans is not None
     ]
-    if not found:
-        return Spans()
-    new = intervals.merge(*np.array(sorted(found), np.int64).T)
-    start, end = intervals.merge(np.append(known.start, new[0]), np.append(known.end, new[1]))
-    kept = end > state.log_start
-    state.given_again = Spans(start[kept][-KEPT:], end[kept][-KEPT:])
-    return Spans(*new)
+    new = Spans(*intervals.merge(*np.array(sorted(found), np.int64).T)) if found else Spans()
+    start, end = intervals.subtract(*_sides(state.unclear), *_sides(state.given_twice))
+    twice = Spans(start[end > state.log_start], end[end > state.log_start])
+    state.given_again = _with(state.given_again, new, state.log_start)
+    state.given_twice = _with(state.given_twice, twice, state.log_start)
+    return _with(new, twice, -1)
+
+
+def _with(known: Spans, new: Spans, log_start: int) -> Spans:
+    """Both, as far as the log still has them; the newest `KEPT`."""
+    if not len(new):
+        return known
+    start, end = intervals.merge(np.append(known.start, new.start), np.append(known.end, new.end))
+    kept = end > log_start
+    return Spans(start[kept][-KEPT:], end[kept][-KEPT:])
+
+
+def _sides(spans: Spans) -> tuple[Ints, Ints]:
+    return spans.start, spans.end
 
 
 def _sent_again(state: State, went: Timed, sent: Outstanding) -> tuple[int, int] | None:
