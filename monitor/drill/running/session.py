@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 READY_WITHIN: Final = 40.0
 CATCH_UP_WITHIN: Final = 25.0
+GIVEN_UP_WITHIN: Final = 75.0
+"""So long a client may hang until its probe gives it up, and the next one has shown that it works."""
 MARGIN: Final = 2 * SECOND
 """Log time that checks are given beyond the objectives, once nothing is written any more."""
 SETTLE_S: Final = 3.0
@@ -195,6 +197,8 @@ class Session:
         fleet.stop_sending()
         target = int(stage.clock() * 1e6) + max(SHORT.grace, SHORT.delivery) + MARGIN
         self._await(lambda: stage.checker.now > target, CATCH_UP_WITHIN)
+        if drill.closes:  # a client may have begun to wait on meanwhile, and is given up then (librdkafka 5456)
+            self._await(lambda: not still_open(stage.checker.found), GIVEN_UP_WITHIN)
         fleet.stop()
         stage.checker.stop()
         idle = [type(lie).__name__ for lie in stage.lies if not lie.acts and not play.may_be_idle(lie)]
