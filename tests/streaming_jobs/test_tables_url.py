@@ -22,7 +22,8 @@ from streaming_jobs.verdicts.sink import Batch, Sink
 from tests.object_store import SECRET, Proxy, environment, proxy_to, store
 from tests.streaming_jobs.test_sink import NOW, finding, verdicts
 
-YESTERDAY = round((datetime.now(UTC) - timedelta(days=1)).timestamp()) * 1_000_000
+EARLIER = round((datetime.now(UTC) - timedelta(days=2)).timestamp()) * 1_000_000
+"""Half a day ago is another day than this, at any time of the day."""
 WRITTEN = ("findings", "partition_state", "readers")
 """What each of these batches writes a row to."""
 
@@ -154,7 +155,7 @@ def test_the_tables_are_kept_small_where_they_are(
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server}")
     writing = sink(tables)
     for number in range(3):
-        writing.accept(number, verdicts(finding(number, at=YESTERDAY + number), end=10 + number))
+        writing.accept(number, verdicts(finding(number, at=EARLIER + number), end=10 + number))
     config = JobConfig(tables=tables, upkeep=UpkeepConfig(small_files=3))
     told = list(Upkeep(config).run(datetime.now(UTC)))
     assert "findings: 3 files compacted into 1" in told, told
