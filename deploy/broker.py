@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from deploy.data_folders import META, DataFolders
-from deploy.errors import KafkaFailed
+from deploy.errors import AddressInUse, KafkaFailed
 from deploy.kafka_settings import Program, logging_properties, rendered
 from deploy.ports import HOST
 from deploy.watchdog import Watchdog
@@ -36,10 +36,6 @@ _SOON_S = 0.005
 _STARTED = "Kafka Server started"
 _FOLDERS = DataFolders()
 _SILENT = logging.Logger("confluent_kafka.ready_check", logging.CRITICAL + 1)
-
-
-class AddressInUse(KafkaFailed):
-    """Somebody else listens on one of the broker's ports."""
 
 
 class Broker:
@@ -182,16 +178,17 @@ class Broker:
             if self._watchdog is not None:
                 self._watchdog.guard(self._process.pid)
 
-    def await_ready(self, nodes: Iterable[int], deadline: float) -> None:
+    def await_ready(self, nodes: Iterable[int], deadline: float, others: Sequence[Broker] = ()) -> None:
         """Return when the broker says that it has started, and its metadata lists `nodes` as live brokers.
 
         Both, because the metadata alone may still speak of the broker's life before this one, and the port is open
         before the controller lets the broker serve. `deadline` is a time of `time.monotonic`. Raises `KafkaFailed` when
-        it is over or the process has ended, as `AddressInUse` where that is the reason."""
+        it is over, or the process or that of one of `others` has ended: as `AddressInUse` where that is the reason."""
         wanted = set(nodes)
         while not (_STARTED in self._said() and wanted <= self._live_brokers()):
-            if not self.running:
-                raise self._ended()
+            for each in (self, *others):
+                if not each.running:
+                    raise each._ended()
             if time.monotonic() > deadline:
                 raise KafkaFailed(f"Kafka broker {self.id} was not ready in time; its log is {self.server_log}")
             time.sleep(_POLL_S)

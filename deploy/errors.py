@@ -15,3 +15,7 @@ class JarsMissing(DeployError):
 
 class KafkaFailed(DeployError):
     """A local broker did not start, stopped by itself, or cannot be started in this folder."""
+
+
+class AddressInUse(KafkaFailed):
+    """Somebody else listens on one of its ports."""

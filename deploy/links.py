@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.errors import KafkaFailed
+from deploy.errors import AddressInUse, KafkaFailed
 from deploy.ports import HOST
 
 _CHUNK: Final = 1 << 18
@@ -92,12 +92,12 @@ class Links:
         return frozenset(self._cut)
 
     def forward(self, forwarding: Forwarding) -> None:
-        """Begin to listen. Raises `KafkaFailed` where the port is taken."""
+        """Begin to listen. Raises `AddressInUse` where the port is taken."""
         try:
             self._call(self._listen(forwarding))
         except OSError as error:
             where = f"port {forwarding.listen}: {error.strerror or error}"
-            raise KafkaFailed(f"the link to broker {forwarding.node} cannot listen on {where}") from error
+            raise AddressInUse(f"the link to broker {forwarding.node} cannot listen on {where}") from error
 
     def forget(self, node: int) -> None:
         """Listen no more for this node."""

@@ -25,9 +25,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from deploy import class_archive
-from deploy.broker import AddressInUse, Broker
+from deploy.broker import Broker
 from deploy.data_folders import new_id
-from deploy.errors import KafkaFailed
+from deploy.errors import AddressInUse, KafkaFailed
 from deploy.home import Say, to_stderr
 from deploy.jars import KAFKA, kafka_jars
 from deploy.java import java
@@ -206,7 +206,7 @@ class LocalKafka:
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:
-            broker.await_ready(self._brokers, deadline)
+            broker.await_ready(self._brokers, deadline, self.brokers)
 
     def _make(self, node: int) -> Broker:
         assert self._program is not None
@@ -223,7 +223,9 @@ class LocalKafka:
         if not self._cuttable:
             return
         self._links = Links(lambda: {broker.id: pid for broker in self.brokers if (pid := broker.pid) is not None})
-        free = iter(free_ports(3 * len(self._ports)))
+        # Nobody is bound to the brokers' own ports yet, so they look free as well.
+        brokers = {port for pair in self._ports.values() for port in pair if port is not None}
+        free = iter(free_ports(3 * len(self._ports), but=brokers))
         for node, (_, controller) in self._ports.items():
             peers, to_peers, to_controller = next(free), next(free), next(free)
             assert controller is not None

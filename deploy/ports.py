@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -21,8 +22,10 @@ _HIGHEST = 32_000
 _TRIES = 1_000
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` different ports that nobody was bound to a moment ago. Raises `KafkaFailed` where there are none."""
+def free_ports(count: int, but: Collection[int] = ()) -> list[int]:
+    """`count` different ports, none of `but`, that nobody was bound to a moment ago.
+
+    Raises `KafkaFailed` where there are none."""
     chosen: list[int] = []
     outgoing = _outgoing()
     with ExitStack() as held:
@@ -30,7 +33,7 @@ def free_ports(count: int) -> list[int]:
             if len(chosen) == count:
                 break
             port = random.randrange(_LOWEST, _HIGHEST)
-            if port in outgoing:
+            if port in outgoing or port in but:
                 continue
             with suppress(OSError):
                 bound = held.enter_context(socket.socket())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.errors import KafkaFailed
+from deploy.errors import AddressInUse
 from deploy.links import Forwarding, Links, owner_of
 from deploy.ports import HOST, free_ports
 
@@ -159,7 +159,7 @@ def test_a_connection_belongs_to_the_process_that_holds_this_end_of_it(echo: Ech
 
 
 def test_a_taken_port_is_named_and_a_second_close_is_nothing(links: Links, echo: Echo) -> None:
-    with pytest.raises(KafkaFailed, match=f"^the link to broker 2 cannot listen on port {echo.port}: "):
+    with pytest.raises(AddressInUse, match=f"^the link to broker 2 cannot listen on port {echo.port}: "):
         links.forward(Forwarding(2, echo.port, 1))
     links.close()
     links.close()

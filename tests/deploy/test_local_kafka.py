@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy import class_archive, local_kafka
-from deploy.broker import AddressInUse, Broker
-from deploy.errors import KafkaFailed
+from deploy.broker import Broker
+from deploy.errors import AddressInUse, KafkaFailed
 from deploy.home import home
 from deploy.jars import KAFKA_OLD, kafka_jars
 from deploy.java import java
@@ -223,6 +223,27 @@ def test_ports_that_were_taken_since_they_were_chosen_are_chosen_anew(
         with LocalKafka(tmp_path, brokers=1) as kafka:
             assert kafka.broker(1).port != taken.getsockname()[1]
     assert list(offered) == []
+
+
+def test_also_those_of_a_broker_that_is_not_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        offered = iter([[*free_ports(2), taken.getsockname()[1], *free_ports(1)], free_ports(4)])
+        monkeypatch.setattr(local_kafka, "free_ports", lambda count: next(offered))
+        with LocalKafka(tmp_path, brokers=2) as kafka:
+            assert {broker.running for broker in kafka.brokers} == {True}
+    assert list(offered) == []
+
+
+def test_links_are_not_laid_on_the_brokers_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a dice that throws the brokers' ports again for the links.
+    thrown = iter([own := free_ports(4), [*own, *free_ports(20)]])
+    monkeypatch.setattr(
+        local_kafka, "free_ports", lambda count, but=(): [port for port in next(thrown) if port not in but][:count]
+    )
+    with LocalKafka(tmp_path, brokers=2, cuttable=True) as kafka:
+        assert {broker.running for broker in kafka.brokers} == {True}
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
