@@ -220,7 +220,9 @@ class Case:
         own, read = self.own, self.read
         rows = self._earlier(own.told)
         rows = rows[own.told.offset[rows] > 0]
-        if not len(rows) or not 0 < read.offset < own.told.offset[rows[-1]] or not self.never_committed():
+        if not len(rows) or not 0 < read.offset < own.told.offset[rows[-1]]:
+            return
+        if self._may_be_of_the_topic_before() or not self.never_committed():
             return
         before = int(own.told.offset[rows[-1]])
         if not self._complete(int(own.told.since[rows[-1]])):

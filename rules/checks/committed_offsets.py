@@ -27,7 +27,7 @@ while. A group that is only used in mode `assign` has no members; its name is th
 
 **A topic that was made anew** has the name of the one before, and groups commit by names: until the lives of the topic
 before are over, what they ask for lands in the new one, and what was known of the old one may be dropped late. For
-`FORMER` after a process has told of it, nothing is lost or foreign there.
+`FORMER` after a process has told of it, nothing is lost or foreign there, and nobody went back.
 
 **What fell into a hole.** Of what a member may have been asked to commit where its log is missing for good, nobody
 knows that it never was (`rules.checks.unknown_commits`).

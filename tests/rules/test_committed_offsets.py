@@ -218,6 +218,24 @@ def told_too_high_when_that_is_long_ago(h: History) -> None:
     read(h, 86)
 
 
+def went_back_to_what_was_committed_in_the_topic_before(h: History) -> None:
+    """By a transaction that was under way: it commits by the topic's name, and its row names the one before."""
+    made_anew(h)
+    read(h, None)
+    commit(h, 86)
+    read(h, 86)
+    read(h, 40)
+    read(h, 40, by="o")
+
+
+def went_back_when_that_is_long_ago(h: History) -> None:
+    made_anew(h)
+    commit(h, 86)
+    read(h, 86)
+    h.time += 121
+    read(h, 40, by="o")
+
+
 def told_none_as_what_was_known_of_the_topic_before_is_dropped(h: History) -> None:
     made_anew(h)
     commit(h, 12)
@@ -407,6 +425,10 @@ GUILTY = [
     (told_none_after_a_rewind, [lost(40, None, 0.006)]),
     (told_too_high_when_that_is_long_ago, [foreign(86, None, 121.010)]),
     (told_none_when_that_is_long_ago, [lost(12, None, 121.008)]),
+    (went_back_when_that_is_long_ago, [
+        foreign(40, 86, 121.010, to=OBSERVER), lost(86, 40, 121.010, to=OBSERVER, after=121.003),
+        regression(86, 40, 121.010),
+    ]),
 ]  # fmt: skip
 INNOCENT = [
     went_back_to_a_commit, went_back_to_an_indefinite_commit, went_back_to_a_transaction_s_offset,
@@ -417,7 +439,7 @@ INNOCENT = [
     committed_by_another_host_of_which_nothing_is_known, shared_with_a_member_on_another_host,
     committed_by_another_host, expired, expired_as_the_cluster_is_set, not_told,
     of_a_transaction_to_a_reader_at_read_uncommitted, told_what_was_committed_in_the_topic_before,
-    told_none_as_what_was_known_of_the_topic_before_is_dropped,
+    told_none_as_what_was_known_of_the_topic_before_is_dropped, went_back_to_what_was_committed_in_the_topic_before,
 ]  # fmt: skip
 
 
