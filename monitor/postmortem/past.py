@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from monitor.errors import UserError
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.location import TableLocation, TableUrl, opened
+from streaming_jobs.tables.schemas import STATISTICS
 
 _LEFT: Final = "files of this version have been cleaned away since"
 
@@ -31,15 +32,26 @@ def dataset(table: TableLocation, at: datetime | None = None) -> ds.Dataset | No
         if newest is None:
             return None
         if at is None:
-            return newest.to_pyarrow_dataset()
+            return _rows(newest)
         if isinstance(table, TableUrl):
             raise UserError(f"--as-of needs a local probe log and local tables, and this one is at {table}")
         delta = DeltaTable(str(table), version=version_at(table, at))
         if any(not Path(uri.removeprefix("file://")).exists() for uri in delta.file_uris()):
             raise UserError(f"the table {table.name} is not kept as it was at {_clock(at)}: {_LEFT}")
-        return delta.to_pyarrow_dataset()
+        return _rows(delta)
     except (DeltaError, OSError) as error:
         raise UserError(f"the table {table.name} in {table} cannot be read: {in_words(error)}") from error
+
+
+def _rows(table: DeltaTable) -> ds.Dataset:
+    """The table's rows. Where it does not say which columns have statistics, as one that an earlier version wrote, its
+    files are not passed over by what its log tells of them: delta-rs finds nothing by the other columns then."""
+    rows = table.to_pyarrow_dataset()
+    told = table.metadata()
+    if STATISTICS in told.configuration or told.partition_columns:
+        return rows
+    files = [rows.format.make_fragment(file.path, file.filesystem) for file in rows.get_fragments()]
+    return ds.FileSystemDataset(files, rows.schema, rows.format, rows.filesystem)
 
 
 def version_at(table: Path, at: datetime) -> int:

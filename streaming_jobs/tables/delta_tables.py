@@ -69,7 +69,7 @@ class Table:
             try:
                 there = opened(self.path)
                 if there is not None:
-                    return self._with_new_columns(there)
+                    return self._up_to_date(there, create)
                 if not create:
                     raise Absent(f"There is no table {self.spec.name} in {self.path}.")
                 return DeltaTable.create(
@@ -86,12 +86,16 @@ class Table:
                     raise
         raise AssertionError
 
-    def _with_new_columns(self, table: DeltaTable) -> DeltaTable:
-        """The table with the columns that an earlier version of it lacks; they are null in its rows."""
+    def _up_to_date(self, table: DeltaTable, create: bool) -> DeltaTable:
+        """The table with the columns that an earlier version of it lacks; they are null in its rows. Also, unless it is
+        only read, with what the properties say of statistics."""
         known = {field.name for field in table.schema().fields}
         added = [field.with_nullable(True) for field in self.spec.schema if field.name not in known]
         if added:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
+        wanted = {name: value for name, value in self.spec.properties.items() if name.startswith("delta.dataSkipping")}
+        if create and not wanted.items() <= table.metadata().configuration.items():
+            table.alter.set_table_properties(wanted)
         return table
 
     def _translated(self, verb: str, act: Callable[[], T]) -> T:

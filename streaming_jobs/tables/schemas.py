@@ -23,6 +23,9 @@ from rules.vocabulary.finding import FINDING_SCHEMA
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
+STATISTICS: Final = "delta.dataSkippingStatsColumns"
+"""Delta's property: of which columns the table's log tells bounds, separated by commas."""
+
 _COMMENTS: Final[Mapping[str, str]] = {
     # findings
     "id": "hash of anomaly, place and subject: the same for every event of one finding, also after a replay",
@@ -200,8 +203,13 @@ class TableSpec:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Delta table properties."""
+        """Delta table properties.
+
+        Of the columns that are not named as having statistics, delta-rs takes every value to be outside of all files
+        once the log has a checkpoint, and finds no row by them (its issue 3201)."""
+        times = ",".join(field.name for field in self.schema if pa.types.is_timestamp(field.type))
         return {
+            **({STATISTICS: times} if times else {"delta.dataSkippingNumIndexedCols": "0"}),
             "delta.checkpointInterval": str(self.checkpoint_interval),
             "delta.logRetentionDuration": _interval(self.log_retention),
             "delta.deletedFileRetentionDuration": _interval(self.file_retention),

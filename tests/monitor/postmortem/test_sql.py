@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from monitor.errors import UserError
 from monitor.postmortem.answer_text import lines, write_csv, write_json
@@ -54,6 +57,25 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def database(data: Path) -> Iterator[Database]:
     with Database(sources(data)) as opened:
         yield opened
+
+
+@pytest.mark.parametrize("of", ["this version", "an earlier version"])
+def test_a_table_whose_log_has_a_checkpoint_is_asked_by_any_column(data: Path, tmp_path: Path, of: str) -> None:
+    shutil.copytree(data, tmp_path, dirs_exist_ok=True)
+    table = tmp_path / "tables" / "findings"
+    if of == "an earlier version":
+        first = table / "_delta_log" / f"{0:020}.json"
+        told, taken = re.subn(r'"delta\.dataSkippingStatsColumns":"[^"]*",?', "", first.read_text())
+        assert taken == 1
+        first.write_text(told.replace('",}', '"}'))
+    DeltaTable(table).create_checkpoint()
+    with Database(sources(tmp_path)) as opened:
+        for where in (
+            "severity = 'critical'", "anomaly = 'lost-write'", "partition = 3", "batch is null", "severity <> 'info'",
+            '"at" > timestamptz \'2020-01-01\'', "decidable is not null", "implied_by is null", "recorded is not null",
+        ):  # fmt: skip
+            assert list(opened.run(f"select anomaly from findings where {where}")) == [("lost-write",)], where
+        assert list(opened.run("select anomaly from findings where severity = 'info'")) == []
 
 
 def answer(database: Database, name: str, **parameters: str) -> list[dict[str, Any]]:
