@@ -20,7 +20,7 @@ from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import Incident, Names, nameless
 from alerts.incidents.silence import Silence
 from alerts.receivers.alertmanager import Alertmanager, Links
-from alerts.receivers.alertmanager_silences import SilencingAlertmanager
+from alerts.receivers.alertmanager_silences import EndedSilence, SilencingAlertmanager
 from alerts.receivers.chat import Chat
 from alerts.receivers.courier import Courier, Receiver, all_of
 from alerts.receivers.http import SendFailed, reveal
@@ -154,6 +154,12 @@ def receivers(config: AlertsConfig, silences: Callable[[], Sequence[Silence]] = 
 
 def _named(kind: str, number: int) -> str:
     return kind if number == 1 else f"{kind}-{number}"
+
+
+def ended_silence(config: AlertsConfig, silence: str) -> list[EndedSilence]:
+    """A silence that was ended here, in each Alertmanager that is configured."""
+    urls = enumerate(config.alertmanager.urls, 1)
+    return [EndedSilence(silence, _named("alertmanager", number), url, config.alertmanager) for number, url in urls]
 
 
 def unreadable(config: AlertsConfig) -> list[str]:

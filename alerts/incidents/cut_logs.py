@@ -6,7 +6,8 @@ that already. So what the cut of a log explains is folded under the one `log-tru
 
 Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was found in a log that was cut, and
 anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
-Records that are lost (`LOST`) join only where they were in a log that was cut; a loss elsewhere is told for itself.
+Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
+loss elsewhere is told for itself.
 Logs that are cut later than `AFTER` are another disaster, and another incident.
 """
 
@@ -29,6 +30,9 @@ SIGNS: Final = frozenset(
     }
 )  # fmt: skip
 LOST: Final = frozenset({"late-record", "lost-write", "torn-transaction", "vanished-record"})
+MISSING: Final = frozenset({"suspected", "unseen"})
+"""Conditions that end when what is missing is found, and when it is found to be lost: so it is called in a log that was
+cut, until that is known."""
 BEFORE: Final = timedelta(seconds=30)
 """A cut is found with the first write after it, and readers have gone back by then."""
 AFTER: Final = timedelta(seconds=60)
@@ -56,6 +60,8 @@ class CutLogs:
         """Is this finding one of them, or does it follow from them?"""
         if event.anomaly in LOST or (event.anomaly in SIGNS and place_of(event) in self.places):
             return event.at >= self.first - BEFORE and place_of(event) in self.places
+        if event.anomaly in MISSING:
+            return place_of(event) in self.places and self.near(event.at)
         return (event.anomaly == TRUNCATION or event.anomaly in SIGNS) and self.near(event.at)
 
     def near(self, at: datetime) -> bool:

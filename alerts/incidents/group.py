@@ -13,14 +13,15 @@ from alerts.incidents.cut_logs import SIGNS
 from alerts.incidents.incident import LISTED, Became, Incident
 from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import OF_THE_CLUSTER, Key, subject_of
-from alerts.incidents.outage import SHORTLY
+from alerts.incidents.outage import tellable_from
 from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
 
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
 PLACES: Final = 10_000
-_EXPLAINED: Final = WAIT_ON_THE_CLUSTER | SIGNS
-"""What another incident may explain that is told a moment later."""
+SUSPECTED: Final = "suspected"
+_WAITS: Final = WAIT_ON_THE_CLUSTER | SIGNS | {SUSPECTED}
+"""What another incident may explain that is told a moment later, and what may turn out to be nothing in that time."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,17 @@ class Group:
     def occurrence(self) -> str:
         """What names this one of all incidents of its finding's: the finding may be told again long after."""
         return f"{self.first.id}@{int(self.first.at.timestamp() * 1000)}"
+
+    @property
+    def due(self) -> datetime:
+        """Before this nobody is told of its present spell."""
+        newest = self.newest or self.first
+        return tellable_from(newest) if self.first.anomaly in _WAITS else newest.counted
+
+    def was_nothing(self, closed: datetime) -> bool:
+        """Was it a suspicion alone, of which nobody was told before it was over, then?"""
+        alone = self.first.anomaly == SUSPECTED and not self.open and not self.folded and self.violations is None
+        return alone and self.spells == 1 and closed < self.due
 
     def ended(self, now: datetime, hold: timedelta) -> datetime | None:
         """Machine time from which it counts as over, None while it goes on."""
@@ -173,7 +185,7 @@ class Group:
             own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
             told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),
             findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
-            due=newest.counted + (SHORTLY if first.anomaly in _EXPLAINED else timedelta(0)),
+            due=self.due,
             latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
             began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,

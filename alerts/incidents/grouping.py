@@ -19,6 +19,7 @@ What is grouped:
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
   `SHORTLY` either.
+- Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident.
 - What is only classified, and what the policy allows, is counted.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
@@ -47,12 +48,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.cut_logs import SIGNS, TRUNCATION, Cuts
+from alerts.incidents.cut_logs import MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
-from alerts.incidents.keys import Key, keys_of, place_of
-from alerts.incidents.outage import SHORTLY, Outage
+from alerts.incidents.keys import TELLS, Key, keys_of, place_of
+from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
 
@@ -60,8 +61,8 @@ HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(hours=24)
-MISSING: Final = frozenset({"suspected", "unseen"})
-"""Conditions that end when what is missing is found, and when it is found to be lost."""
+_ONE_OF_MANY: Final = frozenset({TRUNCATION, *TELLS})
+"""A finding of another name that joins one of these tells nothing of the next one of that name."""
 LINKS: Final = 2_000
 WAITING: Final = 10_000
 
@@ -165,7 +166,7 @@ class Incidents:
         known = self._by_key.get(key)
         if key[0] == "finding":
             free = True  # a condition is where it was told last
-        elif key[0] == "group" and event.anomaly != group.first.anomaly and group.first.anomaly == TRUNCATION:
+        elif key[0] == "group" and event.anomaly != group.first.anomaly and group.first.anomaly in _ONE_OF_MANY:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
         elif key[0] == "group" and is_condition(event) and event.anomaly != group.first.anomaly:
             free = False  # the next one of its name may be explained by nothing
@@ -225,7 +226,22 @@ class Incidents:
             missing[event.id] = missing[event.id][0], event.at
         number = self._by_key.get(("finding", event.id))
         if number is not None and number in self._groups:
-            self._shut(self._groups[number], event)
+            group = self._groups[number]
+            self._shut(group, event)
+            if group.was_nothing(event.counted):
+                self._drop(number, group)
+
+    def _drop(self, number: int, group: Group) -> None:
+        """There is no such incident, or no longer."""
+        self._let_go(number, group)
+        del self._groups[number]
+        for finding in [finding for finding, member in self._members.items() if member == number]:
+            del self._members[finding]
+
+    def _let_go(self, number: int, group: Group) -> None:
+        """No other finding joins it any more."""
+        for key in [key for key in group.keys if self._by_key.get(key) == number]:
+            del self._by_key[key]
 
     def _shut(self, group: Group, event: FindingEvent) -> None:
         if event.id not in group.open:
@@ -271,9 +287,8 @@ class Incidents:
         group = self._groups[number]
         if group.open:
             return
-        for key in [key for key in group.keys if self._by_key.get(key) == number]:
-            del self._by_key[key]
-        if group.spells == 1 and away.counted - group.first.counted <= SHORTLY:
+        self._let_go(number, group)
+        if group.spells == 1 and away.counted <= tellable_from(group.first):
             del self._groups[number]
         else:
             group.end_as_part(Became(cause.first.anomaly, cause.first.id), away)
@@ -340,10 +355,7 @@ class Incidents:
         for number, group in list(self._groups.items()):
             ended = group.ended(newest, self._hold)
             if ended is not None and newest - ended > self._kept:
-                del self._groups[number]
-                for key in group.keys:
-                    if self._by_key.get(key) == number:
-                        del self._by_key[key]
+                self._drop(number, group)
 
 
 def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, str]:

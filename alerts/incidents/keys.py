@@ -20,6 +20,9 @@ OF_THE_CLUSTER: Final = frozenset(
 """What concerns how a cluster is set up, a process or a group that works on many topics, or a broker that leads
 partitions of many: one fact, and not one a topic."""
 
+TELLS: Final = {"foreign-commit": "told", "lost-commit": "told", "offset-regression": "after"}
+"""Where the evidence of a finding about a group's offset has the offset that was told: one that was set from outside is
+one fact with three names."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 
 
@@ -36,6 +39,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence
+        if event.anomaly in TELLS and (offset := evidence.get(TELLS[event.anomaly])) is not None:
+            yield "committed", *place, evidence.get("group"), offset
         if evidence.get("txn") is not None:
             yield "transaction", event.cluster, evidence["txn"]
         skipped = evidence.get("skipped")

@@ -97,28 +97,52 @@ class SilencingAlertmanager:
         if not known or (wanted == self._kept == self._stood and not again):
             self._kept = wanted
             return []
-        held = self._held({one.id for one in known})
+        held = _held(self._ask, self.name, {one.id for one in known})
         for key, one in wanted.items():
             if key not in held:
                 self._ask("POST", SILENCES, json.dumps(_document(key, one, now)).encode())
         self._kept, self._at = wanted, now
         return [id_ for key, id_ in held.items() if key not in wanted]
 
-    def _held(self, known: set[str]) -> dict[str, str]:
-        """Its ids of our silences that it has, by their keys."""
-        try:
-            listed: list[dict[str, Any]] = json.loads(self._ask("GET", SILENCES, None))
-            held = {}
-            for one in listed:
-                ours = _COMMENT.match(one["comment"])
-                if ours is not None and ours[1] in known and one["status"]["state"] != "expired":
-                    held[f"{ours[1]}{ours[2] or ''}"] = str(one["id"])
-        except (ValueError, KeyError, TypeError):
-            raise SendFailed(f"{self.name} lists its silences in a way that is not understood") from None
-        return held
-
     def _request(self, method: str, path: str, body: bytes | None) -> bytes:
         return request(self._config, method, self._base + path, body, headers(self._config))
+
+
+class EndedSilence:
+    """A silence of ours that was ended, as one Alertmanager still has it: a monitor that works ends it there within
+    seconds."""
+
+    def __init__(self, silence: str, name: str, url: str, config: AlertmanagerConfig) -> None:
+        self.name = name
+        self._silence = silence
+        self._base = url.rstrip("/").removesuffix(PATH)
+        self._config = config
+
+    def ids(self) -> list[str]:
+        """Alertmanager's ids of it, none where it is over there. Raises SendFailed."""
+        return list(_held(self._ask, self.name, {self._silence}).values())
+
+    def end(self) -> None:
+        """End it there. Raises SendFailed."""
+        for id_ in self.ids():
+            self._ask("DELETE", f"{SILENCE}/{id_}", None)
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        return request(self._config, method, self._base + path, body, headers(self._config))
+
+
+def _held(ask: Ask, name: str, known: set[str]) -> dict[str, str]:
+    """Alertmanager's ids of our silences that it has, by their keys. Raises SendFailed."""
+    try:
+        listed: list[dict[str, Any]] = json.loads(ask("GET", SILENCES, None))
+        held = {}
+        for one in listed:
+            ours = _COMMENT.match(one["comment"])
+            if ours is not None and ours[1] in known and one["status"]["state"] != "expired":
+                held[f"{ours[1]}{ours[2] or ''}"] = str(one["id"])
+    except (ValueError, KeyError, TypeError):
+        raise SendFailed(f"{name} lists its silences in a way that is not understood") from None
+    return held
 
 
 _ENDED_LATELY: Final = timedelta(days=1)

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import getpass
 import json
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from alerts.incidents.incident import Names
+from alerts.receivers.alertmanager_silences import EndedSilence
+from alerts.receivers.http import SendFailed
 from alerts.silences import Silences, path_of
 from monitor.errors import UserError
 from monitor.options import ConfigFile, Data, Debug, loaded_by
 from streaming_jobs.location import TableLocation
+
+_HEEDED_S: Final = 10.0
+_LOOK_S: Final = 0.5
 
 app = typer.Typer(help="Silences: nobody is told for a while, as during maintenance.", no_args_is_help=True)
 
@@ -94,10 +100,48 @@ def end(
     debug: Debug = False,
 ) -> None:
     """End a silence now: what is open is told."""
+    from alerts.paging import ended_silence
+    from monitor.incidents.overview import clock
     from monitor.screen import Screen
 
-    ended = Silences(path_of(loaded_by(config, data).data / "alerts")).end(id_, datetime.now(UTC))
-    Screen().print(f"{ended.place} is silenced no more; what is open there is told now.")
+    loaded, now = loaded_by(config, data), datetime.now(UTC)
+    silences = Silences(path_of(loaded.data / "alerts"))
+    planned = {one.id: one.until for one in silences.all()}
+    ended = silences.end(id_, now)
+    by_hand, failed = _end_elsewhere(ended_silence(loaded.alerts, ended.id))
+    if failed:
+        until = clock(planned[ended.id], now, seconds=False)
+        raise UserError(
+            f"{ended.place} is silenced no more here, but perhaps in Alertmanager, until {until} UTC: {failed[0]}. "
+            f"End it there: its comment begins with 'offsetwatch silence {ended.id}'"
+        )
+    if by_hand:
+        Screen().print(
+            f"{ended.place} is silenced no more, in Alertmanager neither. That was not the monitor's doing: does it "
+            "work? What is open there is told when it does."
+        )
+    else:
+        Screen().print(f"{ended.place} is silenced no more; what is open there is told now.")
+
+
+def _end_elsewhere(there: Sequence[EndedSilence]) -> tuple[bool, list[str]]:
+    """Wait for the monitor to end a silence in each Alertmanager, which it does once it has told there what is over.
+    Where it does not: end it, and say so, or what went wrong."""
+    left, failed = list(there), list[str]()
+    until = time.monotonic() + _HEEDED_S
+    try:
+        while left := [one for one in left if one.ids()]:
+            if time.monotonic() > until:
+                break
+            time.sleep(_LOOK_S)
+    except SendFailed as error:
+        return False, [str(error)]
+    for one in left:
+        try:
+            one.end()
+        except SendFailed as error:
+            failed.append(str(error))
+    return bool(left), failed
 
 
 def _places(tables: TableLocation) -> dict[str, set[str]]:

@@ -12,7 +12,8 @@ was on the same boot, and else never. Whatever says `process-died` or `host-lost
 an outcome, is such a row.
 
 It finds nothing itself. Those that follow are told of new rows what was safely acknowledged (`News.safe`), and as time
-passes which listings are due (`Passage.due`).
+passes which listings are due (`Passage.due`). While rows are missing, for ten minutes where they never come, what is
+known only grows: listings that are short of what is known already are told with those around them (`Passage.early`).
 
 State: `Tops` since the last listing that was due, at most `STEPS_KEPT` of each domain beside those that the listings
 since ask for; these listings, at most `LISTINGS_KEPT`, both beside what one step brings: a file's history, or a long
@@ -151,6 +152,25 @@ def _newest_listings(waiting: Listings) -> Listings:
 def fold(own: KnownEnds, passage: Passage) -> None:
     """Tell the listings that can be judged now, in the order of their times; they wait no more."""
     passage.due = _due(own, passage)
+    if len(own.waiting):
+        passage.early = _early(own, passage.end)
+
+
+def _early(own: KnownEnds, end: int) -> list[Listing]:
+    """By the clocks by which one of them is short already, the listings up to the end that wait for rows."""
+    waiting = take(own.waiting, own.waiting.at <= end)
+    if not len(waiting):
+        return []
+    known = known_before(own.tops, waiting.domain, waiting.step)
+    short = each(waiting.domain[waiting.end <= known])
+    return _in_order(own, take(waiting, among(waiting.domain, short))) if short else []
+
+
+def _in_order(own: KnownEnds, listings: Listings) -> list[Listing]:
+    listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
+    known = known_before(own.tops, listings.domain, listings.step)
+    columns = (listings.at, listings.domain, listings.step, listings.end, known)
+    return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
@@ -163,12 +183,10 @@ def _due(own: KnownEnds, passage: Passage) -> list[Listing]:
     if not some(ripe):
         return []
     listings, own.waiting = take(waiting, ripe), take(waiting, ~ripe)
-    listings = take(listings, np.lexsort((listings.end, listings.step, listings.domain, listings.at)))
-    known = known_before(own.tops, listings.domain, listings.step)
+    due = _in_order(own, listings)
     for domain in each(listings.domain):
         own.tops = forgotten_before(own.tops, domain, int(listings.step[listings.domain == domain].max()))
-    columns = (listings.at, listings.domain, listings.step, listings.end, known)
-    return [Listing(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True)]
+    return due
 
 
 def _by_the_clock_of(boot: int) -> Who:

@@ -17,18 +17,23 @@ Below the settled frontier no values are kept that could be compared with those 
 was written again is asked to be explained by the rows of the log (`rules.audit.explain`): soon after the log has grown
 past what was known, and once more when readers have had time to come by.
 
+While rows of somebody are missing, for ten minutes where they never come, listings wait for them. What they will tell
+can only raise what is known, so what is short and borne out already is told at once. When such a listing is due, and
+more turns out to have been known, it is the same truncation.
+
 What a truncation took away is known no more: from the listing on at which it is told, checks after this one are told
 (`Passage.due`) what had been acknowledged since, or else where the log went on from.
 
 State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step and those
-that went below what was known; those listings, the short ones that wait for a write, the truncations told (`Cut`), and
-the ranges to be explained, at most `CUTS_KEPT` each.
+that went below what was known; those listings, the short ones that wait for a write, the truncations told (`Cut`),
+those of them that were told while rows were missing, and the ranges to be explained, at most `CUTS_KEPT` each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -77,7 +82,8 @@ class LogEnds:
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
     `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
     of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
-    that was not short of what was known; `gone`: the truncations that were reported."""
+    that was not short of what was known; `gone`: the truncations that were reported; `early`: [domain, step, offset
+    known] of those of them whose listing was not due yet."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
@@ -86,6 +92,16 @@ class LogEnds:
     gone: Cut = field(default_factory=Cut)
     unexplained: list[list[int]] = field(default_factory=list)
     sound: list[list[int]] = field(default_factory=list)
+    early: list[list[int]] = field(default_factory=list)
+
+
+class Truncation(NamedTuple):
+    """A short listing that was borne out, the log time of the listing with which that was known, and from where on the
+    log was written again."""
+
+    cut: Listing
+    at: int
+    again: int
 
 
 def arrive(own: LogEnds, new: News) -> None:
@@ -124,16 +140,40 @@ def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
     judged = []
     for listing in passage.due:
-        _judge(own, listing, passage)
+        _report(_judge(own, listing, passage), passage)
         judged.append(_since_it_was_cut(own, listing) if len(own.gone) else listing)
     passage.due = judged
     if passage.due:
         _forget(own, passage.due)
+    if passage.early:
+        _report(_judge_early(own, passage.early), passage)
     if passage.finished:
         for domain in {cut[1] for cut in own.cuts}:
-            _written_over(own, domain, FOREVER, passage.end, passage)
+            _report(_written_over(own, domain, FOREVER, passage.end), passage)
     elif own.unexplained:
         _ask(own, passage)
+
+
+def _report(found: Iterable[Truncation], passage: Passage) -> None:
+    for cut, _, again in found:
+        passage.report.add(
+            "log-truncation",
+            (cut.known,),
+            f"the log ends at {cut.end}, and offset {cut.known} was acknowledged or polled before; then offset {again}"
+            " was given to another write",
+            at=cut.at,
+            evidence={"log_end": cut.end, "known": cut.known, "written_again": again},
+        )
+
+
+def _judge_early(own: LogEnds, listings: list[Listing]) -> list[Truncation]:
+    """What is plain of listings that are not due yet. They are judged again when they are: that truncations were told
+    is all that is kept."""
+    trial = replace(own, cuts=[list(cut) for cut in own.cuts], sound=[list(one) for one in own.sound])
+    found = [one for listing in listings for one in _judge(trial, listing, None)]
+    own.told, own.gone, own.unexplained = trial.told, trial.gone, trial.unexplained
+    own.early = [*own.early, *([one.cut.domain, one.cut.step, one.cut.known] for one in found)][-CUTS_KEPT:]
+    return found
 
 
 def _ask(own: LogEnds, passage: Passage) -> None:
@@ -148,23 +188,28 @@ def _ask(own: LogEnds, passage: Passage) -> None:
     own.unexplained = [cut for cut in own.unexplained if cut[2] < len(LATER)]
 
 
-def _judge(own: LogEnds, listing: Listing, passage: Passage) -> None:
+def _judge(own: LogEnds, listing: Listing, passage: Passage | None) -> list[Truncation]:
+    """Take in the next listing; the truncations that it, or what came before it, bears out. Without a `passage`, to
+    which a spurious end of 0 is reported, it is not due yet."""
     domain, step, end, known = listing.domain, listing.step, listing.end, listing.known
-    _written_over(own, domain, step, listing.at, passage)
+    found = _written_over(own, domain, step, listing.at)
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
+        if passage is not None:
+            own.early = [one for one in own.early if one[0] != domain or one[1] > step]
     if own.zero:
-        if end > known:
-            _report_zero(own.zero, passage)
-        else:
+        if end <= known:
             own.cuts.append(own.zero)
+        elif passage is not None:
+            _report_zero(own.zero, passage)
         own.zero = []
     if end == 0 and known > 0 and any(of == domain and listed > 0 for of, _, _, listed in own.sound):
         own.zero = list(listing)
     elif end <= known:
         own.cuts.append(list(listing))
     del own.cuts[:-CUTS_KEPT]
+    return found
 
 
 def _forget(own: LogEnds, judged: list[Listing]) -> None:
@@ -191,34 +236,49 @@ def _since_it_was_cut(own: LogEnds, listing: Listing) -> Listing:
     return listing._replace(known=int(written.end[since].max(initial=gone.again[last])) - 1)
 
 
-def _written_over(own: LogEnds, domain: int, until: int, at_listing: int, passage: Passage) -> None:
-    """Report the listings short of what was known that a write bears out, of those invoked before step `until`, that of
-    the listing of this log time."""
-    left = []
-    for cut in own.cuts:
-        at, of, step, end, known = cut
+def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Truncation]:
+    """The listings short of what was known that a write bears out, of those invoked before step `until`, that of the
+    listing of this log time."""
+    left, found = [], []
+    for cut in (Listing(*entry) for entry in own.cuts):
         written = own.written
-        after = (written.domain == domain) & (written.step > step) & (written.step < until)
-        over = after & (written.start <= known) & (written.end > end)
-        if of != domain or not over.any():
-            left.append(cut)
-            continue
-        if known in own.told:
-            continue
-        own.told = [*own.told, known][-CUTS_KEPT:]
-        again = min(int(np.maximum(written.start[over], end).min()), _given_again(own, domain))
-        own.unexplained = [*own.unexplained, [again, known + 1, 0, -1]][-CUTS_KEPT:]
-        entry = Cut(*(np.array([value], np.int64) for value in (at_listing, of, step, again, known)))
-        own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
-        passage.report.add(
-            "log-truncation",
-            (known,),
-            f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again}"
-            " was given to another write",
-            at=at,
-            evidence={"log_end": end, "known": known, "written_again": again},
-        )
+        after = (written.domain == domain) & (written.step > cut.step) & (written.step < until)
+        over = after & (written.start <= cut.known) & (written.end > cut.end)
+        if cut.domain != domain or not over.any():
+            left.append(list(cut))
+        elif cut.known not in own.told:
+            again = min(int(np.maximum(written.start[over], cut.end).min()), _given_again(own, domain))
+            if not _is_told(own, cut, again):
+                found.append(Truncation(cut, at, again))
+                own.unexplained = [*own.unexplained, [again, cut.known + 1, 0, -1]][-CUTS_KEPT:]
+                entry = Cut(*(np.array([value], np.int64) for value in (at, domain, cut.step, again, cut.known)))
+                own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
+            own.told = [*own.told, cut.known][-CUTS_KEPT:]
     own.cuts = left
+    return found
+
+
+def _is_told(own: LogEnds, cut: Listing, again: int) -> bool:
+    """Was it told while rows were missing, when not all of what had been known was here? Then what it took away is as
+    much as is known now."""
+    for entry in own.early:
+        domain, step, known = entry
+        if domain != cut.domain or step < cut.step or known > cut.known or known < cut.end:
+            continue
+        gone = own.gone
+        same = (gone.domain == domain) & (gone.step == step) & (gone.known == known)
+        own.gone = replace(
+            gone,
+            again=np.where(same, np.minimum(gone.again, again), gone.again),
+            known=np.where(same, cut.known, gone.known),
+        )
+        own.unexplained = [
+            [min(start, again), cut.known + 1, asked, full] if end == known + 1 else [start, end, asked, full]
+            for start, end, asked, full in own.unexplained
+        ]
+        entry[2] = cut.known
+        return True
+    return False
 
 
 def _given_again(own: LogEnds, domain: int) -> int:

@@ -125,6 +125,8 @@ class Passage:
     due: list[Listing] = field(default_factory=list)
     """Listings of the log's end that can be judged now (`rules.checks.known_ends`); after `rules.checks.log_ends`,
     with what was known of the log as it is since it was cut."""
+    early: list[Listing] = field(default_factory=list)
+    """Those that wait for rows, by the clocks by which one of them is short of what is known already."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 

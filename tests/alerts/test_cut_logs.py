@@ -75,7 +75,7 @@ def test_what_was_told_long_before_the_cut_was_is_said_to_be_a_part_of_it(hook: 
     went_back = told("nonmonotonic-poll", 1, at=6.0, counted=7.0)
     heard = hook.hear([went_back, cut(9, at=6.0, counted=20.0)], until=1_000)
     assert [(at, state, told.split()[0]) for at, state, told in heard] == [
-        (12, "open", "nonmonotonic-poll"), (20, "open", CUT), (20, "over", "nonmonotonic-poll"), (920, "over", CUT),
+        (13, "open", "nonmonotonic-poll"), (20, "open", CUT), (20, "over", "nonmonotonic-poll"), (920, "over", CUT),
     ]  # fmt: skip
     part = hook.told[2][1]["incident"]
     assert part["became"] == {"anomaly": CUT, "id": cut(9, at=6.0).id}
@@ -92,7 +92,7 @@ def test_which_incident_a_finding_is_part_of_is_known_after_it_was_folded() -> N
 
 def test_a_sign_that_no_cut_explains_is_told_as_before(hook: Hook) -> None:
     heard = hook.hear([told("nonmonotonic-poll", 1, at=0)], until=1_000)
-    assert [(at, state) for at, state, _ in heard] == [(6, "open"), (901, "over")]
+    assert [(at, state) for at, state, _ in heard] == [(7, "open"), (901, "over")]
 
 
 @pytest.mark.parametrize(("one", "why"), [
@@ -168,3 +168,30 @@ def test_a_flood_that_follows_from_a_cut_does_not_make_it_worse(hook: Hook) -> N
     flood = told("inconsistent-offsets", 1, at=20, evidence={"more_of_the_same": 4_000})
     assert [state for _, state, _ in hook.hear([cut(9, at=6), flood], until=400)] == ["open"]
     assert standing(cut(9, at=6), flood)[0].folded == {"inconsistent-offsets": 4_001}
+
+
+def test_the_cut_may_be_found_as_late_as_its_sign(hook: Hook) -> None:
+    """The checks are four seconds behind: the sign of a cut that is found six seconds before it is no page."""
+    heard = hook.hear([told("inconsistent-offsets", 1, at=6.0, counted=10.0), cut(757, at=6.2, counted=16.0)], until=60)
+    assert heard == [(16, "open", "log-truncation in orders/3 (critical)")]
+
+
+def test_a_sign_that_nothing_explains_is_told_however_late_the_checks_are(hook: Hook) -> None:
+    heard = hook.hear([told("inconsistent-offsets", 1, at=6.0, counted=300.0)], until=400)
+    assert heard == [(315, "open", "inconsistent-offsets in orders/3 (critical)")]
+
+
+def test_what_nobody_could_read_of_a_log_that_was_cut_is_part_of_that(hook: Hook) -> None:
+    here = {"topic": "orders", "partition": 3}
+    events = [
+        cut(757, at=6.2, counted=8.0),
+        told("unseen", (), at=30.0, event_="opened", **here),
+        told("unseen", (), at=50.0, event_="closed", **here),
+        told("unseen", (), at=31.0, event_="opened", topic="other"),
+        told("unseen", (), at=140.0, event_="opened", topic="orders", partition=2),
+    ]
+    heard = hook.hear(events, until=160)
+    assert [(state, said) for _, state, said in heard] == [
+        ("open", "log-truncation in orders/3 (critical)"), ("open", "unseen in other/3 (critical)"),
+        ("open", "unseen in orders/2 (critical)"),
+    ]  # fmt: skip

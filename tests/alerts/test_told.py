@@ -128,7 +128,7 @@ def test_who_is_stuck_by_himself_is_told_within_seconds_however_short_it_was(hoo
     events = [stuck("stuck-consumer", 1, "opened", at=0), stuck("stuck-consumer", 1, "closed", at=lasts)]
     heard = hook.hear(events, until=400)
     assert [state for _, state, _ in heard] == ["open", "over"]
-    assert heard[0][0] == 1 + SHORTLY.total_seconds()
+    assert heard[0][0] == 1 + SHORTLY.total_seconds() + 1, "as late as it was found, besides"
     assert heard[1][0] == lasts + 1 + SETTLED.total_seconds()
 
 
@@ -316,3 +316,47 @@ def test_how_large_it_was_is_known_after_a_restart(tmp_path: Path) -> None:
     for seconds in (90, 91, 200):
         second._webhook.tell([incident(places=2, findings=2)], second.memory, NOON + seconds * S)
     assert [body["state"] for _, body in second.told] == ["worse"]
+
+
+def suspicion(event_: str, *, at: float, counted: float | None = None) -> FindingEvent:
+    return told("suspected", (), at=at, event_=event_, counted=counted)
+
+
+@pytest.mark.parametrize("lasts", [3.0, 30.0])
+def test_a_suspicion_that_passes_within_seconds_is_nobodys(hook: Hook, lasts: float) -> None:
+    events = [suspicion("opened", at=0), suspicion("closed", at=lasts)]
+    hook.hear(events, until=120)
+    assert [title.partition(":")[0] for title, _, _ in hook.chat] == (
+        [] if lasts < 5 else ["suspected in orders/3 (warning)", "Over"]
+    )
+    incidents = Incidents(kept=None)
+    incidents.take(events)
+    assert (incidents.of(events[0].id) is None) == (not incidents.at(NOON + 60 * S)) == (lasts < 5)
+
+
+def test_a_suspicion_that_turns_out_true_is_the_loss(hook: Hook) -> None:
+    hook.hear(
+        [suspicion("opened", at=0), told("lost-write", 1, at=2.0), suspicion("closed", at=2.0, counted=3.0)], until=20
+    )
+    assert [title for title, _, _ in hook.chat] == ["lost-write in orders/3 (critical)"]
+
+
+def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
+    """By hand, as it is done to have a group read again."""
+    told_of = {"group": "g", "before": 25737, "told": 25437}
+    events = [
+        told("foreign-commit", ("g", 25437), at=0.4, counted=11, evidence=told_of),
+        told("offset-regression", ("g", 25737, 25437), at=0.4, counted=14,
+             evidence={"group": "g", "before": 25737, "after": 25437}),
+        told("lost-commit", ("g", 25737, 25437), at=0.4, counted=16,
+             evidence={"group": "g", "committed": 25737, "told": 25437}),
+        told("lost-commit", ("h", 25737, 25437), at=0.4, counted=16,
+             evidence={"group": "h", "committed": 25737, "told": 25437}),
+        told("lost-commit", ("g", 25737, None), at=0.4, counted=16,
+             evidence={"group": "g", "committed": 25737, "told": None}),
+    ]  # fmt: skip
+    incidents = Incidents()
+    incidents.take(events)
+    assert sorted((one.anomaly, one.findings, one.folded) for one in incidents.at(NOON + 20 * S)) == [
+        ("foreign-commit", 3, {"offset-regression": 1, "lost-commit": 1}), ("lost-commit", 2, {}),
+    ]  # fmt: skip

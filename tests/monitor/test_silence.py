@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from alerts.silences import Silences, path_of
+from tests.alerts.servers import alertmanager, get
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import finding, record
 
@@ -112,3 +114,57 @@ def test_where_there_are_no_tables_nothing_can_be_silenced(tmp_path: Path) -> No
     asked = ["silence", "add", "--cluster", "c", "--until", "2h", "--because", "x", "--data", str(tmp_path / "none")]
     done = offsetwatch(*asked, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+
+
+WORD = "offsetwatch silence {}: new disks"
+
+
+def silenced_there(url: str, id_: str) -> list[str]:
+    """The states of what an Alertmanager has of a silence of ours, once it was told of it."""
+    return [
+        one["status"]["state"]
+        for one in json.loads(get(f"{url}/api/v2/silences") or "[]")
+        if one["comment"] == WORD.format(id_)
+    ]
+
+
+def tell_of(url: str, id_: str) -> None:
+    """As the monitor does."""
+    now = datetime.now(UTC)
+    matcher = {"name": "cluster", "value": "EmAw", "isRegex": True, "isEqual": True}
+    document = {
+        "matchers": [matcher], "startsAt": now.isoformat(), "endsAt": (now + timedelta(hours=2)).isoformat(),
+        "createdBy": "offsetwatch", "comment": WORD.format(id_),
+    }  # fmt: skip
+    asked = urllib.request.Request(
+        f"{url}/api/v2/silences", json.dumps(document).encode(), {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(asked, timeout=30).close()
+
+
+def test_where_no_monitor_works_its_silence_is_ended_in_alertmanager_too(data: Path, tmp_path: Path) -> None:
+    silences, now = Silences(path_of(data / "alerts")), datetime.now(UTC)
+    one, other = (
+        silences.add(cluster="EmAw", topic=topic, until=now + timedelta(hours=2), because="disks", by="me", now=now)
+        for topic in ("", "orders")
+    )
+    file = tmp_path / "offsetwatch.toml"
+    with alertmanager(tmp_path / "am", "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n") as url:
+        file.write_text(f'data = "{data}"\n[alerts.alertmanager]\nurls = ["{url}"]\n')
+        tell_of(url, one.id)
+        tell_of(url, other.id)
+        done = offsetwatch("silence", "end", one.id, "--config", str(file), cwd=data)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert " ".join(done.stdout.split()) == (
+            "cluster EmAw is silenced no more, in Alertmanager neither. That was not the monitor's doing: does it work?"
+            " What is open there is told when it does."
+        )
+        assert (silenced_there(url, one.id), silenced_there(url, other.id)) == (["expired"], ["active"])
+    done = offsetwatch("silence", "end", other.id, "--config", str(file), cwd=data)
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    assert said.startswith(
+        "offsetwatch: topic orders of cluster EmAw is silenced no more here, but perhaps in Alertmanager, until "
+    )
+    assert f"'offsetwatch silence {other.id}'" in said
+    assert {one.active(datetime.now(UTC)) for one in silences.all()} == {False}

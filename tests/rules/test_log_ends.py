@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from rules.checks.known_ends import LISTINGS_KEPT, STEPS_KEPT
 from rules.checks.log_ends import KEPT
 from rules.vocabulary.objectives import SECOND
-from rules.vocabulary.slices import Run
+from rules.vocabulary.slices import Run, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
@@ -464,11 +464,50 @@ def test_in_a_long_history_an_early_truncation_is_found(feed: Fed) -> None:
     assert told.evidence == {"log_end": 4, "known": 9, "written_again": 4}
 
 
+def written_while_a_row_is_missing(h: History) -> Iterator[Slice | None]:
+    """Ten records are acknowledged and the log is cut to four of them, while the row of an eleventh, which had been
+    acknowledged too, is missing; the row itself comes last, after a None."""
+    h.send("w", 0, 10, at=0)
+    h.observe(end=10)
+    h.mark(1.0)
+    h.send("q", 0, 1, at=10)
+    late = h.rows.pop()
+    h.row("q", "position", position_before=0, position_after=0)
+    h.mark(1.0)
+    yield from h.rows
+    h.rows.clear()
+    for second in range(60):
+        if second < 40:
+            h.observe(end=11)
+        elif second == 40:
+            h.observe(end=4)
+        else:
+            h.send("v", second, 1, at=second - 37)
+            h.observe(end=second - 36)
+        h.mark(1.0)
+    yield from h.rows
+    yield None
+    h.rows.clear()
+    h.mark(1.0)
+    yield from (late, *h.rows)
+
+
+def test_a_truncation_while_a_row_is_missing_is_found_at_once_and_told_once() -> None:
+    h, store, told = History(), Store(), list[tuple[object, ...]]()
+    for row in written_while_a_row_is_missing(h):
+        if row is None:
+            told = [(one.subject, one.evidence) for one in whole(store, RULES)]
+        else:
+            store.feed([row])
+    assert told == [((9,), {"log_end": 4, "known": 9, "written_again": 4})]
+    assert [(one.subject, one.evidence) for one in whole(store, RULES)] == told
+
+
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_truncation_while_a_missing_row_is_waited_for_is_found_when_it_is_given_up(cut: bool) -> None:
+def test_a_truncation_while_a_missing_row_is_waited_for_is_found_in_a_long_log(cut: bool) -> None:
     """A commit of the probe log was lost, and what one process did in it: for ten minutes listings wait for it. Four
     minutes into them the log was cut; by their end six thousand writes have come since."""
-    h, store = History(), Store()
+    h, store, told_by = History(), Store(), list[float]()
     h.send("w", 0, 1, at=0)
     h.observe(end=1)
     h.row("q", "position", position_before=0, position_after=0)
@@ -492,11 +531,13 @@ def test_a_truncation_while_a_missing_row_is_waited_for_is_found_when_it_is_give
         if second % 20 == 19:
             store.feed(h.rows)
             h.rows.clear()
+            told_by += [h.time - began] * (len(whole(store, RULES)) - len(told_by))
     store.feed(h.rows)
     known = 240 * 16
     told = [(one.subject, one.evidence) for one in whole(store, RULES)]
     expected = {"log_end": known - 29, "known": known, "written_again": known - 29}
     assert told == ([((known,), expected)] if cut else [])
+    assert told_by == ([pytest.approx(260, abs=1)] if cut else [])
 
 
 def test_a_live_log_is_listed_once_more_first() -> None:
