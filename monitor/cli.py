@@ -11,6 +11,7 @@ parameter for each of its options, however many they are: that is how typer take
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import sys
 import threading
@@ -416,6 +417,9 @@ INTERRUPTED: Final = 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command. Exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no lines and dots gets the rest of it
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rules.arrays import intervals
 from rules.arrays.columns import (
@@ -31,8 +33,9 @@ from rules.arrays.columns import (
     irregulars,
     said_to_stand_here,
 )
-from rules.arrays.intervals import EMPTY, Ints, indices
+from rules.arrays.intervals import EMPTY, Ints, among, indices
 from rules.kept.chunks import values
+from rules.settling import strangers
 from rules.vocabulary.objectives import SECOND
 
 SKEW_BOUND: Final = 300 * SECOND
@@ -125,8 +128,8 @@ class Readings:
         self._sent = columns.sent.take(order)
 
     def _who_calls_ours_foreign(self) -> Ints:
-        """The processes that list a value as a stranger's which others polled there as one of ours: they do not know
-        its run, of which they need not list everything. What they went over proves nothing."""
+        """The processes that list as a stranger's what others polled there as one of ours, or what bears a run of this
+        log: they do not know that run, of which they need not list everything. What they went over proves nothing."""
         odd, runs = self._odd, self._runs
         if not (odd.status == FOREIGN).any():
             return EMPTY
@@ -136,7 +139,13 @@ class Readings:
         label = np.unique(labels, axis=1, return_inverse=True)[1].ravel()
         ours = intervals.merge_grouped(label[: len(runs)], runs.offset, runs.offset + runs.length)
         known = intervals.contained_grouped(*ours, label[len(runs) :], odd.offset, odd.offset + 1)
-        return np.unique(self.columns.process[odd.row[known]])
+        ours_by_run = among(strangers.listed(self.columns, self._runs_of_the_log), self._runs_of_the_log)
+        return np.unique(np.append(self.columns.process[odd.row[known]], self.columns.process[ours_by_run]))
+
+    @cached_property
+    def _runs_of_the_log(self) -> list[int]:
+        """Whose rows these are."""
+        return [strangers.number_of(run) for run in pc.unique(self.columns.table["run"]).to_pylist() if run]
 
     def _index(self) -> None:
         """For `excerpt`: the rows that read, by where they began, with the highest offset that any of them or of those

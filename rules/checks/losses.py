@@ -32,7 +32,7 @@ from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.report import Report
 from rules.kept.state import Indefinite, Moves, Outstanding, Places, Polls, Proven, Spans, State, concat, take
-from rules.settling import passes
+from rules.settling import passes, strangers
 from rules.settling.frontier import TICK, spread
 from rules.settling.gate import READERS, Gate
 
@@ -427,5 +427,6 @@ def settle_finished(own: Losses, state: State, at: int, report: Report) -> None:
         return
     lost = extreme_places(state.log, values(out.writer, out.seq, out.length), last=True)
     lost = take(lost, (lost.offset <= state.highest_polled) & (lost.offset >= state.log_start))
+    lost = take(lost, ~strangers.nobody_knows(state, lost.offset, lost.offset + 1))
     for writer, seq, offset in zip(lost.writer.tolist(), lost.seq.tolist(), lost.offset.tolist(), strict=True):
         report_lost(writer, seq, offset, state.highest_polled + 1, report, at=at)

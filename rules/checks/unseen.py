@@ -5,7 +5,8 @@ passed it, although readers are assigned. `suspected`: every reader has gone pas
 is lost. Both are judged as of the log time through which everything that readers had completed is here: what a reader
 that is late has polled, nobody knows yet. While nobody read, because the hosts of all readers stood still or could not
 write their journals (`rules.settling.standstills`), nothing becomes `unseen`: it is counted from when somebody reads
-again.
+again. What readers polled where they take records of this log for a stranger's nobody knows
+(`rules.settling.strangers`).
 
 State: the outstanding values of `rules.checks.losses`.
 """
@@ -22,7 +23,7 @@ from rules.kept.check import Passage
 from rules.kept.chunks import values
 from rules.kept.report import Report
 from rules.kept.state import Moves, Outstanding, State, take
-from rules.settling import standstills
+from rules.settling import standstills, strangers
 from rules.settling.frontier import TICK, readers
 from rules.settling.gate import READERS, Gate
 
@@ -60,6 +61,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
     if len(at) < 2:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
+    due &= ~_strange(out, state)
     if not some(due) or "unseen" in state.open_conditions or not readers(state):
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
@@ -98,6 +100,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
     state, report = passage.state, passage.report
     at, delivery = _judged_through(passage.gate, passage.end), report.objectives.delivery
     above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
+    above &= ~_strange(out, state)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
     if some(overdue) and not readers(state):
         overdue = np.zeros(len(out), bool)
@@ -131,6 +134,11 @@ def judge(out: Outstanding, passage: Passage) -> None:
     )
 
 
+def _strange(out: Outstanding, state: State) -> Bools:
+    """Which of these were polled by nobody but readers, perhaps, that take them for a stranger's."""
+    return strangers.nobody_knows(state, out.offset, out.offset + out.length)
+
+
 def _some(out: Outstanding) -> list[dict[str, int]]:
     """The first few values, as evidence."""
     order = out.offset.argsort(kind="stable")[:10]
@@ -148,7 +156,7 @@ def _some(out: Outstanding) -> list[dict[str, int]]:
 def judge_finished(out: Outstanding, state: State, at: int, report: Report) -> None:
     """A finished history: unseen is all that ok operations acknowledged and no ok operation polled."""
     cut = np.where(out.offset < 0, 0, np.clip(state.log_start - out.offset, 0, out.length))
-    above = cut < out.length
+    above = (cut < out.length) & ~_strange(out, state)
     writer, start, end = values(out.writer[above], (out.seq + cut)[above], (out.length - cut)[above])
     state.unseen = int((end - start).sum())
     if not state.unseen:

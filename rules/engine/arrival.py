@@ -16,7 +16,7 @@ from rules.kept.check import News
 from rules.kept.chunks import Chunks
 from rules.kept.report import Report
 from rules.kept.state import Places, State, concat
-from rules.settling import moves, window
+from rules.settling import moves, strangers, window
 from rules.settling.clocks import measure
 
 
@@ -26,9 +26,10 @@ def arrive(
     """Rules about what was seen, and the bookkeeping for the other half. `visible` is None for a live partition."""
     new = _news(state, chunks, columns, fresh, visible, report)
     measure(state, columns, new.sent, new.polled)
+    strangers.note_runs(state, columns)
     order.arrive(new)
     committed, proven = new.committed, new.proven
-    state.moves = concat(state.moves, moves.moves_of(columns, fresh, committed))
+    state.moves = concat(state.moves, moves.moves_of(columns, fresh, committed, state.runs))
     state.sends = concat(state.sends, moves.sends_of(columns, moves.sent_to(columns, new.sent, new.visible)))
     if len(proven):
         state.polled += sum(proven.length.tolist())

@@ -61,7 +61,7 @@ def locate_polls(state: State, columns: Columns, fresh: Any) -> None:
     committed = columns.polled.take((columns.committed_only & fresh)[columns.polled.row])
     if (committed.offset < 0).any():
         found = untold_offsets.located(committed, state.log, state.index)
-        state.moves = moves_of(columns, fresh, found)
+        state.moves = moves_of(columns, fresh, found, state.runs)
         order.own(state, poll_order.CHECK).inside = poll_order.inside(columns, found)
 
 

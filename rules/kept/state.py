@@ -193,7 +193,8 @@ class Moves(Table):
     `f` and `type` are codes of `rules.arrays.columns`. `first`, `last`: the offsets of the first and last record polled
     (-1: none); `known`: bit 0 if the first one's value is, bit 1 if the last one's, bit 2 if read at read_uncommitted.
     `before`, `after`: the positions around it. `stable`, `low`, `end`: last stable offset, log start and log end as
-    observed. `boot` is a number of `State.boot_names`, -1 for none."""
+    observed. `boot` is a number of `State.boot_names`, -1 for none. `stranger`: the run of a record that it lists as
+    foreign, 0 for none (`rules.settling.strangers`)."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     slice: Ints = field(default_factory=lambda: EMPTY)
@@ -213,6 +214,7 @@ class Moves(Table):
     end: Ints = field(default_factory=lambda: EMPTY)
     invoked: Ints = field(default_factory=lambda: EMPTY)
     boot: Ints = field(default_factory=lambda: EMPTY)
+    stranger: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -277,6 +279,15 @@ class SendSteps(Table):
 class Spans(Table):
     """Merged half-open intervals of offsets."""
 
+    start: Ints = field(default_factory=lambda: EMPTY)
+    end: Ints = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(slots=True)
+class Foreign(Table):
+    """Offsets [start, end) that polls went over which list records of this run as a stranger's, as it is so far."""
+
+    run: Ints = field(default_factory=lambda: EMPTY)
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
 
@@ -391,6 +402,9 @@ class State:
     given_again: Spans = field(default_factory=Spans)  # offsets below an earlier log end, after the log was cut
     given_twice: Spans = field(default_factory=Spans)  # offsets that hold two values: see `rules.settling.passes`
     unclear: Spans = field(default_factory=Spans)
+    runs: list[int] = field(default_factory=list)  # whose rows these are: see `rules.settling.strangers`
+    strange: Spans = field(default_factory=Spans)  # offsets that readers went over as a stranger's
+    foreign: Foreign = field(default_factory=Foreign)
     moved: Moved = field(default_factory=Moved)
     moves: Moves = field(default_factory=Moves)
     polls: Polls = field(default_factory=Polls)

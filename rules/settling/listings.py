@@ -18,6 +18,7 @@ from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Ints, each, indices, some, tails
 from rules.kept.state import Listed, Moves, Passed, Proven, State, concat, take
+from rules.settling import strangers
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import FOREVER, TICK, forgets
 
@@ -140,9 +141,10 @@ def prove_held(state: State, end: int, listings: Listings) -> Proven:
     stretch = _stretches(state, held)
     before = indices((stretch[1:] == stretch[:-1]) & ~forgets(held)[:-1])
     start[before + 1] = np.minimum(start[before + 1], held.last[before] + 1)
-    assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held)
-    held, start = take(held, assigned), start[assigned]
-    went = Passed(start, np.maximum(held.first, held.last) + 1, held.at, held.process, held.boot)
+    reach = np.maximum(held.first, held.last) + 1
+    assigned = (held.subscribed == 0) & (held.first >= 0) & ~forgets(held) & ~strangers.note(state, held, start, reach)
+    held = take(held, assigned)
+    went = Passed(start[assigned], reach[assigned], held.at, held.process, held.boot)
     if not len(went):
         return Proven()
     known = state.passed.since >= went.at.min()

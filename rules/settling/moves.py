@@ -22,10 +22,12 @@ from rules.arrays.columns import (
 )
 from rules.arrays.intervals import Bools, Ints, among, heads, indices, some, tails
 from rules.kept.state import Moves, Polls, SendMoves
+from rules.settling import strangers
 
 
-def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
-    """What readers and observers did in new rows. `polled` are the runs that they polled at read_committed."""
+def moves_of(columns: Columns, fresh: Bools, polled: Runs, runs: list[int]) -> Moves:
+    """What readers and observers did in new rows. `polled`: what they polled at read_committed; `runs`: whose log it
+    is (`rules.settling.strangers`)."""
     n = len(columns)
     first = np.full(n, -1, np.int64)
     last = np.full(n, -1, np.int64)
@@ -72,6 +74,7 @@ def moves_of(columns: Columns, fresh: Bools, polled: Runs) -> Moves:
         end=columns.log_end[at],
         invoked=columns.invoked[at],
         boot=columns.boot[at],
+        stranger=strangers.listed(columns, runs)[at],
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices, tails
 from rules.kept.state import Moves, State, Transitions, take
+from rules.settling import strangers
 from rules.settling.clocks import ahead
 from rules.settling.frontier import Advance, forgets
 
@@ -43,7 +44,8 @@ class Walked:
 
 def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
     """Let the readers make these moves (in canonical order): moves the processes' positions, and tells what was passed
-    and which steps are not consecutive. What was settled when a poll came (`advance`; None for a
+    and which steps are not consecutive; a poll that takes records of this log for a stranger's has passed nothing
+    (`rules.settling.strangers`). What was settled when a poll came (`advance`; None for a
     finished history) is no part of its verdict: the log below is forgotten, and polls there are the audit's."""
     polled = (moves.first >= 0) & ((moves.f == POLL) | (moves.f == TXN))
     relevant = polled | (moves.f == ASSIGN) | (moves.f == SUBSCRIBE) | (moves.f == REVOKE) | (moves.f == POSITION)
@@ -82,14 +84,14 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
         m.boot[t],
     )  # fmt: skip
     _settle_positions(state, m, head, ok, dropped)
-    by_assignment = ok & (m.subscribed == 0)
     start = np.where(
         (previous >= 0) & (previous < m.first),
         previous + 1,
         np.where((m.before >= 0) & (m.before <= m.first), m.before, m.first),
     )
-    start = start[by_assignment]
-    end = np.maximum(m.first, m.last)[by_assignment] + 1  # one that went back inside has passed up to its first record
+    end = np.maximum(m.first, m.last) + 1  # one that went back inside has passed up to its first record
+    by_assignment = ok & (m.subscribed == 0) & ~strangers.note(state, m, start, end)
+    start, end = start[by_assignment], end[by_assignment]
     at, boot = m.at[by_assignment], m.boot[by_assignment]
     return Walked(Passes(at, m.process[by_assignment], m.op[by_assignment], start, end, boot), steps)
 

@@ -1,0 +1,121 @@
+"""Probes that begin under another run do not know the records of the run before: what they went over proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.audit.digests import BLOCK
+from rules.vocabulary.slices import Irregular, Slice
+from tests.rules.histories import History, Store, number
+from tests.rules.test_audit import explained, subjects
+from tests.rules.whole import in_any_way, whole
+
+Fed = Callable[[History], Store]
+RULES = ("lost-write", "unseen", "suspected", "vanished-record", "late-record", "poll-skip", "torn-transaction")
+
+
+class Runs(History):
+    """Each process is of the run that it is told to begin under."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_of: dict[str, str] = {}
+
+    def row(self, process: str, f: Any, **more: Any) -> Slice:
+        made = super().row(process, f, **more)
+        made.run = self.run_of.get(process, "after")
+        return made
+
+    def begin(self, process: str, run: str) -> None:
+        self.run_of[process] = run
+        self.start(process)
+
+
+def foreign(index: int, offset: int, run: str) -> Irregular:
+    return Irregular(index, offset, "foreign", 9, number("w" if run == "before" else "x"), offset, "topic", 0, run)
+
+
+def begun_again(h: Runs, run: str = "before", *, knows: bool = False, lost: bool = False, also: bool = False) -> None:
+    """The probes are killed after fifty sends of which ten were read, and begin under another run. A reader lists the
+    first and the last of the others as foreign; or it `knows` the run before, and is not given those between (`lost`).
+    `also`: a value of the new run stands among them, and was acknowledged; nobody is given it."""
+    h.begin("w", "before")
+    h.begin("r", "before")
+    h.assign("r")
+    h.send("w", 0, 50, at=0)
+    h.poll("r", [("w", 0, 10, 0)], position_before=0, position_after=10)
+    h.observe(end=50)
+    h.mark(1.0)
+    h.begin("v", "after")
+    h.begin("s", "after")
+    h.assign("s")
+    if knows:
+        runs = [("w", 10, 1, 10), ("w", 49, 1, 49)] if lost else [("w", 10, 40, 10)]
+        h.poll("s", runs, position_before=10, position_after=50)
+    else:
+        h.irregular("s", foreign(0, 10, run), foreign(1, 49, run), position_before=10, position_after=50)
+    h.send("v", 0, 3, at=50)
+    polled = [("v", 0, 1, 50), ("v", 2, 1, 52)] if also else [("v", 0, 3, 50)]
+    h.poll("s", polled, position_before=50, position_after=53)
+    for _ in range(45):
+        h.observe(end=53)
+        h.mark(1.0)
+
+
+@in_any_way()
+@pytest.mark.parametrize(("run", "lost"), [("before", False), ("elsewhere", True)], ids=["innocent", "guilty"])
+def test_what_readers_take_for_a_strangers_is_not_lost(fed: Fed, run: str, lost: bool) -> None:
+    """Where the records are those of another log, what was acknowledged there is gone."""
+    h = Runs()
+    begun_again(h, run)
+    found = whole(fed(h), RULES)
+    told = {one.subject for one in found if one.anomaly == "lost-write"}
+    assert told == ({(number("w"), seq) for seq in range(10, 50)} if lost else set())
+    if not lost:
+        assert found == []
+
+
+@in_any_way()
+@pytest.mark.parametrize("lost", [True, False], ids=["guilty", "innocent"])
+def test_who_knows_the_run_before_proves_a_loss(fed: Fed, lost: bool) -> None:
+    h = Runs()
+    begun_again(h, knows=True, lost=lost)
+    told = {one.subject for one in whole(fed(h), RULES) if one.anomaly == "lost-write"}
+    assert told == ({(number("w"), seq) for seq in range(11, 49)} if lost else set())
+
+
+@in_any_way()
+def test_what_the_readers_know_is_missed_as_ever(fed: Fed) -> None:
+    h = Runs()
+    begun_again(h, also=True)
+    lost = [one.subject for one in whole(fed(h), RULES) if one.anomaly == "lost-write"]
+    assert lost == [(number("v"), 1)]
+
+
+@pytest.mark.parametrize(("run", "gone"), [("before", False), ("elsewhere", True)], ids=["innocent", "guilty"])
+def test_an_audit_that_does_not_know_the_run_finds_nothing_gone(run: str, gone: bool) -> None:
+    """It reads two blocks in one poll, of which it lists the first record and the last."""
+    h = Runs()
+    for name in ("w", "r"):
+        h.begin(name, "before")
+    h.assign("r")
+    h.send("w", 0, 2 * BLOCK, at=0)
+    h.poll("r", [("w", 0, 2 * BLOCK, 0)], position_before=0, position_after=2 * BLOCK)
+    for _ in range(30):
+        h.observe(end=2 * BLOCK)
+        h.mark(1.0)
+    h.begin("audit", "after")
+    h.assign("audit")
+    h.irregular(
+        "audit", foreign(0, 0, run), foreign(1, 2 * BLOCK - 1, run), position_before=0, position_after=2 * BLOCK
+    )
+    for _ in range(30):
+        h.observe(end=2 * BLOCK)
+        h.mark(1.0)
+    store = Store()
+    store.feed(h.rows)
+    assert bool(store.rechecks) == gone
+    assert {name for name, _ in subjects(explained(h, store))} == ({"vanished-record"} if gone else set())
