@@ -246,29 +246,32 @@ def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Trunca
         over = after & (written.start <= cut.known) & (written.end > cut.end)
         if cut.domain != domain or not over.any():
             left.append(list(cut))
-        elif cut.known not in own.told:
+        else:
             again = min(int(np.maximum(written.start[over], cut.end).min()), _given_again(own, domain))
-            if not _is_told(own, cut, again):
+            if not _is_told(own, cut, at, again) and cut.known not in own.told:
                 found.append(Truncation(cut, at, again))
                 own.unexplained = [*own.unexplained, [again, cut.known + 1, 0, -1]][-CUTS_KEPT:]
                 entry = Cut(*(np.array([value], np.int64) for value in (at, domain, cut.step, again, cut.known)))
                 own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
-            own.told = [*own.told, cut.known][-CUTS_KEPT:]
+            if cut.known not in own.told:
+                own.told = [*own.told, cut.known][-CUTS_KEPT:]
     own.cuts = left
     return found
 
 
-def _is_told(own: LogEnds, cut: Listing, again: int) -> bool:
-    """Was it told while rows were missing, when not all of what had been known was here? Then what it took away is as
-    much as is known now."""
+def _is_told(own: LogEnds, cut: Listing, at: int, again: int) -> bool:
+    """Was it told while rows were missing, when not all of what had been known was here? Then what it took away, and
+    since when, is as is known now."""
     for entry in own.early:
         domain, step, known = entry
         if domain != cut.domain or step < cut.step or known > cut.known or known < cut.end:
             continue
         gone = own.gone
-        same = (gone.domain == domain) & (gone.step == step) & (gone.known == known)
+        same = (gone.domain == domain) & (gone.step <= step) & (gone.known == known)
         own.gone = replace(
             gone,
+            at=np.where(same, np.minimum(gone.at, at), gone.at),
+            step=np.where(same, np.minimum(gone.step, cut.step), gone.step),
             again=np.where(same, np.minimum(gone.again, again), gone.again),
             known=np.where(same, cut.known, gone.known),
         )
