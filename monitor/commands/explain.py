@@ -17,7 +17,7 @@ from alerts.event import parsed
 from alerts.evidence import words
 from alerts.incidents.incident import RUNBOOK, clock, explanation, span, where
 from monitor.commands.findings import STYLE
-from monitor.incidents.explained import SHOWN, Explained, named
+from monitor.incidents.explained import SHOWN, Explained, began, named, shown
 from monitor.incidents.findings import place
 from monitor.incidents.overview import silence_words
 from monitor.incidents.published import looks_like
@@ -69,14 +69,14 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
             )
     yield Text("")
     yield Text(f"Findings ({len(explained.findings)})", style="bold")
-    for row in explained.findings[:SHOWN]:
-        at = row["first_at"].astimezone(UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
+    for row in shown(explained):
+        at = began(row).astimezone(UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
         yield Text(f"{row['id']} {at} {row['anomaly']} {place(row)}", overflow="fold")
         yield from _wrapped(named(row["message"], explained.names), width, "  ")
         yield from _wrapped(words(row["anomaly"], parsed(row["evidence"])), width, "    ", style="dim")
     left = len(explained.findings) - SHOWN
     if left > 0:
-        yield Text(f"and {left} more: offsetwatch findings --all --since {_since(explained.findings[SHOWN])}")
+        yield Text(f"and {left} more: offsetwatch findings --all --since {_since(explained.findings[0])}")
 
 
 def _since(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ every client did with the first finding's records.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from alerts.event import parsed
 from alerts.incidents.grouping import HOLD, Incidents
-from alerts.incidents.incident import Incident, Names, nameless
+from alerts.incidents.incident import LOSSES, Incident, Names, nameless
 from alerts.incidents.silence import Silence
 from alerts.silences import silenced
 from monitor.errors import UserError
@@ -118,9 +119,35 @@ def subject(found: Explained) -> Asked | None:
     return asked(first, parsed(first["evidence"]))
 
 
+def shown(found: Explained) -> list[Mapping[str, Any]]:
+    """The `SHOWN` findings that tell most: the first of each name, the incident's own name and losses before others,
+    then the second of each, and so on."""
+    own = found.incident.anomaly if found.incident is not None else ""
+    ranks: dict[str, int] = {}
+    for row in found.findings:
+        ranks.setdefault(row["anomaly"], len(ranks))
+    counted: Counter[str] = Counter()
+    order = []
+    for row in found.findings:
+        name = row["anomaly"]
+        order.append((counted[name], name != own, name not in LOSSES, ranks[name]))
+        counted[name] += 1
+    return [found.findings[i] for i in sorted(range(len(order)), key=order.__getitem__)[:SHOWN]]
+
+
+def began(row: Mapping[str, Any]) -> datetime:
+    """When what a finding tells began: of a condition that came back, its newest spell."""
+    at: datetime = row["at"]
+    if row["state"] == "open":
+        return at
+    lasted = parsed(row["evidence"]).get("lasted_s") if row["state"] == "closed" else None
+    first: datetime = row["first_at"]
+    return first if lasted is None else max(first, at - timedelta(seconds=float(lasted)))
+
+
 def mentioned(found: Explained) -> set[int]:
     """The long numbers that its findings name: processes and writers, among others."""
-    told = " ".join(f"{row['message']} {row['evidence']}" for row in found.findings[:SHOWN])
+    told = " ".join(f"{row['message']} {row['evidence']}" for row in shown(found))
     return {int(number) for number in _LONG.findall(told)}
 
 

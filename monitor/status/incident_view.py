@@ -11,7 +11,7 @@ from alerts.event import parsed
 from alerts.evidence import words
 from alerts.incidents.incident import RUNBOOK, clock, explanation, span
 from monitor.diagrams.space_time_svg import Row, rows, svg
-from monitor.incidents.explained import SHOWN, Explained, named
+from monitor.incidents.explained import SHOWN, Explained, began, named, shown
 from monitor.incidents.findings import place
 from monitor.incidents.log_around import Standing
 from monitor.incidents.overview import silence_words
@@ -87,6 +87,8 @@ class IncidentPage:
     log: Sequence[LogRow]
     findings: Sequence[Told]
     more: int
+    stands_for: int
+    """How many findings those are, where one tells of more of the same; 0 where each tells of one."""
 
 
 def page(evidence: Evidence, now: datetime, to_do: Mapping[str, Sequence[Paragraph]], runbook_url: str) -> IncidentPage:
@@ -118,8 +120,9 @@ def page(evidence: Evidence, now: datetime, to_do: Mapping[str, Sequence[Paragra
         diagram=svg(evidence.diagram) if evidence.diagram is not None else "",
         operations=[one for one in rows(evidence.diagram) if one.in_focus] if evidence.diagram is not None else (),
         log=[_log_row(one, names) for one in evidence.log],
-        findings=[_told(row, names) for row in explained.findings[:SHOWN]],
+        findings=[_told(row, names) for row in shown(explained)],
         more=max(len(explained.findings) - SHOWN, 0),
+        stands_for=_stands_for(explained),
     )
 
 
@@ -152,10 +155,15 @@ def _places(explained: Explained) -> str:
     return "; ".join(told)
 
 
+def _stands_for(explained: Explained) -> int:
+    number = explained.incident.findings if explained.incident is not None else 0
+    return number if number > len(explained.findings) else 0
+
+
 def _told(row: Mapping[str, Any], names: Mapping[int, str]) -> Told:
     return Told(
         id=row["id"],
-        at=_precise(row["first_at"]),
+        at=_precise(began(row)),
         anomaly=row["anomaly"],
         where=place(row),
         message=named(row["message"], names),

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
-from monitor.incidents.explained import Explained, find, naming
+from monitor.incidents.explained import Explained, began, find, naming, shown
 from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, Run, Slice, to_table
 from tests.alerts.incidents import incident
@@ -184,3 +184,26 @@ def test_an_incident_is_explained_by_the_first_of_its_own_name_in_its_present_sp
     assert naming(Explained(since, [old, sign, cut])) is cut
     assert naming(Explained(None, [sign, cut])) is sign
     assert naming(Explained(since, [sign])) is sign
+
+
+def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:
+    def row(anomaly: str, number: int) -> dict[str, Any]:
+        return {"anomaly": anomaly, "id": number, "at": NOON + number * S}
+
+    rows = [row("inconsistent-offsets", n) for n in range(400)]
+    rows += [row("lost-write", n) for n in range(400, 412)] + [row("log-truncation", n) for n in range(412, 417)]
+    found = Explained(incident(anomaly="log-truncation"), rows)
+    assert [(one["anomaly"], one["id"]) for one in shown(found)] == [
+        ("log-truncation", 412), ("lost-write", 400), ("inconsistent-offsets", 0),
+        ("log-truncation", 413), ("lost-write", 401), ("inconsistent-offsets", 1),
+        ("log-truncation", 414), ("lost-write", 402), ("inconsistent-offsets", 2), ("log-truncation", 415),
+    ]  # fmt: skip
+    assert shown(Explained(None, rows[:20])) == rows[:10], "in order, where all have one name"
+
+
+@pytest.mark.parametrize(("state", "evidence", "at"), [
+    ("raised", "{}", 0), ("open", "{}", 600), ("closed", '{"lasted_s": 14.9}', 585.1), ("closed", "{}", 0),
+])  # fmt: skip
+def test_what_a_condition_tells_is_of_its_newest_spell(state: str, evidence: str, at: float) -> None:
+    row = {"state": state, "evidence": evidence, "first_at": NOON, "at": NOON + 600 * S}
+    assert began(row) == NOON + at * S

@@ -361,3 +361,12 @@ def test_a_run_with_numbers_that_no_probe_gives_stops_no_figure(tmp_path: Path) 
         assert figures(opened, NOON, NOON + 60 * S) is not None
         (seqs,) = opened.run("select min(seq), max(seq) from records")
     assert seqs == (0, 9)
+
+
+def test_a_terminal_that_knows_no_lines_gets_the_rest(data: Path) -> None:
+    asked = ["sql", "--data", str(data), "select severity from findings"]
+    done = subprocess.run(
+        [*COMMAND, *asked], env=environment({"PYTHONIOENCODING": "ascii"}), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["severity", "????????", "critical"]

@@ -5,7 +5,7 @@ with written as (
     from runs
     where first_offset is not null and type <> 'fail' and topic like $topic
 ),
--- Records are many, and runs by how far offset and number are apart few: what stands once, in order, overlaps nothing.
+-- Records are many, so that runs are compared: in a log in order, those of another distance have other numbers.
 spans as (
     select topic_id, partition, writer, apart, min(first_seq) as low, max(end_seq) as high from written group by all
 ),
@@ -31,11 +31,12 @@ twice as (
     having min(apart) <> max(apart)
 )
 select
-    topic || '/' || partition as place, value, list(distinct "offset" order by "offset") as offsets,
-    list(distinct client order by client) filter (did = 'sent') as sent_by,
-    list(distinct client order by client) filter (did = 'polled') as given_to,
-    min(completed) as first_seen
-from records join twice using (topic_id, partition, writer, seq)
-where "offset" is not null and type <> 'fail'
+    r.topic || '/' || r.partition as place, r.writer_name || '/' || t.seq as value,
+    list(distinct r.first_offset + t.seq - r.first_seq order by r.first_offset + t.seq - r.first_seq) as offsets,
+    list(distinct r.client order by r.client) filter (r.did = 'sent') as sent_by,
+    list(distinct r.client order by r.client) filter (r.did = 'polled') as given_to,
+    min(r.completed) as first_seen
+from runs r join twice t using (topic_id, partition, writer)
+where r.first_offset is not null and r.type <> 'fail' and t.seq between r.first_seq and r.first_seq + r.records - 1
 group by place, value
 order by first_seen
