@@ -106,7 +106,7 @@ def test_the_screen_opens_with_the_verdict(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:4] == [
         "Nothing has been checked yet: is the monitor running? 1 incident open: suspected",
-        "in t/3, warning, since 2024-10-04 12:00:04.",
+        "in t/3, warning, since 2024-10-04 12:00:07.",
         "",
         "Open (1)",
     ]
