@@ -149,7 +149,7 @@ class Database:
     def _fill(self, sources: Sources) -> None:
         self._con.execute("set TimeZone = 'UTC'")
         # Of what Arrow hands over DuckDB does not know how much it is, and keeps in memory whichever side of a join it
-        # guesses to be the smaller one: millions of runs instead of seven values. So it is the one that is written last.
+        # guesses to be the smaller one: millions of runs instead of seven values. So it is the last one.
         self._con.execute("set disabled_optimizers = 'build_side_probe_side'")
         history = dataset(sources.history, sources.at)
         if history is None:
