@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from rules.audit.digests import BLOCK
+from rules.audit.explain import concerns, explain
+from rules.audit.readings import Readings
 from rules.vocabulary.slices import Irregular, Slice
 from tests.rules.histories import History, Store, number
-from tests.rules.test_audit import explained, subjects
+from tests.rules.test_audit import PLACE, explained, subjects
 from tests.rules.whole import in_any_way, whole
 
 Fed = Callable[[History], Store]
@@ -119,3 +121,78 @@ def test_an_audit_that_does_not_know_the_run_finds_nothing_gone(run: str, gone: 
     store.feed(h.rows)
     assert bool(store.rechecks) == gone
     assert {name for name, _ in subjects(explained(h, store))} == ({"vanished-record"} if gone else set())
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["passed", "waiting to be passed"])
+@pytest.mark.parametrize(("run", "lost"), [("before", False), ("elsewhere", True)], ids=["innocent", "guilty"])
+def test_whose_run_it_is_may_be_known_later(run: str, lost: bool, listed: bool) -> None:
+    """The rows of the writer's host come when the others' have been judged: what its records were taken for is known by
+    then, and its run is not. `listed`: by then the log's start had been told again, too."""
+    h, store = Runs(), Store()
+    h.begin("s", "after")
+    h.assign("s")
+    h.observe(end=50)
+    h.mark(1.0)
+    h.begin("w", "before")
+    h.send("w", 0, 50, at=0)
+    late, h.rows = h.rows[-2:], h.rows[:-2]
+    h.processes.remove("w")
+    h.irregular("s", foreign(0, 0, run), foreign(1, 49, run), position_before=0, position_after=50)
+    for _ in range(20):
+        if listed:
+            h.observe(end=50)
+        h.mark(1.0)
+    store.feed(h.rows)
+    h.rows.clear()
+    h.processes.append("w")
+    store.feed(late)
+    for _ in range(60):
+        h.observe(end=50)
+        h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+    found = whole(store, RULES)
+    assert {one.subject for one in found if one.anomaly == "lost-write"} == (
+        {(number("w"), seq) for seq in range(50)} if lost else set()
+    )
+    if not lost:
+        assert found == []
+
+
+@in_any_way(file=False)
+def test_what_somebody_reads_later_who_knows_it_was_not_unseen(fed: Fed) -> None:
+    h = Runs()
+    h.begin("w", "before")
+    h.send("w", 0, 50, at=0)
+    h.begin("s", "after")
+    h.assign("s")
+    h.irregular("s", foreign(0, 0, "before"), foreign(1, 49, "before"), position_before=0, position_after=50)
+    for _ in range(90):
+        h.observe(end=50)
+        h.mark(1.0)
+    h.begin("k", "after")
+    h.assign("k")
+    h.poll("k", [("w", 0, 50, 0)], position_before=0, position_after=50)
+    assert whole(fed(h), RULES) == []
+
+
+@pytest.mark.parametrize(("run", "gone"), [("before", False), ("elsewhere", True)], ids=["innocent", "guilty"])
+def test_rows_that_explain_a_range_list_no_stranger_in_it(run: str, gone: bool) -> None:
+    """The audit lists the first record and the last of three blocks, and the second one is asked for."""
+    h = Runs()
+    h.begin("w", "before")
+    h.begin("r", "before")
+    h.assign("r")
+    h.send("w", 0, 3 * BLOCK, at=0)
+    for at in range(0, 3 * BLOCK, BLOCK):
+        h.poll("r", [("w", at, BLOCK, at)], position_before=at, position_after=at + BLOCK)
+    h.begin("audit", "after")
+    h.assign("audit")
+    end = 3 * BLOCK
+    h.time += 1
+    h.irregular("audit", foreign(0, 0, run), foreign(1, end - 1, run), position_before=0, position_after=end)
+    h.observe(end=end)
+    table, asked = h.table(), (BLOCK, 2 * BLOCK)
+    rows = table.filter(concerns(table, [asked]))
+    found = explain(Readings(rows), PLACE, *asked) or ()
+    assert {one.anomaly for one in found} == ({"vanished-record"} if gone else set())
