@@ -188,10 +188,11 @@ def test_what_nobody_could_read_of_a_log_that_was_cut_is_part_of_that(hook: Hook
         told("unseen", (), at=30.0, event_="opened", **here),
         told("unseen", (), at=50.0, event_="closed", **here),
         told("unseen", (), at=31.0, event_="opened", topic="other"),
-        told("unseen", (), at=140.0, event_="opened", topic="orders", partition=2),
+        told("unseen", (), at=140.0, event_="opened", topic="third", partition=2),
+        told("unseen", (), at=600.0, event_="opened", **here),
     ]
-    heard = hook.hear(events, until=160)
+    heard = hook.hear(events, until=620)
     assert [(state, said) for _, state, said in heard] == [
         ("open", "log-truncation in orders/3 (critical)"), ("open", "unseen in other/3 (critical)"),
-        ("open", "unseen in orders/2 (critical)"),
+        ("open", "unseen in third/2 (critical)"), ("open", "unseen in orders/3 (critical)"),
     ]  # fmt: skip

@@ -360,3 +360,22 @@ def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
     assert sorted((one.anomaly, one.findings, one.folded) for one in incidents.at(NOON + 20 * S)) == [
         ("foreign-commit", 3, {"offset-regression": 1, "lost-commit": 1}), ("lost-commit", 2, {}),
     ]  # fmt: skip
+
+
+def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_known(hook: Hook) -> None:
+    events = [
+        suspicion("opened", at=0), suspicion("closed", at=60), suspicion("opened", at=120), suspicion("closed", at=122),
+    ]  # fmt: skip
+    hook.hear(events, until=200)
+    assert [title.partition(":")[0] for title, _, _ in hook.chat] == ["suspected in orders/3 (warning)", "Over"]
+    incidents = Incidents()
+    incidents.take(events)
+    (one,) = incidents.at(NOON + 200 * S)
+    assert one.spells == 2
+
+
+def test_a_cause_that_is_found_as_late_as_what_it_explains_is_the_only_page(hook: Hook) -> None:
+    """The checks are eight seconds behind, and find the outage seven seconds after who was stuck."""
+    behind = [replace(one, counted=one.counted + (14 if one.anomaly == "cluster-unreachable" else 7) * S)
+              for one in outage(0, lasts=60) if one.event == "opened"]  # fmt: skip
+    assert [said for _, _, said in hook.hear(behind, until=58)] == [UNREACHABLE]

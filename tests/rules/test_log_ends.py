@@ -503,6 +503,43 @@ def test_a_truncation_while_a_row_is_missing_is_found_at_once_and_told_once() ->
     assert [(one.subject, one.evidence) for one in whole(store, RULES)] == told
 
 
+def test_what_was_known_late_tells_a_truncation_no_second_time_and_calls_no_end_stale() -> None:
+    """The row that comes late tells that four offsets more were known. The end that the log has since then is right, and
+    all that was given again is asked for."""
+    h, store = History(), Store()
+    h.send("w", 0, 10, at=0)
+    h.observe(end=10)
+    h.mark(1.0)
+    h.send("q", 0, 4, at=10)
+    late = h.rows.pop()
+    h.row("q", "position", position_before=0, position_after=0)
+    h.mark(1.0)
+    for _ in range(40):
+        h.observe(end=14)
+        h.mark(1.0)
+    h.observe(end=4)
+    h.mark(1.0)
+    h.send("v", 0, 2, at=4)
+    for _ in range(45):
+        h.observe(end=6)
+        h.mark(1.0)
+    store.feed(h.rows)
+    (first,) = whole(store, (*RULES, "stale-log-end"))
+    assert (first.subject, first.evidence["written_again"]) == ((9,), 4)
+    h.rows.clear()
+    h.mark(1.0)
+    store.feed([late, *h.rows])
+    assert whole(store, (*RULES, "stale-log-end")) == [first]
+    h.rows.clear()
+    h.send("v", 2, 20, at=6)
+    for _ in range(60):
+        h.observe(end=26)
+        h.mark(1.0)
+    store.feed(h.rows)
+    assert [(one.start, one.end) for _, one in store.rechecks] == [(4, 14)]
+    assert whole(store, (*RULES, "stale-log-end")) == [first]
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_truncation_while_a_missing_row_is_waited_for_is_found_in_a_long_log(cut: bool) -> None:
     """A commit of the probe log was lost, and what one process did in it: for ten minutes listings wait for it. Four
