@@ -196,8 +196,6 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage | None) -> list[Trun
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
-        if passage is not None:
-            own.early = [one for one in own.early if one[0] != domain or one[1] > step]
     if own.zero:
         if end <= known:
             own.cuts.append(own.zero)
@@ -267,12 +265,10 @@ def _is_told(own: LogEnds, cut: Listing, at: int, again: int) -> bool:
         if domain != cut.domain or step < cut.step or known > cut.known or known < cut.end:
             continue
         gone = own.gone
-        same = (gone.domain == domain) & (gone.step <= step) & (gone.known == known)
+        same = (gone.domain == domain) & (gone.step == step) & (gone.known == known)
         own.gone = replace(
             gone,
             at=np.where(same, np.minimum(gone.at, at), gone.at),
-            step=np.where(same, np.minimum(gone.step, cut.step), gone.step),
-            again=np.where(same, np.minimum(gone.again, again), gone.again),
             known=np.where(same, cut.known, gone.known),
         )
         own.unexplained = [

@@ -379,3 +379,6 @@ def test_a_cause_that_is_found_as_late_as_what_it_explains_is_the_only_page(hook
     behind = [replace(one, counted=one.counted + (14 if one.anomaly == "cluster-unreachable" else 7) * S)
               for one in outage(0, lasts=60) if one.event == "opened"]  # fmt: skip
     assert [said for _, _, said in hook.hear(behind, until=58)] == [UNREACHABLE]
+    incidents = Incidents()
+    incidents.take(behind)
+    assert [one.anomaly for one in incidents.at(NOON + 58 * S)] == ["cluster-unreachable"]
