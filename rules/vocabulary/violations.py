@@ -231,8 +231,8 @@ VIOLATIONS: Final = (
     ),
     Anomaly(
         "altered-record", "violation", "at once",
-        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent, and its topic is not"
-        " set to put the broker's time there (LogAppendTime).",
+        "A polled record's key, headers, timestamp or type of timestamp are not those that were sent, and its topic is"
+        " not set to put the broker's time there (LogAppendTime).",
         "the value, its offset, how many records alike follow it, what differs, what was sent and what was told, the"
         " reader, the leader's epoch where the client knows it",
         (
