@@ -504,8 +504,8 @@ def test_a_truncation_while_a_row_is_missing_is_found_at_once_and_told_once() ->
 
 
 def test_what_was_known_late_tells_a_truncation_no_second_time_and_calls_no_end_stale() -> None:
-    """The row that comes late tells that four offsets more were known. The end that the log has since then is right, all
-    that was given again is asked for."""
+    """The row that comes late tells that four offsets more were known. The end that the log has since then is right,
+    and all that was given again is asked for."""
     h, store = History(), Store()
     h.send("w", 0, 10, at=0)
     h.observe(end=10)
