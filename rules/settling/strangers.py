@@ -126,7 +126,8 @@ def _forget(state: State) -> None:
 
 
 def nobody_knows(state: State, start: Ints, end: Ints) -> Bools:
-    """Of which of these places readers may have gone over what they took for a stranger's."""
+    """Of which of these places readers may have gone over what they took for a stranger's, and nobody else has."""
     if not len(state.strange):
         return np.zeros(len(start), bool)
-    return intervals.touched(state.strange.start, state.strange.end, start, end)
+    strange = intervals.touched(state.strange.start, state.strange.end, start, end)
+    return strange & ~intervals.contained(*intervals.merge(state.passed.start, state.passed.end), start, end)

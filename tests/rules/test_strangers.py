@@ -196,3 +196,20 @@ def test_rows_that_explain_a_range_list_no_stranger_in_it(run: str, gone: bool) 
     rows = table.filter(concerns(table, [asked]))
     found = explain(Readings(rows), PLACE, *asked) or ()
     assert {one.anomaly for one in found} == ({"vanished-record"} if gone else set())
+
+
+@in_any_way()
+@pytest.mark.parametrize("lost", [True, False], ids=["guilty", "innocent"])
+def test_who_comes_by_later_and_knows_the_run_proves_a_loss(fed: Fed, lost: bool) -> None:
+    """After others had taken the records there for a stranger's."""
+    h = Runs()
+    begun_again(h)
+    h.begin("k", "after")
+    h.assign("k")
+    runs = [("w", 10, 1, 10), ("w", 49, 1, 49)] if lost else [("w", 10, 40, 10)]
+    h.poll("k", [*runs, ("v", 0, 3, 50)], position_before=10, position_after=53)
+    for _ in range(45):
+        h.observe(end=53)
+        h.mark(1.0)
+    told = {one.subject for one in whole(fed(h), RULES) if one.anomaly == "lost-write"}
+    assert told == ({(number("w"), seq) for seq in range(11, 49)} if lost else set())
