@@ -141,7 +141,8 @@ class JobConfig(_Section):
     for probe hosts and a monitor that share no file system. Each is a folder or a URL in an object store, as
     "s3://bucket/canary/tables"; see deploying.md, "Hosts that share only a bucket".
 
-    `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `max_bytes` and
+    `trigger` is the shortest time between two batches' starts, 0 for as soon as there is something. `hold`: the same
+    while nothing stands out in the rows that come; what does is checked at once. `max_bytes` and
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
@@ -154,6 +155,7 @@ class JobConfig(_Section):
     tables: Located = None
     checkpoint: Located = None
     trigger: Annotated[float, Field(ge=0, le=3600)] = 0.0
+    hold: Annotated[float, Field(ge=0, le=60)] = 2.5
     max_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
     max_files: Annotated[int, Field(ge=1)] = 1_000
     starting_version: Annotated[int, Field(ge=0)] | None = None

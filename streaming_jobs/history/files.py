@@ -9,7 +9,7 @@ columns) are read through Spark (`source.plain`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -23,8 +23,8 @@ from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableUrl, told
 
 
-def read(block: Block) -> Iterator[pa.Table]:
-    """The block's rows with `CHECKED_SCHEMA`'s columns, a row group at a time.
+def read(block: Block, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator[pa.Table]:
+    """The block's rows with these of `CHECKED_SCHEMA`'s columns, a row group at a time.
 
     Raises OSError where the file cannot be read, and ValueError where it does not hold the rows that it should."""
     seen = 0
@@ -36,17 +36,17 @@ def read(block: Block) -> Iterator[pa.Table]:
         file = pq.ParquetFile(source)
         present = set(file.schema_arrow.names)
         for group in _groups(file.metadata, block):
-            rows = file.read_row_group(group, columns=[n for n in CHECKED_SCHEMA.names if n in present])
+            rows = file.read_row_group(group, columns=[n for n in wanted if n in present])
             seen += rows.num_rows
-            yield completed(rows)
+            yield completed(rows, wanted)
     if block.rows is not None and seen != block.rows:
         raise ValueError(f"{block.path}: a file of {block.rows} rows was read as {seen}")
 
 
-def tables(blocks: Iterable[Block]) -> Iterator[pa.Table]:
+def tables(blocks: Iterable[Block], wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator[pa.Table]:
     """The rows of a task's blocks, in order."""
     for block in blocks:
-        yield from read(block)
+        yield from read(block, wanted)
 
 
 def _groups(metadata: Any, block: Block) -> list[int]:
@@ -65,13 +65,13 @@ def _groups(metadata: Any, block: Block) -> list[int]:
     return chosen
 
 
-def completed(rows: pa.Table) -> pa.Table:
-    """The rows with every column: one that a file lacks was added to the table later, and is null in it."""
+def completed(rows: pa.Table, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> pa.Table:
+    """The rows with every column wanted: one that a file lacks was added to the table later, and is null in it."""
     columns = []
-    for field in CHECKED_SCHEMA:
+    for field in map(CHECKED_SCHEMA.field, wanted):
         if field.name not in rows.column_names:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows[field.name]
         columns.append(column if column.type == field.type else pc.cast(column, field.type))
-    return pa.table(columns, names=CHECKED_SCHEMA.names)
+    return pa.table(columns, names=list(wanted))

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 
 from streaming_jobs.errors import GONE, NotShared
 from streaming_jobs.history.block import BUNDLE_DDL, Block
+from streaming_jobs.history.holding import Holding
 from streaming_jobs.location import TableLocation, names, table_location
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def split(files: Sequence[Added], root: TableLocation) -> list[Blocks]:
 
 
 class ProbeLog(DataSource):
-    """The source by its options: `path` of the table, `version` to begin with, `files` and `bytes` of a batch, and
-    `checkpoint`, the folder of the query's."""
+    """The source by its options: `path` of the table, `version` to begin with, `files` and `bytes` of a batch,
+    `checkpoint`, the folder of the query's, and the seconds of `holding`, `hold` and `alert`."""
 
     @classmethod
     def name(cls) -> str:
@@ -134,6 +135,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checkpoint = table_location(options.get("checkpoint", options["path"]))
         self._begin = int(options["version"])
         self._files, self._bytes = int(options["files"]), int(options["bytes"])
+        self._holding = Holding(float(options.get("hold", 0)), float(options.get("alert", 0)))
         self._last: int | None = None  # the version that a query over what is there ends with
         self._newest = -1
         self._in_vain = 0
@@ -151,18 +153,23 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """As far as one batch reads from `start` on: to the end of what is there, or to the bound in files or bytes;
-        one file at least."""
+        one file at least. Nowhere while all that is there waits for more (`holding`)."""
         self._forget_before(start["version"])
         bounded = isinstance(limit, ReadMaxFiles)
         version, index = start["version"], start["file"]
         files = size = 0
         while (self._last is None or version <= self._last) and (there := self._next(version)) is not None:
+            if self._last is None and there:
+                blocks = [block for task in split(there, self._root) for block in task.blocks]
+                self._holding.look(version, blocks, version - start["version"])
             for number in range(index, len(there)):
                 if bounded and files and (files >= self._files or size + there[number].size > self._bytes):
                     return {"version": version, "file": number}
                 files += 1
                 size += there[number].size
             version, index = version + 1, 0
+        if files and self._last is None and self._holding.holds():
+            return start
         # An offset that moves makes a batch: for commits without new rows only where they have become many, lest
         # retention takes the one that a restart would begin with.
         return {"version": version, "file": 0} if files or version - start["version"] > _PASSED_OVER else start

@@ -92,6 +92,8 @@ def newest_append(path: TableLocation) -> int | None:
     return next((one["version"] for one in commits if one.get("operation") in _APPENDS), None)
 
 
+_ALERT: Final = 10.0
+"""Seconds after which whatever stands out has been judged, with the patience for what is missing before them."""
 _LOOKED_AT: Final = 20
 """Commits. Compaction and ageing make one each in ten minutes, probes one a second."""
 _APPENDS: Final = ("WRITE", "STREAMING UPDATE")
@@ -130,6 +132,8 @@ def _own(spark: SparkSession, config: JobConfig, after: Plan | None) -> DataFram
         "files": config.max_files,
         "bytes": config.max_bytes,
         "checkpoint": absolute(config.checkpoint_path),
+        "hold": config.hold,
+        "alert": config.objectives.grace + config.objectives.delivery + _ALERT,
     }
     return spark.readStream.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
 

@@ -65,7 +65,9 @@ def one(root: Path, partitions: int, writers: int) -> None:
     shutil.rmtree(recorded, ignore_errors=True)
     record(recorded, partitions, writers, FIRST + round(warm + seconds))
     data = root / "growth" / "data"
-    took = replayed.measure(recorded, data, first=FIRST, warm=warm, seconds=seconds, trigger=TRIGGER)
+    took = replayed.measure(
+        recorded, data, first=FIRST, warm=warm, seconds=seconds, settings={"OFFSETWATCH_JOB__TRIGGER": TRIGGER}
+    )
     spent = sum(took.spent.values())
     shown = sum(len(batch.phases) > 0 for batch in took.batches)
     kept = sum(file.stat().st_size for file in (data / "checkpoints").rglob("*") if file.is_file())

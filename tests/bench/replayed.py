@@ -1,8 +1,9 @@
 """What the monitor takes for a recorded log, which comes a commit a second: no broker and no probes beside it.
 
 BENCH_HISTORY: the probe log's table (default: what `canary` left). The commits before BENCH_REPLAY_FIRST (30) are there
-at the start; then it is measured for BENCH_REPLAY_SECONDS (60), after BENCH_REPLAY_WARM (20). BENCH_REPLAY_TRIGGER: the
-shortest time between two batches' starts (0).
+at the start; then it is measured for BENCH_REPLAY_SECONDS (60), after BENCH_REPLAY_WARM (50: in the first forty
+each commit is checked at once). BENCH_REPLAY_TRIGGER: the shortest time between two batches' starts (0).
+BENCH_REPLAY_HOLD: the same while nothing stands out (what a monitor has by itself).
 """
 
 from __future__ import annotations
@@ -50,11 +51,14 @@ def run(root: Path) -> None:
     recorded = Path(os.environ.get("BENCH_HISTORY", root / "canary" / "data" / "tables" / "history"))
     seconds, warm, first = (
         float(os.environ.get(f"BENCH_REPLAY_{name}", default))
-        for name, default in (("SECONDS", "60"), ("WARM", "20"), ("FIRST", "30"))
+        for name, default in (("SECONDS", "60"), ("WARM", "50"), ("FIRST", "30"))
     )
     told = machine()
     trigger = os.environ.get("BENCH_REPLAY_TRIGGER", "0")
-    took = measure(recorded, root / "replayed", first=int(first), warm=warm, seconds=seconds, trigger=trigger)
+    settings = {"OFFSETWATCH_JOB__TRIGGER": trigger}
+    if hold := os.environ.get("BENCH_REPLAY_HOLD"):
+        settings["OFFSETWATCH_JOB__HOLD"] = hold
+    took = measure(recorded, root / "replayed", first=int(first), warm=warm, seconds=seconds, settings=settings)
     cores = {kind: spent / took.seconds for kind, spent in took.spent.items()}
     phases = {name: np.median([one.phases.get(name, 0.0) for one in took.batches]) for name in PHASES}
     show(
@@ -74,13 +78,15 @@ def run(root: Path) -> None:
     )
 
 
-def measure(recorded: Path, data: Path, *, first: int, warm: float, seconds: float, trigger: str) -> Measured:
-    """Check a recorded table in a new data folder: `first` commits are there at the start, then there is one a second,
-    and what comes after `warm` seconds is measured."""
+def measure(
+    recorded: Path, data: Path, *, first: int, warm: float, seconds: float, settings: Mapping[str, str]
+) -> Measured:
+    """Check a recorded table in a new data folder, with these settings: `first` commits are there at the start, then
+    there is one a second, and what comes after `warm` seconds is measured."""
     shutil.rmtree(data, ignore_errors=True)
     log = Recorded(recorded, data / "tables" / "history")
     log.commit(first)
-    with watched(data, OFFSETWATCH_JOB__TRIGGER=trigger) as done:
+    with watched(data, **settings) as done:
         log.play(warm)
         before, since, began = taken(psutil.Process()), len(done), time.monotonic()
         log.play(seconds)
