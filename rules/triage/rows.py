@@ -16,7 +16,7 @@ from rules.vocabulary.slices import FUNCTIONS, OUTCOMES
 
 WANTED: Final = (
     "cluster", "topic_id", "partition", "process", "slice", "f", "type", "invoked", "completed", "sent", "polled",
-    "irregular", "altered", "sources", "log_start", "log_end", "last_stable", "committed", "group", "isolation",
+    "irregular", "altered", "sources", "log_start", "log_end", "last_stable", "committed", "group", "isolation", "mode",
     "settings", "marks",
 )  # fmt: skip
 """The columns of the log that are read."""
@@ -46,6 +46,7 @@ class Rows:
     last_stable: Ints
     committed: Ints
     committed_only: Bools
+    subscribed: Bools
     sent: Runs
     polled: Runs
     sources: Runs
@@ -63,6 +64,7 @@ class Rows:
             f=codes_of(table["f"], _FUNCTIONS).astype(np.int64),
             type=codes_of(table["type"], _OUTCOMES).astype(np.int64),
             committed_only=~is_text(table["isolation"], "read_uncommitted"),
+            subscribed=is_text(table["mode"], "subscribe"),
             sent=runs_of(table["sent"]),
             polled=runs_of(table["polled"]),
             sources=runs_of(table["sources"]),

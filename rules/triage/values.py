@@ -78,7 +78,8 @@ class Values:
         onward = (offset >= 0) & (polled.offset >= offset)
         if some(onward & (polled.seq < seq)):
             yield "a value polled again"
-        if some(polled.offset < self._by_reader.follow(reader, until)[0]):
+        alone = ~rows.subscribed[polled.row]  # who shares partitions with others begins again where the group stands
+        if some(alone & (polled.offset < self._by_reader.follow(reader, until)[0])):
             yield "a reader that went back"
         left = indices(onward & (polled.seq > seq))
         value = label(polled.writer[left], place[left])

@@ -30,7 +30,7 @@ MOST_COMMITS: Final = 20
 
 
 class Holding:
-    """Whether what is there waits. `hold` and `alert` in seconds; `clock` is monotonic."""
+    """Whether what is there waits. `hold` (0: never) and `alert` in seconds; `clock` is monotonic."""
 
     def __init__(self, hold: float, alert: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._hold, self._alert, self._clock = hold, alert, clock
@@ -41,7 +41,7 @@ class Holding:
 
     def look(self, version: int, blocks: Sequence[Block], waiting: int = 0) -> None:
         """Look at what a commit added; one is only looked at once. `waiting`: how many are there before it."""
-        if version <= self._looked_through or not blocks:
+        if version <= self._looked_through or not blocks or not self._hold:
             return
         self._looked_through = version
         if waiting >= MOST_COMMITS or self._stands_out(blocks):

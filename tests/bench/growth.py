@@ -5,7 +5,8 @@ second, to the monitor alone. What is doubled first are partitions, with a write
 writers. The rows of a partition and second stay the same, so that a line of the curve is what one more costs.
 
 BENCH_GROWTH_PARTITIONS, BENCH_GROWTH_WRITERS: what is tried, separated by commas ("16,32,64,128,256,512,1024", and
-"1,4,16" for each partition). BENCH_GROWTH_SECONDS: how long each is measured (40), after BENCH_GROWTH_WARM (20).
+"1,4,16" for each partition). BENCH_GROWTH_SECONDS: how long each is measured (45), after BENCH_GROWTH_WARM (45: in
+the first forty seconds each commit is checked at once).
 BENCH_GROWTH_CORES: on so many cores alone (all).
 """
 
@@ -27,7 +28,6 @@ from tests.bench.canary import Traffic
 from tests.bench.report import machine, show
 
 FIRST = 5
-TRIGGER = "1"
 ROWS = 20
 PER_SEND, INTERVAL = 4, 0.25
 OF_WRITERS = 64
@@ -60,14 +60,12 @@ def one(root: Path, partitions: int, writers: int) -> None:
     cores = int(os.environ.get("BENCH_GROWTH_CORES", "0"))
     if cores:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    seconds, warm = (float(os.environ.get(f"BENCH_GROWTH_{n}", d)) for n, d in (("SECONDS", "40"), ("WARM", "20")))
+    seconds, warm = (float(os.environ.get(f"BENCH_GROWTH_{n}", d)) for n, d in (("SECONDS", "45"), ("WARM", "45")))
     recorded = root / "growth" / "recorded"
     shutil.rmtree(recorded, ignore_errors=True)
     record(recorded, partitions, writers, FIRST + round(warm + seconds))
     data = root / "growth" / "data"
-    took = replayed.measure(
-        recorded, data, first=FIRST, warm=warm, seconds=seconds, settings={"OFFSETWATCH_JOB__TRIGGER": TRIGGER}
-    )
+    took = replayed.measure(recorded, data, first=FIRST, warm=warm, seconds=seconds, settings={})
     spent = sum(took.spent.values())
     shown = sum(len(batch.phases) > 0 for batch in took.batches)
     kept = sum(file.stat().st_size for file in (data / "checkpoints").rglob("*") if file.is_file())

@@ -190,8 +190,10 @@ def test_the_source_holds_until_its_time_is_over(tmp_path: Path, monkeypatch: py
     assert reached({"version": 6, "file": 0}) == 7, "what is there now is all checked now"
 
 
-def test_a_source_that_is_not_asked_to_holds_nothing(tmp_path: Path) -> None:
+def test_a_source_that_is_not_asked_to_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holding, "_stands_out", lambda *_: pytest.fail("it looked all the same"))
     log = Log(tmp_path / "history")
+    log.holding = Holding(0.0, ALERT, clock=log.clock)
     log.healthy()
     reader = ProbeLogReader({"path": str(log.path), "version": "0", "files": "1000", "bytes": str(1 << 30)})
     for version in range(3):

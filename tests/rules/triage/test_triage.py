@@ -146,6 +146,14 @@ def test_a_reader_that_left_out_what_was_acknowledged_and_one_that_left_out_what
         assert signs([first, rest, *[[rest[0]]] * (LOOKS + 1), [row_of_it]])[-1] == [], "it is not asked for ever"
 
 
+def test_a_reader_that_went_back_and_one_that_began_where_its_group_stands() -> None:
+    for mode, told in (("assign", ["a reader that went back"]), ("subscribe", [])):
+        h = History()
+        h.poll("r", [("w", 0, 5, 0)], mode=mode)
+        h.poll("r", [("w", 2, 5, 2)], mode=mode)
+        assert signs([[row] for row in h.rows]) == [[], told]
+
+
 def test_a_committed_offset_that_goes_back_and_one_that_was_listed_before() -> None:
     h = History()
     h.row("r", "commit", committed=10, group="g")
