@@ -77,7 +77,7 @@ class Values:
         seq, offset = self._by_writer.follow(label(reader, polled.writer), end, until)
         onward = (offset >= 0) & (polled.offset >= offset)
         if some(onward & (polled.seq < seq)):
-            yield "a value polled again"
+            yield "a value polled again, or out of order"
         alone = ~rows.subscribed[polled.row]  # who shares partitions with others begins again where the group stands
         if some(alone & (polled.offset < self._by_reader.follow(reader, until)[0])):
             yield "a reader that went back"
@@ -113,7 +113,7 @@ class Values:
     def _reflected_again(self, rows: Rows) -> bool:
         sources = rows.sources
         row = sources.row
-        good = indices((rows.type[row] == OK) & rows.does(TXN)[row] & (sources.offset >= 0))
+        good = indices((rows.type[row] == OK) & (sources.offset >= 0))
         if not len(good):
             return False
         good = good[rows.completed[row[good]].argsort(kind="stable")]

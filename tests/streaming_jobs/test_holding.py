@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rules.vocabulary.slices import Irregular, Slice
 from streaming_jobs.config import JobConfig, ObjectivesConfig
 from streaming_jobs.history.block import Block
-from streaming_jobs.history.holding import MOST_COMMITS, MOST_ROWS, Holding
+from streaming_jobs.history.holding import MOST_COMMITS, Holding
 from streaming_jobs.history.log_source import Offset, ProbeLogReader, added, commit_name, split
 from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners
 from streaming_jobs.tables.delta_tables import read_table
@@ -98,57 +98,59 @@ def test_a_commit_is_looked_at_once(log: Log) -> None:
     assert log.holds_after(1)
 
 
-def test_checks_that_are_behind_do_not_wait_and_look_at_nothing(log: Log) -> None:
-    log.holds_after(ALERT)
-    log.healthy()
-    assert log.holds_after(0.1)
-    log.version += 1
-    log.holding.look(log.version, [Block("not there", 0, 1, 1)], MOST_COMMITS - 1)
-    assert not log.holds_after(0), "one that cannot be read"
-    log.clock.time += ALERT
-    log.holds_after(0)
-    assert log.holds_after(0.1)
-    log.version += 1
-    log.holding.look(log.version, [], MOST_COMMITS)
-    assert log.holds_after(0), "it added nothing"
-    log.holding.look(log.version, [Block("not there", 0, 1, 1)], MOST_COMMITS)
-    assert not log.holds_after(0)
-
-
 def blocks_of(log: Log) -> list[Block]:
     text = (log.path / "_delta_log" / commit_name(log.version)).read_text()
     return [block for task in split(added(text), log.path) for block in task.blocks]
+
+
+@pytest.fixture
+def unseen(log: Log, monkeypatch: pytest.MonkeyPatch) -> list[Block]:
+    """A healthy second that nobody has looked at yet, while what came before it waits."""
+    log.holds_after(ALERT)
+    log.healthy()
+    assert log.holds_after(1)
+    with monkeypatch.context() as blind:
+        blind.setattr(log, "look", lambda blocks: None)
+        log.healthy()
+    return blocks_of(log)
+
+
+def test_a_healthy_second_is_looked_at_and_waits(log: Log, unseen: list[Block]) -> None:
+    log.holding.look(log.version, unseen, MOST_COMMITS - 1)
+    assert log.holds_after(0)
+
+
+def test_checks_that_are_behind_do_not_wait(log: Log, unseen: list[Block]) -> None:
+    log.holding.look(log.version, [], MOST_COMMITS)
+    assert log.holds_after(0), "it added nothing"
+    log.holding.look(log.version, unseen, MOST_COMMITS)
+    assert not log.holds_after(0)
+
+
+def test_more_rows_than_are_looked_at_do_not_wait(
+    log: Log, unseen: list[Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jobs.history.holding.MOST_ROWS", 1)
+    log.holding.look(log.version, unseen)
+    assert not log.holds_after(0)
 
 
 @pytest.mark.parametrize(
     "spoilt",
     [
         lambda block: Block(block.path, block.start, block.end, None),
-        lambda block: Block(block.path, block.start, block.end, MOST_ROWS + 1),
         lambda block: Block(block.path, block.start, block.end, block.rows + 1),
         lambda block: Block(block.path + ".gone", block.start, block.end, block.rows),
     ],
-    ids=["rows untold", "too many", "not as many as told", "gone"],
+    ids=["rows untold", "not as many as told", "gone"],
 )
-def test_what_cannot_be_looked_at_is_not_held(log: Log, spoilt: Callable[[Block], Block]) -> None:
-    log.holds_after(ALERT)
-    log.healthy()
-    assert log.holds_after(1)
-    log.version += 1
-    log.look([spoilt(block) for block in blocks_of_last(log)])
+def test_what_cannot_be_looked_at_is_not_held(log: Log, unseen: list[Block], spoilt: Callable[[Block], Block]) -> None:
+    log.holding.look(log.version, [spoilt(block) for block in unseen])
     assert not log.holds_after(0)
     log.clock.time += ALERT
-    log.version -= 1
     log.healthy()
     log.holds_after(HOLD)
     assert log.holds_after(1), "and afterwards all is as before"
-
-
-def blocks_of_last(log: Log) -> list[Block]:
-    log.version -= 1
-    found = blocks_of(log)
-    log.version += 1
-    return found
 
 
 def test_the_source_holds_until_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from rules.triage.latest import MOST, Latest
 from rules.triage.observed import BEHIND
 from rules.triage.triage import Triage
 from rules.triage.values import LOOKS
-from rules.vocabulary.slices import Irregular, Mark, Slice, to_table
+from rules.vocabulary.slices import Altered, Irregular, Mark, Run, Slice, to_table
 from tests.bench.canary import Traffic
 from tests.bench.histories import Ints
 from tests.rules import test_cases
@@ -99,6 +101,23 @@ def seconds(h: History, count: int) -> list[list[Slice]]:
     return [healthy(h, second) for second in range(count)]
 
 
+def test_a_writer_whose_later_value_stands_before_an_earlier_one() -> None:
+    for second, told in ((7, []), (3, ["acknowledgements out of order"])):
+        h = History()
+        h.send("w", 0, 2, at=5)
+        h.send("v", 0, 1, at=2)
+        h.send("w", 2, 1, at=second)
+        assert signs([[row] for row in h.rows]) == [[], [], told]
+
+
+def test_a_reader_that_is_given_an_earlier_value_after_a_later_one() -> None:
+    h = History()
+    h.poll("r", [("w", 5, 1, 0)])
+    h.poll("s", [("w", 3, 1, 1)])
+    h.poll("r", [("w", 3, 1, 1)])
+    assert signs([[row] for row in h.rows]) == [[], [], ["a value polled again, or out of order"]]
+
+
 def test_what_was_acknowledged_and_nobody_polls() -> None:
     """The reader has stopped: a few seconds later that stands out, as long as what it would read is stable."""
     for stable, told in ((None, ["acknowledged records that nobody polled yet"]), (30, [])):
@@ -110,6 +129,13 @@ def test_what_was_acknowledged_and_nobody_polls() -> None:
             h.send("w", 10 * second, 10, at=10 * second)
             parts.append(h.rows[begin:])
         assert signs(parts) == [[]] * (3 + BEHIND) + [told]
+    h = History()
+    parts = seconds(h, 3)
+    for second in range(3, 6 + BEHIND):
+        h.observe(end=10 * second + 10)
+        h.send("w", 10 * second, 10, at=10 * second, type="info")
+        parts.append(h.rows[-2:])
+    assert not any(signs(parts)), "nobody knows whether that was written"
 
 
 @pytest.mark.parametrize("name", ["start", "end", "stable"])
@@ -125,6 +151,15 @@ def test_an_end_of_the_log_that_goes_back(name: str) -> None:
     parts.append(h.rows[-2:])
     [sign] = signs(parts)[-1]
     assert sign.endswith("went back")
+    parts[-1] = [replace(row, process=row.process + 1 - i, slice=7 + i) for i, row in enumerate(parts[-1])]
+    assert signs(parts)[-1] == [], "another observer may lag behind"
+
+
+def test_an_observation_that_tells_of_something_else() -> None:
+    h = History()
+    parts = seconds(h, 2)
+    h.row("observer", "offsets", committed=3, group="g")
+    assert signs([*parts, h.rows[-1:]])[-1] == []
 
 
 def test_a_reader_that_left_out_what_was_acknowledged_and_one_that_left_out_what_failed() -> None:
@@ -173,6 +208,10 @@ def test_settings_that_change_and_settings_that_are_told_again() -> None:
     for value in ("1", "1", "2", "2"):
         h.row("observer", "offsets", settings={"min.insync.replicas": value, "cleanup.policy": "delete"})
     assert signs([[row] for row in h.rows]) == [[], [], ["other settings"], []]
+    h = History()
+    for partition in (0, 1, 0, 1):
+        h.row("observer", "offsets", partition=partition, settings={"leader": str(partition)})
+    assert not any(signs([[row] for row in h.rows]))
 
 
 def test_rows_that_say_it_themselves() -> None:
@@ -182,23 +221,27 @@ def test_rows_that_say_it_themselves() -> None:
     h.row("committer", "mark", marks=[Mark(number("w"), 1, h.at(1), ended=h.at(2))])
     h.row("committer", "mark", marks=[Mark(number("w"), 1, h.at(1), ended=h.at(2), lost=True)])
     h.irregular("r", Irregular(0, 5, "foreign", 1))
+    h.poll("r", [("w", 0, 1, 6)], altered=[Altered(number("w"), 0, 6, 1, "key", "a", "b")])
     assert signs([[row] for row in h.rows]) == [
         [],
         ["a zombie's request that was not refused"],
         [],
         ["a lost process"],
         ["irregular records"],
+        ["altered records"],
     ]
 
 
 def test_an_input_that_two_transactions_reflect() -> None:
-    from rules.vocabulary.slices import Run
-
     h = History()
     for first in (0, 5, 3):
         h.txn("t", sends=[("o", first, 2, first)], sources=[Run(number("w"), first, first, 2)], group="g")
     assert signs([[row] for row in h.rows])[:2] == [[], []]
     assert "an input that two transactions reflect" in signs([[row] for row in h.rows])[2]
+    h = History()
+    for process, first in (("t", 0), ("t", 2), ("u", 4)):
+        h.txn(process, sends=[("o", first, 2, first)], sources=[Run(number("w"), first, first, 2)], group="g")
+    assert signs([h.rows]) == [[]], "another life of the transform goes on, and numbers its rows from 0"
 
 
 def test_partitions_are_looked_at_apart() -> None:
@@ -211,14 +254,20 @@ def test_partitions_are_looked_at_apart() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    import numpy as np
-
     latest = Latest(1)
     keys = np.arange(MOST + 10, dtype=np.int64)
     assert (latest.follow(keys, keys + 1)[0] == -1).all()
     assert latest.follow(keys[-3:], keys[-3:])[0].tolist() == (keys[-3:] + 1).tolist()
     assert latest.follow(keys[:3], keys[:3])[0].tolist() == [-1, -1, -1], "the oldest are forgotten"
     assert latest.of(keys[-3:]).tolist() == keys[-3:].tolist()
+
+
+def test_what_is_only_asked_about_is_not_remembered() -> None:
+    latest, keys = Latest(1), np.array([4, 9], np.int64)
+    assert latest.follow(keys, keys, keep=np.array([True, False]))[0].tolist() == [-1, -1]
+    assert latest.follow(keys, keys + 1, keep=np.array([False, False]))[0].tolist() == [4, -1]
+    assert latest.follow(keys, keys + 2)[0].tolist() == [4, -1]
+    assert latest.of(np.array([9, 4, 5], np.int64)).tolist() == [11, 6, -1]
 
 
 def test_no_rows_and_rows_of_another_form() -> None:
