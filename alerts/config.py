@@ -33,19 +33,31 @@ class Secret(_Section):
 def _address(url: str) -> str:
     """Raises where nobody could be told at it. A chat's hook has its secret in the path, others a password before the
     host: it is not shown."""
-    try:
-        parts = urlsplit(url)
-        fit = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fit = False
-    if not fit or not all("!" <= letter <= "~" for letter in url):
+    if not _leads_to_a_host(url):
         raise PydanticCustomError(
             UNFIT_URL, "is no address of a receiver: http:// or https://, a host, and no blank or letter beyond ASCII"
         )
     return url
 
 
+def _leads_to_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        fit = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return fit and all("!" <= letter <= "~" for letter in url)
+
+
+def _link(url: str) -> str:
+    """Raises where it would lead nobody anywhere, or run something: alerts show it to whoever is on call."""
+    if url and not _leads_to_a_host(url):
+        raise ValueError("must be a page's address: http:// or https://, a host, and no blank or letter beyond ASCII")
+    return url
+
+
 Url = Annotated[str, AfterValidator(_address)]
+Link = Annotated[str, AfterValidator(_link)]
 
 
 class AlertmanagerConfig(_Section):
@@ -125,8 +137,8 @@ class AlertsConfig(_Section):
         description="An incident of violations is over when none has been found for so many seconds; one of conditions "
         "when all of them have ended.",
     )
-    runbook_url: str = Field("", description="Where docs/runbook.md is published; alerts link to its sections.")
-    page_url: str = Field("", description="Where people look at incidents; alerts link to PAGE/incidents/ID.")
+    runbook_url: Link = Field("", description="Where docs/runbook.md is published; alerts link to its sections.")
+    page_url: Link = Field("", description="Where people look at incidents; alerts link to PAGE/incidents/ID.")
     alertmanager: AlertmanagerConfig = AlertmanagerConfig()
     webhook: WebhookConfig = WebhookConfig()
     chat: ChatConfig = ChatConfig()

@@ -158,6 +158,16 @@ def test_a_secret_that_the_environment_holds_plainly_is_not_shown() -> None:
     assert str(raised.value) == f'{variable}: alerts.webhook.secret: must be {{ env = "NAME" }} or {{ file = "path" }}'
 
 
+@pytest.mark.parametrize("name", ["page_url", "runbook_url"])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "canary:9477", "https://", "http://canary /", "http://c\u00e4nary"]
+)
+def test_a_link_that_leads_to_no_page_is_refused(name: str, url: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"alerts.{name}: must be a page's address"):
+        load(written(tmp_path, f'[alerts]\n{name} = "{url}"'), {})
+    assert getattr(load(written(tmp_path, f'[alerts]\n{name} = "https://canary:9477/x"'), {}).alerts, name)
+
+
 @pytest.mark.parametrize(
     "address", [f"ftp://me:{SECRET}@h/", f"http:///{SECRET}", f"https://h/{SECRET} y", f"http://h:x/{SECRET}", SECRET]
 )

@@ -268,6 +268,9 @@ def test_what_is_only_asked_about_is_not_remembered() -> None:
     assert latest.follow(keys, keys + 1, keep=np.array([False, False]))[0].tolist() == [4, -1]
     assert latest.follow(keys, keys + 2)[0].tolist() == [4, -1]
     assert latest.of(np.array([9, 4, 5], np.int64)).tolist() == [11, 6, -1]
+    none = Latest(1)
+    none.follow(keys[:1], keys[:1], keep=np.array([False]))
+    assert none.of(keys[:1]).tolist() == [-1]
 
 
 def test_no_rows_and_rows_of_another_form() -> None:
