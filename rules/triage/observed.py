@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rules.arrays.columns import COMMIT, OFFSETS, OK, SEND, TXN, ZOMBIE
 from rules.arrays.intervals import Ints, indices, some
-from rules.triage.latest import Latest
+from rules.triage.latest import MOST, Latest
 from rules.triage.rows import Rows, label
 
 BEHIND: Final = 4
@@ -70,6 +70,8 @@ class Observed:
         there = rows.does(OFFSETS) & rows.table["settings"].is_valid().to_numpy(zero_copy_only=False)
         told = indices(there)
         anew = False
+        if len(self._settings) > MOST:
+            self._settings.clear()  # of topics that were made again and again
         for place, settings in zip(rows.place[told].tolist(), rows.plain(told, "settings"), strict=True):
             for name, value in settings:
                 key = (place, hash(name))

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_ROWS: Final = 100_000
-"""Of one commit."""
+MOST_BYTES: Final = 4 << 20
+"""Of one commit; a few of them are remembered."""
 MOST_COMMITS: Final = 20
 """Of what is there at once."""
 
@@ -52,7 +53,9 @@ class Holding:
         from rules.triage.triage import Triage
         from streaming_jobs.history.files import tables
 
-        if sum(block.rows or 0 for block in blocks) > MOST_ROWS or any(block.rows is None for block in blocks):
+        if any(block.rows is None for block in blocks) or sum(block.rows or 0 for block in blocks) > MOST_ROWS:
+            return True
+        if sum(block.end - block.start for block in blocks) > MOST_BYTES:
             return True
         self._triage = self._triage or Triage()
         try:

@@ -127,10 +127,11 @@ def test_checks_that_are_behind_do_not_wait(log: Log, unseen: list[Block]) -> No
     assert not log.holds_after(0)
 
 
-def test_more_rows_than_are_looked_at_do_not_wait(
-    log: Log, unseen: list[Block], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bound", ["MOST_ROWS", "MOST_BYTES"])
+def test_more_than_is_looked_at_does_not_wait(
+    log: Log, unseen: list[Block], bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jobs.history.holding.MOST_ROWS", 1)
+    monkeypatch.setattr(f"streaming_jobs.history.holding.{bound}", 1)
     log.holding.look(log.version, unseen)
     assert not log.holds_after(0)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rules.triage.latest import MOST, Latest
-from rules.triage.observed import BEHIND
+from rules.triage.observed import BEHIND, Observed
+from rules.triage.rows import Rows
 from rules.triage.triage import Triage
 from rules.triage.values import LOOKS
 from rules.vocabulary.slices import Altered, Irregular, Mark, Run, Slice, to_table
@@ -212,6 +213,15 @@ def test_settings_that_change_and_settings_that_are_told_again() -> None:
     for partition in (0, 1, 0, 1):
         h.row("observer", "offsets", partition=partition, settings={"leader": str(partition)})
     assert not any(signs([[row] for row in h.rows]))
+
+
+def test_settings_of_topics_that_are_made_again_and_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rules.triage.observed.MOST", 5)
+    h, observed = History(), Observed()
+    for life in range(20):
+        row = h.row("observer", "offsets", settings={"leader": "1"})
+        assert list(observed.look(Rows.of(to_table([replace(row, topic_id=f"t{life}")])))) == []
+        assert len(observed._settings) <= 6
 
 
 def test_rows_that_say_it_themselves() -> None:
