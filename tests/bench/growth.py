@@ -6,7 +6,7 @@ writers. The rows of a partition and second stay the same, so that a line of the
 
 BENCH_GROWTH_PARTITIONS, BENCH_GROWTH_WRITERS: what is tried, separated by commas ("16,32,64,128,256,512,1024", and
 "1,4,16" for each partition). BENCH_GROWTH_SECONDS: how long each is measured (45), after BENCH_GROWTH_WARM (45: in
-the first forty seconds each commit is checked at once).
+the first thirty seconds each commit is checked at once).
 BENCH_GROWTH_CORES: on so many cores alone (all).
 """
 

@@ -41,7 +41,10 @@ def test_what_hides_findings_by_mistake_is_refused(data: Path, tmp_path: Path) -
     for words, said in (
         (["--topic", "nosuch"], "--topic: nothing is known of a topic nosuch; known are: t, u"),
         (["--partition", "-5"], "--partition"),
-        (["--since", "07:00", "--until", "06:00"], "--until 06:00 is before --since 07:00"),
+        (
+            ["--since", "2026-02-03T07:00", "--until", "2026-02-03T06:00"],
+            "--until 2026-02-03T06:00 is before --since 2026",
+        ),
     ):
         done = offsetwatch("findings", "--data", str(data), *words, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
