@@ -38,7 +38,9 @@ def test_exposed_aborts_are_one_page(kafka: LocalKafka, tmp_path: Path, when: Wh
         known = json.loads(get(f"{evening.alertmanager}/api/v2/alerts?filter=source%3Doffsetwatch") or "[]")
         assert [one["labels"] for one in known if one["labels"]["severity"] == "critical"] == [alert["labels"]]
         opened = [one for _, one in evening.pages("/webhook") if one["incident"]["severity"] == "critical"]
-        assert [(one["state"], one["incident"]["id"]) for one in opened] == [("open", alert["labels"]["incident"])]
+        assert {one["incident"]["id"] for one in opened} == {alert["labels"]["incident"]}
+        states = [one["state"] for one in opened]  # what goes on for a minute may have grown tenfold
+        assert states == ["open"] or (when is not ONCE and states == ["open", "worse"]), states
         aborted = evening.findings("G1a")
         assert len(aborted) > (when is not ONCE), "a lie that is told once may expose one record"
         assert {one["severity"] for one in aborted} == {"critical"}
