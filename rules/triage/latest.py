@@ -54,9 +54,8 @@ class Latest:
 
     def of(self, keys: Ints) -> Ints:
         """The value of each of these keys in the first column, -1 where there is none."""
-        order = self._keys.argsort()
-        at = np.minimum(self._keys[order].searchsorted(keys), max(len(order) - 1, 0))
-        if not len(order):
+        if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
-        found = order[at]
+        order = self._keys.argsort()
+        found = order[np.minimum(self._keys[order].searchsorted(keys), len(order) - 1)]
         return np.where(self._keys[found] == keys, self._values[0][found], -1)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow.compute as pc
 
 from rules.arrays.columns import COMMIT, OFFSETS, OK, SEND, TXN, ZOMBIE
@@ -24,7 +23,7 @@ class Observed:
     def __init__(self) -> None:
         self._ends = {name: Latest(1) for name in ("log_start", "log_end", "last_stable")}
         self._committed = Latest(2)
-        self._settings: dict[tuple[int, int], str] = {}
+        self._settings: dict[tuple[int, str], str] = {}
         self._polled = Latest(1)
         self._stable = Latest(1)
         self._acknowledged: deque[tuple[Ints, Ints]] = deque(maxlen=BEHIND)
@@ -67,14 +66,13 @@ class Observed:
 
     def _set_anew(self, rows: Rows) -> bool:
         """Do the observers tell of other settings, leaders or brokers than they did?"""
-        there = rows.does(OFFSETS) & rows.table["settings"].is_valid().to_numpy(zero_copy_only=False)
-        told = indices(there)
+        told = indices(rows.does(OFFSETS) & rows.table["settings"].is_valid().to_numpy(zero_copy_only=False))
         anew = False
         if len(self._settings) > MOST:
             self._settings.clear()  # of topics that were made again and again
         for place, settings in zip(rows.place[told].tolist(), rows.plain(told, "settings"), strict=True):
             for name, value in settings:
-                key = (place, hash(name))
+                key = (place, name)
                 anew |= self._settings.get(key, value) != value
                 self._settings[key] = value
         return anew
@@ -84,8 +82,8 @@ class Observed:
         polled, listed = rows.polled, indices(rows.last_stable >= 0)
         self._stable.grow(rows.place[listed], rows.last_stable[listed])
         self._polled.grow(rows.place[polled.row], polled.offset + polled.length)
-        sent, sure = rows.sent, rows.type[rows.sent.row] == OK
-        sure &= (sent.offset >= 0) & np.isin(rows.f[sent.row], (SEND, TXN))
+        sent = rows.sent
+        sure = (sent.offset >= 0) & (rows.does(SEND, TXN) & (rows.type == OK))[sent.row]
         place, end = rows.place[sent.row][sure], (sent.offset + sent.length)[sure]
         readable = end <= self._stable.of(place)
         late = False

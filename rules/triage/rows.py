@@ -24,10 +24,10 @@ WANTED: Final = (
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
-def label(one: Ints, other: Ints | int) -> Ints:
+def label(one: Ints, other: Ints) -> Ints:
     """One number for each pair of numbers. Two pairs may come to the same one, as seldom as random numbers do: triage
     then says something too often or too late, and no verdict rests on it."""
-    mixed = (one.view(np.uint64) * _MIX) ^ np.asarray(other, np.int64).view(np.uint64)
+    mixed = (one.view(np.uint64) * _MIX) ^ other.view(np.uint64)
     return ((mixed ^ (mixed >> np.uint64(29))) * _MIX).view(np.int64)
 
 

@@ -40,9 +40,13 @@ class Holding:
         self._looked_through = -1
         self._triage: Triage | None = None
 
+    def awaits(self, version: int) -> bool:
+        """Has nobody looked at this commit yet, who should? It is asked at each look for the next one."""
+        return self._hold > 0 and version > self._looked_through
+
     def look(self, version: int, blocks: Sequence[Block], waiting: int = 0) -> None:
         """Look at what a commit added; one is only looked at once. `waiting`: how many are there before it."""
-        if version <= self._looked_through or not blocks or not self._hold:
+        if not blocks or not self.awaits(version):
             return
         self._looked_through = version
         if waiting >= MOST_COMMITS or self._stands_out(blocks):

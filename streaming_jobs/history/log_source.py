@@ -159,7 +159,7 @@ class ProbeLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         version, index = start["version"], start["file"]
         files = size = 0
         while (self._last is None or version <= self._last) and (there := self._next(version)) is not None:
-            if self._last is None and there:
+            if self._last is None and there and self._holding.awaits(version):
                 blocks = [block for task in split(there, self._root) for block in task.blocks]
                 self._holding.look(version, blocks, version - start["version"])
             for number in range(index, len(there)):
