@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from deploy.local_kafka import LocalKafka
@@ -46,6 +46,33 @@ def config(**changes: Any) -> ProbesConfig:
 def read(history: Path) -> list[Row]:
     rows = QueryBuilder().register("history", DeltaTable(str(history))).execute("select * from history")
     return [row for batch in rows for row in pa.record_batch(batch).to_pylist()]
+
+
+def last_stable(kafka: LocalKafka, topic: str, partition: int) -> int:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    where = TopicPartition(topic, partition)
+    asked = admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+    return int(asked[where].result(30).offset)
+
+
+def holding(kafka: LocalKafka, topic: str, partition: int) -> Producer:
+    """A producer whose transaction is open, with a record in the partition that has arrived there."""
+    for _ in range(5):
+        producer = Producer({
+            "bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex,
+            "transaction.timeout.ms": 600_000,
+        })  # fmt: skip
+        producer.init_transactions()
+        producer.begin_transaction()
+        delivered: list[int | None] = []
+        producer.produce(
+            topic, b"held", partition=partition,
+            on_delivery=lambda error, record, delivered=delivered: delivered.append(None if error else record.offset()),
+        )  # fmt: skip
+        producer.flush()
+        if delivered == [last_stable(kafka, topic, partition)]:
+            return producer
+    raise AssertionError("a broker that is too busy to open a transaction")
 
 
 def unfold(runs: list[Row] | None) -> list[tuple[int, int, int | None]]:
@@ -223,13 +250,7 @@ def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path:
     fleet = Fleet(asked, Connection(kafka.bootstrap), *where, history=tmp_path / "history")
     fleet.start()
     until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > 200)
-    hanging = Producer({
-        "bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex, "transaction.timeout.ms": 600_000,
-    })  # fmt: skip
-    hanging.init_transactions()
-    hanging.begin_transaction()
-    hanging.produce(topic, b"held", partition=1)
-    hanging.flush()
+    hanging = holding(kafka, topic, 1)
     before = sum(probe.acknowledged for probe in fleet.status().probes)
     until(lambda: sum(probe.acknowledged for probe in fleet.status().probes) > before + 200)
     fleet.stop()
@@ -245,7 +266,9 @@ def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path:
         phantoms.append(like | {"sent": [like["sent"][0] | {"seq": seq, "offset": offset, "length": 3}]})
     write_deltalake(str(history), pa.Table.from_pylist(phantoms, schema=SLICE_SCHEMA), mode="append")
     drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], history), where[1], limit=5)
+    still_open = last_stable(kafka, topic, 1) < ends[1]
     hanging.abort_transaction()
+    assert still_open and drained.holds, drained.rounds
     assert {
         (of[1], run.seq, run.offset, run.length) for of, runs in drained.missing.items() for run in runs
     } == {(0, 10**6, 5, 3), (1, 10**6, 5, 3), (1, 2 * 10**6, ends[1] + 9, 3)}  # fmt: skip
