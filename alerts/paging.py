@@ -26,7 +26,7 @@ from alerts.receivers.courier import Courier, Receiver, all_of
 from alerts.receivers.http import SendFailed, reveal
 from alerts.receivers.memory import Kept, Memory, OnDisk
 from alerts.receivers.webhook import Webhook
-from alerts.silences import Silences, path_of, silenced
+from alerts.silences import FolderSilences, Silences, path_of, silenced
 
 
 def machine_time() -> datetime:
@@ -34,11 +34,10 @@ def machine_time() -> datetime:
 
 
 class Keeping(Protocol):
-    """Where what receivers were told is kept, and what of the incidents this process may tell them now: of several
-    monitors that take turns one is at work. `folder`: for what is this machine's alone."""
+    """Where what receivers were told is kept, and silences; and what of the incidents this process may tell now: of
+    several monitors that take turns one is at work."""
 
-    @property
-    def folder(self) -> Path: ...
+    def silences(self) -> Silences: ...
 
     def kept(self, receiver: str) -> Kept: ...
 
@@ -53,6 +52,9 @@ class Alone:
 
     def ours(self, incidents: Sequence[Incident]) -> Sequence[Incident]:
         return incidents
+
+    def silences(self) -> Silences:
+        return FolderSilences(path_of(self.folder))
 
     def kept(self, receiver: str) -> Kept:
         return OnDisk(self.folder / f"{receiver}.json")
@@ -76,7 +78,7 @@ class Paging:
         self._incidents = Incidents(hold=timedelta(seconds=config.quiet), names=names)
         self._lock = threading.Lock()
         keeping = Alone(keeping) if isinstance(keeping, Path) else keeping
-        self._silences = Silences(path_of(keeping.folder)) if keeping is not None else None
+        self._silences = keeping.silences() if keeping is not None else None
         now = clock()
         self._couriers = [
             Courier(
@@ -117,7 +119,7 @@ class Paging:
         return silenced(incidents, self.silences(), now)
 
     def silences(self) -> Sequence[Silence]:
-        """Those of the data folder, active or not."""
+        """Those that are kept, active or not."""
         return self._silences.all() if self._silences is not None else ()
 
     def places(self, occurrence: str) -> list[str]:

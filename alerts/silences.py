@@ -4,8 +4,9 @@ A silence hides nothing: findings are recorded, counted and shown as ever, with 
 receivers are not told that an incident has opened. What is still open when the silence ends is told then; what is over
 by then is not told any more.
 
-Silences are a small file in the data folder, written by `offsetwatch silence` and read by the monitor: they hold
-through restarts of both. Each has an end, `LONGEST` away at most.
+Silences are written by `offsetwatch silence` and read by the monitor, and hold through restarts of both: in a small
+file of the data folder, or, where several monitors take turns at tables elsewhere, where all of them look. Each has an
+end, `LONGEST` away at most.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from alerts.incidents.incident import Incident
 from alerts.incidents.silence import Silence
@@ -35,7 +37,7 @@ KEPT: Final = timedelta(days=2)
 """How long one that is over is kept: what ended while it was active is told to nobody, whenever that is asked."""
 
 
-_UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 _log: Final = logging.getLogger("offsetwatch.alerts")
 
 
@@ -59,32 +61,20 @@ def silenced(incidents: Iterable[Incident], silences: Sequence[Silence], now: da
     return made
 
 
-class Silences:
-    """The silences of one data folder. Reading never fails: a file that cannot be understood silences nothing."""
+class Silences(ABC):
+    """Silences, wherever they are kept. `all` and `active` never fail: what cannot be understood silences nothing."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._held: tuple[Silence, ...] = ()
-
+    @abstractmethod
     def all(self) -> tuple[Silence, ...]:
-        """Those that are kept, active or not, the oldest first; read anew where the file has changed."""
-        with self._lock:
-            try:
-                stat = self._path.stat()
-            except OSError:
-                self._seen, self._held = None, ()
-                return ()
-            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-            if seen != self._seen:
-                self._seen = seen
-                try:
-                    self._held = _read(self._path)
-                except _UNREADABLE as error:
-                    self._held = ()
-                    _log.warning("%s cannot be understood, so nothing is silenced: %s", self._path, error)
-            return self._held
+        """Those that are kept, active or not, the oldest first."""
+
+    @abstractmethod
+    def asked(self) -> tuple[Silence, ...]:
+        """The same, asked for now. Raises OSError and SilenceRefused where they are not to be had."""
+
+    @abstractmethod
+    def _changing(self) -> AbstractContextManager[list[Silence]]:
+        """The silences as they are; as the list is left, they are kept. Raises SilenceRefused where that cannot be."""
 
     def active(self, at: datetime) -> list[Silence]:
         return [one for one in self.all() if one.active(at)]
@@ -108,7 +98,7 @@ class Silences:
         with self._changing() as held:
             if sum(one.active(now) for one in held) >= MOST:
                 raise SilenceRefused(f"there are {MOST} silences already")
-            self._write([*(one for one in held if now - one.until < KEPT), made])
+            held[:] = [*(one for one in held if now - one.until < KEPT), made]
         return made
 
     def end(self, id_: str, now: datetime) -> Silence:
@@ -118,20 +108,54 @@ class Silences:
             if len(named) != 1:
                 raise SilenceRefused(f"{'no' if not named else 'more than one'} active silence begins with {id_!r}")
             ended = replace(named[0], until=now)
-            self._write([ended if one.id == ended.id else one for one in held])
+            held[:] = [ended if one.id == ended.id else one for one in held]
         return ended
 
+
+class FolderSilences(Silences):
+    """The silences of one data folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._held: tuple[Silence, ...] = ()
+
+    def all(self) -> tuple[Silence, ...]:
+        """Read anew where the file has changed."""
+        with self._lock:
+            try:
+                stat = self._path.stat()
+            except OSError:
+                self._seen, self._held = None, ()
+                return ()
+            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._held = _read(self._path)
+                except UNREADABLE as error:
+                    self._held = ()
+                    _log.warning("%s cannot be understood, so nothing is silenced: %s", self._path, error)
+            return self._held
+
+    def asked(self) -> tuple[Silence, ...]:
+        with suppress(FileNotFoundError):
+            self._path.open("rb").close()  # one that may not be read is not one without silences
+        return self.all()
+
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Silence, ...]]:
-        """The silences as they are, while nobody else changes them. Raises SilenceRefused where that cannot be."""
+    def _changing(self) -> Iterator[list[Silence]]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                yield _read(self._path) if self._path.exists() else ()
+                held = list(_read(self._path)) if self._path.exists() else []
+                yield held
+                self._write(held)
         except OSError as error:
             raise SilenceRefused(f"{self._path}: {error.strerror}") from error
-        except _UNREADABLE:
+        except UNREADABLE:
             raise SilenceRefused(f"{self._path} cannot be understood; without it there are no silences") from None
 
     def _write(self, silences: Sequence[Silence]) -> None:
@@ -141,14 +165,25 @@ class Silences:
         os.replace(beside, self._path)  # noqa: PTH105 - the same, and atomic by name
 
 
+def as_text(silence: Silence) -> str:
+    """One silence as JSON."""
+    return json.dumps(asdict(silence), default=datetime.isoformat)
+
+
+def from_text(text: str) -> Silence:
+    """What `as_text` wrote. Raises one of `UNREADABLE`."""
+    return _silence(json.loads(text))
+
+
 def _read(path: Path) -> tuple[Silence, ...]:
     held = json.loads(path.read_text(encoding="utf-8"))
-    return tuple(
-        Silence(
-            id=str(row["id"]), cluster=str(row["cluster"]), topic=str(row["topic"]), since=_time(row["since"]),
-            until=_time(row["until"]), because=_readable(row["because"]), by=_readable(row["by"]),
-        )
-        for row in held["silences"]
+    return tuple(map(_silence, held["silences"]))
+
+
+def _silence(row: Mapping[str, Any]) -> Silence:
+    return Silence(
+        id=str(row["id"]), cluster=str(row["cluster"]), topic=str(row["topic"]), since=_time(row["since"]),
+        until=_time(row["until"]), because=_readable(row["because"]), by=_readable(row["by"]),
     )  # fmt: skip
 
 

@@ -284,7 +284,7 @@ def explain(
     from monitor.commands.explain import lines
     from monitor.config.names import ClusterNames
     from monitor.incidents.explained import find, find_where_there_is_room, under_silences
-    from monitor.incidents.overview import silences_of
+    from monitor.incidents.kept_silences import kept_silences
     from monitor.screen import Screen
     from streaming_jobs.history.reachable import reading
 
@@ -295,7 +295,7 @@ def explain(
     with reading(loaded.job.history_path):
         tables, history, names = loaded.job.tables_path, loaded.job.history_path, ClusterNames(loaded)
         found = find_where_there_is_room(loaded.data, id_, lambda: find(tables, history, id_, now, hold, names))
-    for line in lines(under_silences(found, silences_of(loaded.data), now), now, console.width):
+    for line in lines(under_silences(found, kept_silences(loaded).all(), now), now, console.width):
         console.print(line)
     if picture is not None or raw:
         from monitor.postmortem.explain_more import draw, raw_lines
@@ -323,15 +323,16 @@ def status(
     from monitor.commands.storage import as_json, lines, survey
     from monitor.config.names import ClusterNames
     from monitor.incidents.findings import Filter
+    from monitor.incidents.kept_silences import kept_silences
     from monitor.incidents.overview import gather, silence_json, verdict, with_silences
     from monitor.screen import Screen
 
     loaded = loaded_by(config, data)
-    if not loaded.data.is_dir():
+    if not loaded.data.is_dir() and isinstance(loaded.job.tables_path, Path):
         raise UserError(f"{loaded.named('data')}: there is no folder {loaded.data}")
     hold = timedelta(seconds=loaded.alerts.quiet)
     found, _ = gather(loaded.job.tables_path, datetime.now(UTC), Filter(), hold, ClusterNames(loaded))
-    overview = with_silences(found, loaded.data)
+    overview = with_silences(found, kept_silences(loaded), loaded.data)
     said, storage = verdict(overview), survey(loaded)
     if json:
         print(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -121,6 +121,12 @@ class TableUrl:
         store, path = self._split(impatient=True)
         with told():
             return [one.base_name for one in store.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+
+    def delete(self) -> None:
+        """Delete the object; that there is none is no error. Raises OSError."""
+        store, path = self._split(impatient=True)
+        with told(), suppress(FileNotFoundError):
+            store.delete_file(path)
 
     def delete_tree(self) -> None:
         """Delete all objects below it. Raises OSError."""

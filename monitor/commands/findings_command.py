@@ -19,6 +19,7 @@ from monitor.config.names import ClusterNames
 from monitor.errors import UserError
 from monitor.history_files.probe_log import as_tables, located
 from monitor.incidents.findings import Filter, known_clusters, read, require_topics
+from monitor.incidents.kept_silences import kept_silences
 from monitor.incidents.overview import Overview, gather, verdict, with_silences
 from monitor.process.program_log import say
 from monitor.screen import Screen
@@ -74,7 +75,11 @@ def run(asked: Question, configured: Callable[[], Config], history: Path | None)
         if asked.cluster is not None:
             wanted = replace(wanted, cluster=names.resolve(asked.cluster, known_clusters(tables)))
         overview, incidents = gather(tables, at, wanted, timedelta(seconds=config.alerts.quiet), names)
-        overview = replace(overview, kept=True) if history is not None else with_silences(overview, config.data)
+        overview = (
+            replace(overview, kept=True)
+            if history is not None
+            else with_silences(overview, kept_silences(config), config.data)
+        )
         rows = read(tables, wanted, names) if asked.form != "incidents" else []
     if asked.form == "json":
         for row in rows:

@@ -1,7 +1,7 @@
 """`offsetwatch silence`: for a while nobody is told of what happens in a cluster or a topic: somebody works there.
 
-The monitor on the same data folder heeds it within a second or two; it need not run. What is silenced is found,
-recorded, counted and shown as ever.
+The monitor on the same data folder heeds it within a second or two, and each that has its tables at the same URL within
+some seconds; it need not run. What is silenced is found, recorded, counted and shown as ever.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import getpass
 import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -19,12 +18,11 @@ import typer
 from alerts.incidents.incident import Names
 from alerts.receivers.alertmanager_silences import EndedSilence
 from alerts.receivers.http import SendFailed
-from alerts.silences import Silences, path_of
 from monitor.errors import UserError
 from monitor.options import ConfigFile, Data, Debug, loaded_by
 from streaming_jobs.location import TableLocation
 
-_HEEDED_S: Final = 10.0
+_HEEDED_S: Final = 15.0
 _LOOK_S: Final = 0.5
 
 app = typer.Typer(help="Silences: nobody is told for a while, as during maintenance.", no_args_is_help=True)
@@ -46,6 +44,7 @@ def add(  # noqa: PLR0913
     from alerts.incidents.incident import span
     from monitor.commands.times import coming
     from monitor.config.names import ClusterNames
+    from monitor.incidents.kept_silences import kept_silences
     from monitor.incidents.overview import clock
     from monitor.screen import Screen
 
@@ -55,9 +54,7 @@ def add(  # noqa: PLR0913
     now = datetime.now(UTC)
     ends = coming(until, now, "--until")
     named = _cluster(_places(loaded.job.tables_path), cluster, topic, ClusterNames(loaded))
-    made = Silences(path_of(loaded.data / "alerts")).add(
-        cluster=named, topic=topic, until=ends, because=because, by=_user(), now=now
-    )
+    made = kept_silences(loaded).add(cluster=named, topic=topic, until=ends, because=because, by=_user(), now=now)
     console = Screen()
     lasting = span((ends - now).total_seconds())
     console.print(f"{made.id}: {made.place} is silenced until {clock(ends, now, seconds=False)} UTC, for {lasting}.")
@@ -73,13 +70,11 @@ def list_(
     debug: Debug = False,
 ) -> None:
     """The silences that are active."""
+    from monitor.incidents.kept_silences import kept_silences
     from monitor.incidents.overview import clock, in_order, silence_json, silence_words
     from monitor.screen import Screen
 
-    now, path = datetime.now(UTC), path_of(loaded_by(config, data).data / "alerts")
-    with suppress(FileNotFoundError):
-        path.open("rb").close()  # one that may not be read is not one without silences
-    held = Silences(path).all()
+    now, held = datetime.now(UTC), kept_silences(loaded_by(config, data)).asked()
     shown = in_order(one for one in held if every or one.active(now))
     if json_:
         print(json.dumps([silence_json(one) for one in shown]))
@@ -101,11 +96,12 @@ def end(
 ) -> None:
     """End a silence now: what is open is told."""
     from alerts.paging import ended_silence
+    from monitor.incidents.kept_silences import kept_silences
     from monitor.incidents.overview import clock
     from monitor.screen import Screen
 
     loaded, now = loaded_by(config, data), datetime.now(UTC)
-    silences = Silences(path_of(loaded.data / "alerts"))
+    silences = kept_silences(loaded)
     planned = {one.id: one.until for one in silences.all()}
     ended = silences.end(id_, now)
     by_hand, failed = _end_elsewhere(ended_silence(loaded.alerts, ended.id))

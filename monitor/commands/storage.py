@@ -80,12 +80,13 @@ class Storage:
 
 
 def survey(config: Config) -> Storage:
-    """Look at the data folder, without opening any of its files but the tables' logs. Raises OSError."""
+    """Look at the data folder, without opening any of its files but the tables' logs. Where there is none, as on a host
+    that only asks tables elsewhere, the disk is that on which it would be. Raises OSError."""
     data, job = config.data, config.job
     parts = [_table(f"tables/{folder.name}", folder) for folder in _folders(job.tables_path)]
     parts += [Part(name, *bytes_and_files(data / name)) for name in OTHERS if (data / name).is_dir()]
     rate, span = _growth(job.history_path)
-    disk = shutil.disk_usage(data)
+    disk = shutil.disk_usage(next(at for at in (data, *data.absolute().parents) if at.is_dir()))
     kept = timedelta(days=job.upkeep.history_days)
     most = None if job.upkeep.max_gb is None else job.upkeep.max_gb * 1e9
     shown = [part for part in parts if part.files]

@@ -20,7 +20,7 @@ from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident, Names, nameless, of_cluster, where
 from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
-from alerts.silences import Silences, path_of, silenced
+from alerts.silences import Silences, silenced
 from monitor.incidents.findings import Filter, tables_of
 from monitor.incidents.room import no_room
 from streaming_jobs.location import TableLocation
@@ -96,14 +96,9 @@ def overview_of(
     return Overview(now, found, counted, known, others=others), incidents
 
 
-def silences_of(data: Path) -> tuple[Silence, ...]:
-    """All silences of this data folder, active or not."""
-    return Silences(path_of(data / "alerts")).all()
-
-
-def with_silences(overview: Overview, data: Path) -> Overview:
-    """The same with the silences of this data folder, and whether its disk has room."""
-    held, now = silences_of(data), overview.now
+def with_silences(overview: Overview, silences: Silences, data: Path) -> Overview:
+    """The same with the silences, and whether the data folder's disk has room."""
+    held, now = silences.all(), overview.now
     return replace(
         overview,
         incidents=silenced(overview.incidents, held, now),

@@ -1,4 +1,5 @@
 """What receivers were told, where several monitors take turns: it is kept beside the tables, and one of them tells.
+Silences are kept there too.
 
 A monitor that was frozen, or cut off from the store, does not know yet that another one has taken over. What it would
 tell is out of date, and the other tells it: so it tells nothing while its lease is doubtful. Where that lasts, and
@@ -14,6 +15,8 @@ from typing import Final
 
 from alerts.incidents.incident import Incident
 from alerts.receivers.memory import Kept, OnDisk
+from alerts.silences import Silences
+from monitor.incidents.kept_silences import silences_beside
 from streaming_jobs.checks_stalled import NAME as CHECKS_STALLED
 from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.lease import Lease
@@ -24,15 +27,17 @@ ALONE: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class InTheStore:
-    """Beside the tables, below `url`; `folder`: this machine's copies, read where the store has nothing yet, or does
-    not answer."""
+    """Beside the tables; `folder`: this machine's copies, read where the store has nothing yet, or does not answer."""
 
-    url: TableUrl
+    tables: TableUrl
     folder: Path
     lease: Lease
 
+    def silences(self) -> Silences:
+        return silences_beside(self.tables, self.folder)
+
     def kept(self, receiver: str) -> Kept:
-        return _Both(self.url / f"{receiver}.json", OnDisk(self.folder / f"{receiver}.json"), self.lease)
+        return _Both(self.tables / "told" / f"{receiver}.json", OnDisk(self.folder / f"{receiver}.json"), self.lease)
 
     def ours(self, incidents: Sequence[Incident]) -> Sequence[Incident] | None:
         """The incidents that are to be told by this process now, None where it must be silent."""

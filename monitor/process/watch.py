@@ -169,11 +169,11 @@ class Watch:
         return self.at_work
 
     def _keeping(self) -> Keeping:
-        """Where it is kept what receivers were told."""
+        """Where it is kept what receivers were told, and silences."""
         folder, tables = self._config.data / "alerts", self._config.job.tables_path
         if self._lease is None or not isinstance(tables, TableUrl):
             return Alone(folder)
-        return InTheStore(tables / "told", folder, self._lease)
+        return InTheStore(tables, folder, self._lease)
 
     def _prepare(self) -> None:
         """Start Spark while another monitor is at work, so that taking over takes less."""

@@ -13,7 +13,7 @@ import pytest
 from alerts.config import AlertmanagerConfig, AlertsConfig, WebhookConfig
 from alerts.paging import Paging, machine_time
 from alerts.receivers.http import post
-from alerts.silences import Silences, path_of
+from alerts.silences import FolderSilences, path_of
 from tests.alerts.servers import Sink, alertmanager, eventually, get, sink
 from tests.alerts.test_paging import now_event
 
@@ -62,7 +62,7 @@ def paging(url: str, phone: Sink, folder: Path) -> Paging:
 
 
 def test_nobody_is_told_while_a_cluster_is_silenced_and_then_of_what_is_still_open(tmp_path: Path) -> None:
-    silences = Silences(path_of(tmp_path / "told"))
+    silences = FolderSilences(path_of(tmp_path / "told"))
     now = machine_time()
     made = silences.add(cluster="c", topic="", until=now + timedelta(hours=1), because="new disks", by="ops", now=now)
     with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
@@ -94,7 +94,7 @@ def test_nobody_is_told_while_a_cluster_is_silenced_and_then_of_what_is_still_op
 
 @pytest.mark.evening
 def test_a_silenced_topic_hides_no_other(tmp_path: Path) -> None:
-    silences = Silences(path_of(tmp_path / "told"))
+    silences = FolderSilences(path_of(tmp_path / "told"))
     with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
         now = machine_time()
         until = now + timedelta(seconds=40)
@@ -117,7 +117,7 @@ def test_a_page_that_ends_while_it_is_silenced_ends_where_people_are_told_when_t
 ) -> None:
     again = timedelta(seconds=25)  # five times what is waited between two, for a machine that stands still meanwhile
     monkeypatch.setattr("alerts.receivers.alertmanager.RESOLVED_FOR", again)
-    silences = Silences(path_of(tmp_path / "told"))
+    silences = FolderSilences(path_of(tmp_path / "told"))
     with sink() as phone, alertmanager(tmp_path / "am", hasty(phone.url)) as url:
         running = paging(url, phone, tmp_path / "told")
         try:

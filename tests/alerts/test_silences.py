@@ -20,7 +20,7 @@ from alerts.receivers.alertmanager_silences import SilencingAlertmanager
 from alerts.receivers.http import SendFailed
 from alerts.receivers.memory import Memory
 from alerts.receivers.webhook import Webhook
-from alerts.silences import KEPT, LONGEST, MOST, SilenceRefused, Silences, silenced
+from alerts.silences import KEPT, LONGEST, MOST, FolderSilences, SilenceRefused, silenced
 from tests.alerts.findings import NOON, event, finding
 from tests.alerts.incidents import S, condition, incident
 
@@ -93,29 +93,31 @@ def test_what_ended_under_a_silence_stays_silenced_and_what_ended_later_does_not
 
 def test_silences_outlive_the_process_and_are_seen_by_others_at_once(tmp_path: Path) -> None:
     path = tmp_path / "alerts" / "silences.json"
-    monitor = Silences(path)
+    monitor = FolderSilences(path)
     assert monitor.all() == ()
-    made = Silences(path).add(
+    made = FolderSilences(path).add(
         cluster="c", topic="orders", until=NOON + HOUR, because=" new\n disks ", by="ops", now=NOON
     )
     assert made.because == "new disks"
-    assert monitor.active(NOON + S) == [made] == list(Silences(path).all())
-    ended = Silences(path).end(made.id[:3], NOON + 60 * S)
+    assert monitor.active(NOON + S) == [made] == list(FolderSilences(path).all())
+    ended = FolderSilences(path).end(made.id[:3], NOON + 60 * S)
     assert ended.until == NOON + 60 * S
     assert monitor.active(NOON + 60 * S) == []
     assert monitor.all() == (ended,)
-    Silences(path).add(cluster="c", topic="", until=NOON + KEPT + HOUR, because="x", by="", now=NOON + KEPT + 60 * S)
+    FolderSilences(path).add(
+        cluster="c", topic="", until=NOON + KEPT + HOUR, because="x", by="", now=NOON + KEPT + 60 * S
+    )
     assert [one.topic for one in monitor.all()] == [""], "what was over for long is forgotten"
 
 
 def test_a_reason_in_another_encoding_can_be_shown(tmp_path: Path) -> None:
     """As a terminal gives it that says für in Latin-1; and as it stood in the file once."""
     path = tmp_path / "silences.json"
-    held = Silences(path)
+    held = FolderSilences(path)
     made = held.add(cluster="c", topic="", until=NOON + HOUR, because="f\udcfcr\udcff", by="\udcfc", now=NOON)
     assert (made.because, made.by) == ("f\ufffdr\ufffd", "\ufffd")
     path.write_text(path.read_text().replace("\\ufffd", "\\udcff"))
-    assert Silences(path).all()[0].because.encode() == "f\ufffdr\ufffd".encode()
+    assert FolderSilences(path).all()[0].because.encode() == "f\ufffdr\ufffd".encode()
 
 
 @pytest.mark.parametrize(
@@ -132,12 +134,12 @@ def test_a_reason_in_another_encoding_can_be_shown(tmp_path: Path) -> None:
 def test_what_would_be_no_bounded_silence_is_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
     given = {"cluster": "c", "topic": "", "until": NOON + HOUR, "because": "x", "by": "me", "now": NOON}
     with pytest.raises(SilenceRefused, match=said):
-        Silences(tmp_path / "silences.json").add(**(given | changed))
+        FolderSilences(tmp_path / "silences.json").add(**(given | changed))
     assert not (tmp_path / "silences.json").exists()
 
 
 def test_there_are_not_more_than_a_person_can_overlook(tmp_path: Path) -> None:
-    held = Silences(tmp_path / "silences.json")
+    held = FolderSilences(tmp_path / "silences.json")
     for _ in range(MOST):
         held.add(cluster="c", topic="", until=NOON + HOUR, because="x", by="", now=NOON)
     with pytest.raises(SilenceRefused, match=f"there are {MOST} silences already"):
@@ -145,7 +147,7 @@ def test_there_are_not_more_than_a_person_can_overlook(tmp_path: Path) -> None:
 
 
 def test_an_end_that_means_none_or_several_is_refused(tmp_path: Path) -> None:
-    held = Silences(tmp_path / "silences.json")
+    held = FolderSilences(tmp_path / "silences.json")
     made = held.add(cluster="c", topic="", until=NOON + HOUR, because="x", by="", now=NOON)
     for id_ in ("", "zz"):
         with pytest.raises(SilenceRefused, match="no active silence begins with"):
@@ -160,7 +162,7 @@ def test_a_file_that_cannot_be_understood_silences_nothing_and_is_named(
 ) -> None:
     path = tmp_path / "silences.json"
     path.write_text(text)
-    held = Silences(path)
+    held = FolderSilences(path)
     with caplog.at_level(logging.WARNING):
         assert held.all() == held.all() == ()
     assert caplog.text.count("silences.json cannot be understood, so nothing is silenced") == 1

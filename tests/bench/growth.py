@@ -7,7 +7,8 @@ writers. The rows of a partition and second stay the same, so that a line of the
 BENCH_GROWTH_PARTITIONS, BENCH_GROWTH_WRITERS: what is tried, separated by commas ("16,32,64,128,256,512,1024", and
 "1,4,16" for each partition). BENCH_GROWTH_SECONDS: how long each is measured (45), after BENCH_GROWTH_WARM (45: in
 the first thirty seconds each commit is checked at once).
-BENCH_GROWTH_CORES: on so many cores alone (all).
+BENCH_GROWTH_CORES: on so many cores alone (all). BENCH_GROWTH_SPARK: with so many workers of a standalone Spark, of a
+core each, instead of Spark in the monitor (0); what that takes, its master among it, is counted too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,12 +29,23 @@ from probes.log.commits.history import History
 from tests.bench import replayed
 from tests.bench.canary import Traffic
 from tests.bench.report import machine, show
+from tests.streaming_jobs.standalone import Standalone
 
 FIRST = 5
 ROWS = 20
 PER_SEND, INTERVAL = 4, 0.25
 OF_WRITERS = 64
 """So many partitions have the writers that are doubled."""
+SITE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.pyspark.python": sys.executable,
+}
+"""What a site would set for a small standalone Spark on this machine."""
 
 
 def run(root: Path) -> None:
@@ -65,12 +79,15 @@ def one(root: Path, partitions: int, writers: int) -> None:
     shutil.rmtree(recorded, ignore_errors=True)
     record(recorded, partitions, writers, FIRST + round(warm + seconds))
     data = root / "growth" / "data"
-    took = replayed.measure(recorded, data, first=FIRST, warm=warm, seconds=seconds, settings={})
+    workers = int(os.environ.get("BENCH_GROWTH_SPARK", "0"))
+    with spark(root / "growth" / "spark", workers) as settings:
+        took = replayed.measure(recorded, data, first=FIRST, warm=warm, seconds=seconds, settings=settings)
     spent = sum(took.spent.values())
     shown = sum(len(batch.phases) > 0 for batch in took.batches)
     kept = sum(file.stat().st_size for file in (data / "checkpoints").rglob("*") if file.is_file())
     show(
         f"{partitions} partitions, {partitions * writers} writers on {len(os.sched_getaffinity(0))} cores,"
+        f"{f' {workers} workers,' if workers else ''}"
         f" {partitions * ROWS:,} rows and {partitions * PER_SEND / INTERVAL:,.0f} records a second",
         {
             "batch, median": f"{took.batch:.2f} s",
@@ -83,6 +100,19 @@ def one(root: Path, partitions: int, writers: int) -> None:
         },
     )
     shutil.rmtree(recorded)
+
+
+@contextmanager
+def spark(folder: Path, workers: int) -> Iterator[dict[str, str]]:
+    """The monitor's settings for a standalone Spark with so many workers; none for its own."""
+    if not workers:
+        yield {}
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with Standalone(folder / "cluster", workers) as cluster:
+        (folder / "spark-defaults.conf").write_text("\n".join(f"{name} {value}" for name, value in SITE.items()))
+        os.environ |= {"SPARK_CONF_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+        yield {"OFFSETWATCH_JOB__SPARK__MASTER": cluster.url}
 
 
 def record(table: Path, partitions: int, writers: int, commits: int) -> None:

@@ -28,7 +28,7 @@ class Monitor:
 
     def begin(self, recorded: list[FindingEvent]) -> None:
         config = AlertsConfig(quiet=60.0, webhook=WebhookConfig(urls=(self._hook.url,)))
-        keeping = InTheStore(self._tables / "told", self._folder, self.lease)
+        keeping = InTheStore(self._tables, self._folder, self.lease)
         self.people = Paging(config, keeping, lambda name: None, clock=self._now)
         self.people.begin(recorded)
 

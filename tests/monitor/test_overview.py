@@ -13,6 +13,7 @@ import pytest
 from alerts.event import recorded
 from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident
+from alerts.silences import FolderSilences, path_of
 from monitor.commands.overview import lines, row
 from monitor.errors import UserError
 from monitor.incidents.explained import Explained, UnknownId, find_where_there_is_room
@@ -194,7 +195,9 @@ def test_a_full_disk_is_named_before_anything_else(
 ) -> None:
     """The tables then lack what is found, and whether a monitor runs is not the question."""
     monkeypatch.setattr("os.statvfs", lambda folder: disk)
-    found = with_silences(Overview(NOW, [], {}, Checked(NOW - timedelta(hours=1), None)), tmp_path)
+    found = with_silences(
+        Overview(NOW, [], {}, Checked(NOW - timedelta(hours=1), None)), FolderSilences(path_of(tmp_path)), tmp_path
+    )
     if told is None:
         assert verdict(found).endswith(": is the monitor running? Then, no incident was open.")
         return

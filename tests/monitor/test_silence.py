@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from alerts.silences import Silences, path_of
+from alerts.silences import FolderSilences, path_of
 from tests.alerts.servers import alertmanager, get
 from tests.monitor.commands import offsetwatch
 from tests.monitor.rows import finding, record
@@ -32,7 +32,7 @@ def test_a_line_silences_a_cluster_and_every_command_shows_it(data: Path) -> Non
     asked = ["silence", "add", "--cluster", "EmA", "--until", "2h", "--because", "new disks", "--data", str(data)]
     done = offsetwatch(*asked, cwd=data)
     assert (done.returncode, done.stderr) == (0, "")
-    (one,) = Silences(path_of(data / "alerts")).all()
+    (one,) = FolderSilences(path_of(data / "alerts")).all()
     until = one.until.strftime("%H:%M")
     assert timedelta(0) < one.until - datetime.now(UTC) <= timedelta(hours=2)
     said = " ".join(done.stdout.split())
@@ -143,7 +143,7 @@ def tell_of(url: str, id_: str) -> None:
 
 
 def test_where_no_monitor_works_its_silence_is_ended_in_alertmanager_too(data: Path, tmp_path: Path) -> None:
-    silences, now = Silences(path_of(data / "alerts")), datetime.now(UTC)
+    silences, now = FolderSilences(path_of(data / "alerts")), datetime.now(UTC)
     one, other = (
         silences.add(cluster="EmAw", topic=topic, until=now + timedelta(hours=2), because="disks", by="me", now=now)
         for topic in ("", "orders")

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -56,9 +57,9 @@ def server() -> Iterator[int]:
 
 
 @pytest.fixture
-def tables(server: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUrl]:
+def tables(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableUrl]:
     with known_here(server, monkeypatch):
-        yield TableUrl(f"s3://bucket/{request.node.name}/tables")
+        yield TableUrl(f"s3://bucket/{uuid.uuid4().hex}/tables")
 
 
 @contextmanager
@@ -195,8 +196,9 @@ def test_one_takes_over_from_the_other_and_each_finding_is_told_once(
 @pytest.mark.spark
 @pytest.mark.evening
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("there", [False, True], ids=["a checkpoint of its own", "the checkpoint there too"])
 def test_a_store_that_goes_away_is_told_once_and_nothing_is_lost_or_twice(
-    tables: TableUrl, server: int, tmp_path: Path
+    tables: TableUrl, server: int, tmp_path: Path, there: bool
 ) -> None:
     parts, log = duplicates(6), str(tables / "history")
     with proxy_to(server) as proxy:
@@ -204,6 +206,8 @@ def test_a_store_that_goes_away_is_told_once_and_nothing_is_lost_or_twice(
             "OFFSETWATCH_JOB__TABLES": str(tables), "OFFSETWATCH_ALERTS__METRICS": "false",
             "OFFSETWATCH_JOB__CYCLES__ENABLED": "false", "OFFSETWATCH_JOB__OBJECTIVES__LIVENESS": "20",
         }  # fmt: skip
+        if there:
+            given["OFFSETWATCH_JOB__CHECKPOINT"] = str(tables / "checkpoint").replace("s3://", "s3a://")
         host = Host(tmp_path / "host", given)
 
         def log_of(some: slice) -> None:

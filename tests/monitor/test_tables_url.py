@@ -49,7 +49,7 @@ def test_every_command_reads_them_where_they_are(given: Mapping[str, str], tmp_p
     assert said("sql", "--query", "duplicates")
     said("report", "-o", "report.html")
     assert "duplicate" in (tmp_path / "report.html").read_text()
-    (tmp_path / ".offsetwatch").mkdir(exist_ok=True)
+    assert not (tmp_path / ".offsetwatch").exists()
     storage = json.loads(said("status", "--json"))["storage"]
     assert (storage["tables"], storage["probe_log"]) == (str(TABLES), str(TABLES / "history"))
     assert f"the tables are at {TABLES}" in said("status")
