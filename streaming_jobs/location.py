@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SCHEMES: Final = ("s3", "s3a", "az", "abfs", "abfss", "gs")
 
+HASTY: Final = {"max_retries": "0", "retry_timeout": "2s", "connect_timeout": "2s", "timeout": "2s"}
+"""Storage options of a question that is asked again and again by a process that has more to do."""
 IMPATIENT: Final = {"max_retries": "3", "retry_timeout": "5s", "connect_timeout": "5s", "timeout": "10s"}
 """Storage options of a question that is asked again anyway, or whose asker waits."""
 READING: Final = {"max_retries": "20", "retry_timeout": "30s", "connect_timeout": "5s"}
@@ -32,6 +34,9 @@ PATIENT: Final = {"max_retries": "100", "retry_timeout": "180s", "connect_timeou
 """Of a question whose answer is known to be there: of a store that hangs up at once the default of ten tries makes
 seconds."""
 
+
+Patience = Literal["hasty", "impatient", "patient"]
+_OPTIONS: Final = {"hasty": HASTY, "impatient": IMPATIENT, "patient": PATIENT}
 
 NOT_LOCAL: Final = "must be a folder: only job.tables, job.history and job.checkpoint may be in an object store"
 HADOOPS: Final = ("s3a", "abfs", "abfss", "gs")
@@ -67,8 +72,8 @@ class TableUrl:
     def __hash__(self) -> int:
         return hash(self._url)
 
-    def __truediv__(self, name: str) -> TableUrl:
-        return TableUrl(f"{self._url}/{name}")
+    def __truediv__(self, name: str) -> Self:
+        return type(self)(f"{self._url}/{name}")
 
     @property
     def scheme(self) -> str:
@@ -138,7 +143,20 @@ class TableUrl:
         """The store, and the path in it."""
         scheme, _, rest = self._url.partition("://")
         bucket, _, path = rest.partition("/")
-        return _store(f"{scheme}://{bucket}", os.getpid(), impatient), path
+        return _store(f"{scheme}://{bucket}", os.getpid(), self._patience(impatient)), path
+
+    def _patience(self, impatient: bool) -> Patience:
+        return "impatient" if impatient else "patient"
+
+
+class HastyUrl(TableUrl):
+    """The same for a process that must not stand still: while deltalake's access to objects waits for an answer, no
+    other thread of it runs. Raises OSError after two seconds."""
+
+    __slots__ = ()
+
+    def _patience(self, impatient: bool) -> Patience:
+        return "hasty"
 
 
 TableLocation = Path | TableUrl
@@ -230,7 +248,7 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
 
 
 @functools.lru_cache(maxsize=16)
-def _store(bucket: str, process: int, impatient: bool) -> pafs.FileSystem:
+def _store(bucket: str, process: int, patience: Patience) -> pafs.FileSystem:
     """The bucket through deltalake's own access to it: the same credentials as its tables have. One for each process:
     its threads do not outlive a fork."""
     import pyarrow as pa  # not for who has folders alone
@@ -243,7 +261,7 @@ def _store(bucket: str, process: int, impatient: bool) -> pafs.FileSystem:
         def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
             return pa.PythonFile(_Bytes(self._handler.open_output_stream(path, metadata)), mode="w")
 
-    return pafs.PyFileSystem(Writable(bucket, dict(IMPATIENT if impatient else PATIENT)))
+    return pafs.PyFileSystem(Writable(bucket, dict(_OPTIONS[patience])))
 
 
 class _Bytes:

@@ -16,7 +16,7 @@ from typing import Final
 from alerts.incidents.silence import Silence
 from alerts.silences import UNREADABLE, FolderSilences, SilenceRefused, Silences, as_text, from_text, path_of
 from monitor.config.config import Config
-from streaming_jobs.location import TableLocation, TableUrl
+from streaming_jobs.location import HastyUrl, TableLocation, TableUrl
 
 FOLDER: Final = "silences"
 EVERY: Final = 5.0
@@ -52,7 +52,7 @@ class SharedSilences(Silences):
         with self._lock:
             if self._clock() >= self._due:
                 try:
-                    self._held = self._read()
+                    self._held = self._read(HastyUrl(str(self._url)))
                     self._due = self._clock() + EVERY
                 except OSError as error:
                     self._due = self._clock() + AWAY
@@ -61,15 +61,15 @@ class SharedSilences(Silences):
 
     def asked(self) -> tuple[Silence, ...]:
         with self._told():
-            return self._read()
+            return self._read(self._url)
 
-    def _read(self) -> tuple[Silence, ...]:
+    def _read(self, url: TableUrl) -> tuple[Silence, ...]:
         held = {one.id: one for one in self._here.all()}
-        for name in self._url.names():
+        for name in url.names():
             if not name.endswith(_SUFFIX):
                 continue
             try:
-                one = from_text((self._url / name).read_text())
+                one = from_text((url / name).read_text())
             except FileNotFoundError:  # it was over for long
                 continue
             except OSError:
@@ -83,7 +83,7 @@ class SharedSilences(Silences):
     @contextmanager
     def _changing(self) -> Iterator[list[Silence]]:
         with self._told():
-            before = self._read()
+            before = self._read(self._url)
             held = list(before)
             yield held
             for one in held:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +18,7 @@ from monitor.incidents.kept_silences import AWAY, EVERY, SharedSilences, silence
 from streaming_jobs.config import JobConfig
 from streaming_jobs.location import TableUrl
 from streaming_jobs.rebuild.rebuild import Rebuild
+from streaming_jobs.tables.lease import HOLD, RENEW
 from tests.alerts.findings import NOON
 from tests.monitor.commands import offsetwatch
 from tests.object_store import environment, known_here, store
@@ -93,6 +96,23 @@ def test_while_the_store_is_away_what_was_known_holds(
     assert host.heeds() == [one], "it is not asked at each look, which would wait each time"
     host.at += AWAY
     assert host.heeds() == [one, new]
+
+
+def test_a_store_that_does_not_answer_does_not_cost_the_lease(
+    tables: TableUrl, server: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """While objects are waited for, nothing else of the process runs, the thread that renews the lease neither."""
+    host = Host(tables, tmp_path)
+    one = host.begin()
+    assert host.heeds() == [one]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.MonkeyPatch.context() as patched,
+        known_here(silent.getsockname()[1], patched),
+    ):
+        began = time.monotonic()
+        assert host.heeds() == [one]
+        assert 1 < time.monotonic() - began < HOLD - RENEW
 
 
 def test_what_cannot_be_understood_silences_nothing(tables: TableUrl, tmp_path: Path) -> None:
