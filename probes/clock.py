@@ -1,8 +1,11 @@
 """Time as the probes see it: a wall clock that never runs backwards, a monotonic clock, and the host's boot.
 
-Order in real time is concluded from a probe log only within one boot, by the monotonic clock. The wall clock is log
-time: the rules promise "everything this process invoked before T is logged" in it, so within one process it must not
-go back when the host's clock is set back. `SystemClock` then runs at half speed until the host's clock has caught up.
+Order in real time is concluded from a probe log only within one boot, by the monotonic clock. Marks promise "everything
+this process invoked before T is logged" by the wall clock, and are read by how far it is from the monotonic one as they
+are written. So where the host's clock is set back, the wall clock here is not, and goes on as if nothing had happened:
+what is told of a moment before, and of one after, is told by the same clock. (It once ran at half speed until the
+host's had caught up. Then each second was another distance from the monotonic clock, and those who read took what marks
+told for as old as the step was long.) Whoever goes on where another process ended goes on with its clock: `follow`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from rules.vocabulary.times import from_micros
+from rules.vocabulary.times import from_micros, micros
 
 
 class Clock(Protocol):
@@ -32,6 +35,14 @@ class Clock(Protocol):
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since some moment of this boot, the same for all processes of the host."""
+
+    def follow(self, said: datetime, at: int | None) -> None:
+        """Another clock `said` so at this reading of the monotonic one, or, where that is None, in an earlier boot:
+        this one is not behind it."""
+
+
+STEADY_NS: Final = 100_000_000
+"""Two readings of one clock in two processes differ by less: neither follows the other for that."""
 
 
 class SystemClock:
@@ -56,11 +67,20 @@ class SystemClock:
 
     def now(self) -> datetime:
         with self._lock:
-            wall, mono = self._wall_ns(), self._monotonic_ns()
-            if wall < self._said:
-                wall = self._said + (mono - self._said_at) // 2
+            mono, wall = self._monotonic_ns(), self._wall_ns()
+            least = self._said + mono - self._said_at
+            # Less than that is how long this thread may have waited between the two readings, or a clock that is
+            # brought right little by little.
+            wall = least if wall < least - STEADY_NS else max(wall, self._said)
             self._said, self._said_at = wall, mono
             return from_micros(wall // 1000)
+
+    def follow(self, said: datetime, at: int | None) -> None:
+        with self._lock:
+            mono = self._monotonic_ns()
+            told = 1000 * micros(said) + (0 if at is None else max(mono - at, 0))
+            if told > max(self._wall_ns(), self._said + mono - self._said_at) + STEADY_NS:
+                self._said, self._said_at = told, mono
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ns()

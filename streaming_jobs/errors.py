@@ -49,12 +49,19 @@ class NotShared(JobError):
     """A worker of Spark's, on another machine, does not see the data folder."""
 
 
+class FileUnreadable(JobFailed):
+    """A data file of the probe log is there, and cannot be read."""
+
+
 class WorkerLate(JobFailed):
     """A Python worker was not up within the ten seconds that Spark gives it: the machine is busy."""
 
 
 GONE: Final = "the probe log no longer has its"
 """How our own source's error begins where retention has taken the commit, or the file, that comes next."""
+
+UNREADABLE: Final = "the probe log cannot be read in its"
+"""The same of a file that is there."""
 
 _GAP: Final = (
     "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
@@ -110,6 +117,8 @@ def translated(error: BaseException, *, checkpoint: str) -> JobError:
         )
     if NotShared.__name__ in text:
         return JobFailed(f"The data folder must be one that all of Spark's machines see: {last_line(text)}.")
+    if UNREADABLE in text:
+        return FileUnreadable(f"The integrity job ended: {last_line(text)}.")
     if any(sign in text for sign in _GAP):
         return EvidenceGap(
             "The job has fallen behind what the probe log keeps, and cannot go on without a rebuild "

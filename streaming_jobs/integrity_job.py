@@ -32,7 +32,8 @@ from rules.vocabulary.finding import Finding
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.batch_progress import Progress, from_spark
 from streaming_jobs.config import JobConfig
-from streaming_jobs.errors import EvidenceGap, JobError, JobFailed, StateFormat, translated
+from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
+from streaming_jobs.history import damage
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import make_ready
@@ -280,7 +281,11 @@ class IntegrityJob:
         """Whether a query that ended by `error` was followed by another one, with its state rebuilt. Raises the
         `JobError` by which the rebuild failed."""
         cause = self._cause or translated(error, checkpoint=str(self._config.checkpoint_path))
-        if not isinstance(cause, StateFormat | EvidenceGap) or self._stopping.is_set():
+        if not isinstance(cause, StateFormat | EvidenceGap | FileUnreadable) or self._stopping.is_set():
+            return False
+        if not isinstance(cause, StateFormat) and self._goes_on_without(cause):
+            return True
+        if isinstance(cause, FileUnreadable):
             return False
         handed = handover(self._config.checkpoint_path)
         if handed is not None and handed.state is not None:
@@ -302,6 +307,21 @@ class IntegrityJob:
         self._last_batch = self._seen_progress = -1
         if self._rebuilt(why):
             self._run_query()
+        return True
+
+    def _goes_on_without(self, cause: JobError) -> bool:
+        """Whether the log had lost files, and another query goes on without them."""
+        history = self._config.history_path
+        if not (lost := damage.found(history, str(cause))):
+            return False
+        damage.give_up(history, lost, tended=self._config.upkeep.enabled)
+        sink = self._open_sink()
+        known = set(open_gaps(current_findings(self._config.tables_path)))
+        sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), damaged=lost))
+        log.warning("%s", damage.told(lost))
+        self._query, self._sink, self._cause = None, None, None
+        self._last_batch = self._seen_progress = -1
+        self._run_query()
         return True
 
     def _say(self, line: str) -> None:

@@ -112,6 +112,11 @@ class TableUrl:
         """Those of the names right below it that are numbers. Raises OSError."""
         return [int(name) for name in self.names() if name.isdecimal()]
 
+    def read_bytes(self) -> bytes:
+        """The whole object. Raises FileNotFoundError, and OSError where the store is away for minutes."""
+        with self.open() as source, told():
+            return bytes(source.read())
+
     def open(self) -> Any:
         """The object for reading, as pyarrow has files. Raises FileNotFoundError, and OSError where the store is away
         for minutes."""

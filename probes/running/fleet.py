@@ -166,7 +166,9 @@ class Fleet:
         self._brokers = {broker.id for broker in self._layout.brokers}
         wanted = specs(self._config, self._run, self._layout.brokers)
         if self._config.supervision.host == "processes":
-            self._processes = ProcessSupervisor([self._errand(spec) for spec in wanted], self._look_now.set)
+            self._processes = ProcessSupervisor(
+                [self._errand(spec) for spec in wanted], self._look_now.set, self._clock
+            )
             self._processes.start()
         else:
             self._supervisor = Supervisor(wanted, self._world(), self._folder)
@@ -219,7 +221,8 @@ class Fleet:
 
     def _errand(self, spec: Spec) -> Errand:
         runs = frozenset({self._run, *self._config.known_runs})
-        return Errand(spec, self._config, self._connection, self._run, runs, self._present(), self._folder)
+        said = self._clock.now(), self._clock.monotonic_ns()
+        return Errand(spec, self._config, self._connection, self._run, runs, self._present(), self._folder, said)
 
     def _present(self) -> Layout:
         assert self._layout is not None

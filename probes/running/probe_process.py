@@ -12,12 +12,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
 
-from probes.clock import Going, SystemClock
+from probes.clock import Clock, Going, SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
 from probes.running.supervisor import FINISH_WITHIN, RANKS, Spec, Supervisor
@@ -41,13 +42,15 @@ class Errand:
     runs: frozenset[str]
     layout: Layout
     journals: Path
+    said: tuple[datetime, int]
+    """What the fleet's clock said last, and the monotonic clock then."""
 
 
 class Host:
     """One probe's process, kept running."""
 
-    def __init__(self, errand: Errand, places_changed: Callable[[], None]) -> None:
-        self._errand, self._places_changed = errand, places_changed
+    def __init__(self, errand: Errand, places_changed: Callable[[], None], clock: Clock) -> None:
+        self._errand, self._places_changed, self._clock = errand, places_changed, clock
         self._layout = errand.layout
         self.rank = RANKS.get(errand.spec.kind, 1)
         self._counters = Counters(errand.spec.name, errand.spec.kind)
@@ -76,7 +79,8 @@ class Host:
         config = self._errand.config.supervision
         while not self._stopping.is_set():
             ours, theirs = context.Pipe()
-            process = context.Process(target=_child, args=(self._errand, self._layout, theirs), daemon=True)
+            errand = replace(self._errand, said=(self._clock.now(), self._clock.monotonic_ns()))
+            process = context.Process(target=_child, args=(errand, self._layout, theirs), daemon=True)
             process.start()
             self.pid = process.pid
             theirs.close()
@@ -120,16 +124,16 @@ class Host:
 class ProcessSupervisor:
     """Like `Supervisor`, with a process for each probe."""
 
-    def __init__(self, errands: Sequence[Errand], places_changed: Callable[[], None]) -> None:
-        self._places_changed = places_changed
-        self._hosts = [Host(errand, places_changed) for errand in errands]
+    def __init__(self, errands: Sequence[Errand], places_changed: Callable[[], None], clock: Clock) -> None:
+        self._places_changed, self._clock = places_changed, clock
+        self._hosts = [Host(errand, places_changed, clock) for errand in errands]
 
     def start(self) -> None:
         for host in self._hosts:
             host.start()
 
     def add(self, errand: Errand) -> None:
-        host = Host(errand, self._places_changed)
+        host = Host(errand, self._places_changed, self._clock)
         self._hosts.append(host)
         host.start()
 
@@ -158,10 +162,12 @@ def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     present = [layout]
     changed = threading.Event()
+    clock = SystemClock()
+    clock.follow(*errand.said)
     world = World(
         config=errand.config,
         connection=errand.connection,
-        clock=SystemClock(),
+        clock=clock,
         run=errand.run,
         runs=errand.runs,
         layout=lambda: present[0],

@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming_jobs.errors import GONE
+from rules.vocabulary.table_errors import in_words
+from streaming_jobs.errors import GONE, UNREADABLE
 from streaming_jobs.history.block import Block
+from streaming_jobs.history.damage import is_given_up
 from streaming_jobs.history.validation import CHECKED_SCHEMA
 from streaming_jobs.location import TableUrl, told
 
@@ -26,12 +28,20 @@ from streaming_jobs.location import TableUrl, told
 def read(block: Block, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator[pa.Table]:
     """The block's rows with these of `CHECKED_SCHEMA`'s columns, a row group at a time.
 
-    Raises OSError where the file cannot be read, and ValueError where it does not hold the rows that it should."""
-    seen = 0
+    Of one that was given up (`damage`) there are none. Raises OSError where the file cannot be read, and ValueError
+    where it does not hold the rows that it should."""
     try:
-        source = TableUrl(block.path).open() if "://" in block.path else pa.OSFile(block.path)
+        yield from _read(block, wanted)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{GONE} file {block.path}") from None
+        if not is_given_up(block.path):
+            raise FileNotFoundError(f"{GONE} file {block.path}") from None
+    except (OSError, pa.ArrowException) as error:
+        raise OSError(f"{UNREADABLE} file {block.path}: {in_words(error)}") from error
+
+
+def _read(block: Block, wanted: Sequence[str]) -> Iterator[pa.Table]:
+    seen = 0
+    source = TableUrl(block.path).open() if "://" in block.path else pa.OSFile(block.path)
     with told() if "://" in block.path else nullcontext(), source:
         file = pq.ParquetFile(source)
         present = set(file.schema_arrow.names)

@@ -36,12 +36,16 @@ from rules.vocabulary.slices import Place
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, JobError, StateFormat, TableError, translated
+from streaming_jobs.history import damage
 from streaming_jobs.history.bundles import bundles_of, pack, rejected_in, slices_in
+from streaming_jobs.history.damage import Damage
+from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import STATE_SCHEMA, Plan, Workspace, handover
 from streaming_jobs.history.layout import has_begun, reason_against
 from streaming_jobs.history.replay import ROWS, Piece, Replay
 from streaming_jobs.history.source import first_version
 from streaming_jobs.tables.delta_tables import read_table, version_of
+from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.checks import OUTPUT_SCHEMA, Check, Checks, no_verdict
 from streaming_jobs.verdicts.kept import Kept
 from streaming_jobs.verdicts.sink import Listener, Rebuilt, Sink
@@ -120,11 +124,28 @@ class Rebuild:
         self._space = Workspace(config.checkpoint_path, config.rebuild_folder)
         self._partitions: dict[Place, tuple[Kept, _Chunks]] = {}
         self._summaries: dict[Place, str] = {}
+        self._lost: list[Damage] = []
 
     def run(self, reason: str, *, rows: int = ROWS) -> None:
-        """Rebuild because of `reason`, or go on with an unfinished rebuild. A piece has about so many `rows`.
+        """Rebuild because of `reason`, or go on with an unfinished rebuild. A piece has about so many `rows`. Files of
+        the log that are lost are given up, and it begins anew.
 
         Raises `RebuildStopped`, and `JobError`s: the log cannot be read, a table cannot be written."""
+        while True:
+            try:
+                self._run(reason, rows)
+                return
+            except (EvidenceGap, TableError):
+                history = self._config.history_path
+                if not (lost := damage.found(history, everything=True)):
+                    raise
+                damage.give_up(history, lost, tended=self._config.upkeep.enabled)
+                self._say(damage.told(lost))
+                self._lost += lost
+                self._space.discard()
+                self._partitions, self._summaries = {}, {}
+
+    def _run(self, reason: str, rows: int) -> None:
         plan = self._space.plan()
         if plan is not None:
             try:
@@ -191,6 +212,9 @@ class Rebuild:
             objectives=self._config.objectives.objectives(),
             rebuilt=Rebuilt(untold, resolution),
         )
+        if self._lost:
+            known = set(open_gaps(current_findings(self._config.tables_path)))
+            sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), damaged=self._lost))
         saved = told = time.monotonic()
         for number, slices in _ahead(replay, plan.pieces, progress.done):
             if self._stopping():

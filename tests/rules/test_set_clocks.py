@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from probes.clock import SystemClock
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.slices import Slice
 from tests.rules.histories import START, History, Store, found
@@ -16,6 +17,7 @@ from tests.rules.test_late_evidence import Hosts
 from tests.rules.test_stability import born
 
 MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SET = 50.0
 """The second at which it is set first."""
 
@@ -83,3 +85,39 @@ def test_what_was_open_when_it_was_set_back_is_waited_for_all_the_same() -> None
     (summary,) = [stepped.summary for stepped in store.last.values()]
     assert summary["checked_through"] <= START + timedelta(seconds=SET)
     assert {event for event, _, _ in events(store, "evidence-late")} == {"opened", "closed"}, "the others are not late"
+
+
+class Ours(Set):
+    """The same as our probes and committers log it, whose own clock is not set back; at the seconds `again` they are
+    started anew, and go on with it."""
+
+    def __init__(self, *steps: tuple[float, float], again: tuple[float, ...] = ()) -> None:
+        super().__init__(*steps)
+        self.true, self.again = START, list(again)
+        self.clock = self._clock()
+
+    def _clock(self) -> SystemClock:
+        return SystemClock(lambda: self._ns(super(Ours, self).wall(self.true)), lambda: self._ns(self.true), "boot")
+
+    def _ns(self, at: datetime) -> int:
+        return (at - EPOCH) // MICROSECOND * 1000
+
+    def wall(self, at: datetime) -> datetime:
+        if self.again and (at - START).total_seconds() >= self.again[0]:
+            self.again.pop(0)
+            said, mono = self.clock.now(), self.clock.monotonic_ns()
+            self.true = max(self.true, at)
+            self.clock = self._clock()
+            self.clock.follow(said, mono)
+        self.true = max(self.true, at)
+        return self.clock.now() - (self.true - at)
+
+
+@pytest.mark.parametrize("steps", [*STEPS, [(SET, -120.0), (SET + 33, -120.0)], [(SET, -600.0), (SET + 90, -60.0)]])
+@pytest.mark.parametrize("again", [(), (SET + 20, SET + 70)], ids=["", "started anew"])
+@pytest.mark.parametrize("fed", [row_by_row, lambda h: delayed(h, 3)])
+def test_the_clock_of_our_probes_is_set_and_nobody_hears_of_it(
+    fed: Callable[[History], Store], again: tuple[float, ...], steps: list[tuple[float, float]]
+) -> None:
+    told = found(fed(works(Ours(*steps, again=again), 200)).findings)
+    assert told == set()

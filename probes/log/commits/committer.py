@@ -14,6 +14,7 @@ their journal, the committer goes on trying, and the backlog is appended in piec
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -48,7 +49,7 @@ from probes.log.errors import (
 from probes.log.journals.copies import Copies, Piece
 from probes.log.journals.reader import BrokenJournal, LifeReader
 from probes.log.journals.segments import is_held, process_of
-from probes.log.rows import Row, Shared, table
+from probes.log.rows import AT, Row, Shared, table
 from rules.vocabulary.times import from_micros, micros
 
 log = logging.getLogger("offsetwatch.committer")
@@ -152,6 +153,7 @@ class Committer:
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._copies.open()
+            self._follow()
         except BlockingIOError:
             self._release()
             raise FolderTaken(f"another committer is at work on {self.folder}") from None
@@ -245,6 +247,14 @@ class Committer:
         return appended
 
     # Where to go on: the plan on disk, and the table's answer.
+
+    def _follow(self) -> None:
+        """Go on with the clock of the committer before, which the host's may have been set back from."""
+        with contextlib.suppress(HistoryMismatch):  # the first turn says so
+            if (plan := load(self.folder)) is not None and plan.now:
+                told = [(row[AT["boot"]], row[AT["mono_completed"]]) for rows in plan.marks.values() for row in rows]
+                at = next((mono for boot, mono in told if boot == self._clock.boot), None)
+                self._clock.follow(from_micros(plan.now), at)
 
     def _forget(self) -> None:
         self._lives.forget()

@@ -39,6 +39,9 @@ class StillClock:
     def monotonic_ns(self) -> int:
         return micros(self.time) * 1000
 
+    def follow(self, said: datetime, at: int | None) -> None:
+        """It is set by hand alone."""
+
     def tick(self, seconds: float = 0.1) -> datetime:
         self.time += timedelta(seconds=seconds)
         return self.time

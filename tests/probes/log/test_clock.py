@@ -26,16 +26,46 @@ def test_follows_the_hosts_clock_forward():
     assert clock.now() == from_micros(host.wall // 1000)
 
 
-def test_set_back_it_runs_at_half_speed_until_the_host_has_caught_up():
+def test_set_back_it_goes_on_as_if_nothing_had_happened():
     host = Host()
     clock = host.clock()
     before = clock.now()
     host.pass_(2, wall=-10)
-    assert clock.now() == before + timedelta(seconds=1)
-    host.pass_(2)
     assert clock.now() == before + timedelta(seconds=2)
-    host.pass_(20)
+    host.pass_(200)
+    assert clock.now() == before + timedelta(seconds=202)
+    host.pass_(1, wall=-3600)
+    assert clock.now() == before + timedelta(seconds=203)
+    host.pass_(1, wall=7200)
+    assert clock.now() == from_micros(host.wall // 1000), "set forward beyond that, it is the host's again"
+
+
+def test_whoever_goes_on_where_another_ended_goes_on_with_its_clock():
+    host = Host()
+    before, at = host.clock().now(), host.mono
+    host.pass_(5, wall=-60)
+    clock = host.clock()
+    clock.follow(before, at)
+    assert clock.now() == before + timedelta(seconds=5)
+    clock.follow(before, at)
+    host.pass_(2)
+    assert clock.now() == before + timedelta(seconds=7)
+    other_boot = host.clock()
+    other_boot.follow(before, None)
+    assert other_boot.now() == before
+    host.pass_(3)
+    assert other_boot.now() == before + timedelta(seconds=3)
+
+
+def test_who_follows_a_clock_that_is_not_ahead_keeps_the_hosts():
+    host = Host()
+    before, at = host.clock().now(), host.mono
+    host.pass_(5, wall=7)
+    clock = host.clock()
+    clock.follow(before, at)
     assert clock.now() == from_micros(host.wall // 1000)
+    clock.follow(clock.now() + timedelta(milliseconds=50), host.mono)
+    assert clock.now() == from_micros(host.wall // 1000), "as two readings of one clock differ"
 
 
 def test_never_goes_back_over_any_jumps():
