@@ -250,7 +250,7 @@ CONDITIONS: Final = (
     ),
     Anomaly(
         "evidence-gap", "condition", "while it lasts",
-        "The stream fell behind the probe log's retention: state is being rebuilt from what is there.",
+        "The stream fell behind the log's retention, or a file of the log is lost: the checks go on with the rest.",
         "what the stream said",
         (_opened(ERROR),),
         (Form((), ()),),
