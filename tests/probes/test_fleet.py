@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -290,7 +291,10 @@ def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: 
         transaction={"count": 0},
         supervision={"host": "processes", "close_within": 60},
     )
-    fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", SystemClock(), history=tmp_path / "history")
+    # As where the host's clock was set back by an hour since the fleet began.
+    clock, ahead = SystemClock(), timedelta(hours=1)
+    clock.follow(began := clock.now() + ahead, clock.monotonic_ns())
+    fleet = Fleet(asked, Connection(kafka.bootstrap), tmp_path / "journal", clock, history=tmp_path / "history")
     fleet.start()
     until(lambda: {p.kind: p.polled for p in fleet.status().probes}["reader"] > 200)
     fleet.stop_sending()
@@ -302,6 +306,7 @@ def test_every_probe_may_have_a_process_of_its_own(kafka: LocalKafka, tmp_path: 
     history.check()
     assert history.acknowledged == history.seen
     assert {row["type"] for row in history.rows if row["f"] == "close"} == {"ok"}
+    assert all(row["completed"] >= began for row in history.rows), "each process goes on with the clock of the fleet"
 
 
 @pytest.mark.kafka

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import probes.log.commits.history
+from probes.clock import SystemClock
 from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
 from probes.log.commits.committer import Committer, Pace, committer
@@ -30,6 +31,7 @@ from tests.probes.log.lives import (
     table_rows,
     wait_for,
 )
+from tests.probes.log.test_clock import Host
 
 
 def marks_of(rows: list[dict], version: int, partition: int = 0) -> dict[int, tuple[int, object]]:
@@ -51,6 +53,30 @@ def test_nothing_is_appended_before_a_partition_is_known(folder, history, clock)
         Prober.start(folder, 1, clock)
         assert one.commit() == 4
     assert DeltaTable(str(history)).version() == 1
+
+
+@pytest.mark.parametrize("boot", ["boot", "the next one"])
+def test_who_goes_on_after_the_hosts_clock_was_set_back_goes_on_with_the_clock_before(folder, history, clock, boot):
+    """Marks are read by how far the wall clock is from the monotonic one: within a boot that never changes."""
+    host = Host()
+    Prober.start(folder, 1, clock)
+    with committer(folder, history, host.clock()) as one:
+        one.commit()
+        host.pass_(3)
+        one.commit()
+    host.pass_(5, wall=-60)
+    with committer(folder, history, SystemClock(lambda: host.wall, lambda: host.mono, boot)) as one:
+        for _ in range(3):
+            one.commit()
+            host.pass_(2)
+    marks = [row for row in table_rows(history) if row["f"] == "mark" and row["partition"] == 0]
+    apart = {(row["boot"], micros(row["completed"]) - row["mono_completed"] // 1000) for row in marks}
+    assert len(marks) == 5 and len(apart) == len({row["boot"] for row in marks})
+    told = [row["completed"] for row in sorted(marks, key=lambda row: row["slice"])]
+    assert told == sorted(told)
+    assert told[2] - told[1] == timedelta(seconds=5 if boot == "boot" else 0), (
+        "of another boot nobody knows how long ago"
+    )
 
 
 def test_rows_arrive_with_marks_that_say_how_far(folder, history, clock):
