@@ -5,7 +5,8 @@ this process invoked before T is logged" by the wall clock, and are read by how 
 are written. So where the host's clock is set back, the wall clock here is not, and goes on as if nothing had happened:
 what is told of a moment before, and of one after, is told by the same clock. (It once ran at half speed until the
 host's had caught up. Then each second was another distance from the monotonic clock, and those who read took what marks
-told for as old as the step was long.) Whoever goes on where another process ended goes on with its clock: `follow`.
+told for as old as the step was long. It still does where it is further ahead than `LEAD_NS`, until it is not: brokers
+refuse records of a time to come.) Whoever goes on where another process ended goes on with its clock: `follow`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class Clock(Protocol):
 STEADY_NS: Final = 100_000_000
 """Two readings of one clock in two processes differ by less: neither follows the other for that."""
 
+LEAD_NS: Final = 30 * 60 * 10**9
+"""So far ahead of the host's clock it may stay: brokers take records of the next hour, unless they were told otherwise
+(`message.timestamp.after.max.ms`)."""
+
 
 class SystemClock:
     """The host's clocks. Safe to share between threads."""
@@ -71,7 +76,12 @@ class SystemClock:
             least = self._said + mono - self._said_at
             # Less than that is how long this thread may have waited between the two readings, or a clock that is
             # brought right little by little.
-            wall = least if wall < least - STEADY_NS else max(wall, self._said)
+            if wall >= least - STEADY_NS:
+                wall = max(wall, self._said)
+            elif wall >= least - LEAD_NS:
+                wall = least
+            else:
+                wall = self._said + (mono - self._said_at) // 2
             self._said, self._said_at = wall, mono
             return from_micros(wall // 1000)
 

@@ -34,7 +34,7 @@ def test_set_back_it_goes_on_as_if_nothing_had_happened():
     assert clock.now() == before + timedelta(seconds=2)
     host.pass_(200)
     assert clock.now() == before + timedelta(seconds=202)
-    host.pass_(1, wall=-3600)
+    host.pass_(1, wall=-1200)
     assert clock.now() == before + timedelta(seconds=203)
     host.pass_(1, wall=7200)
     assert clock.now() == from_micros(host.wall // 1000), "set forward beyond that, it is the host's again"
@@ -66,6 +66,21 @@ def test_who_follows_a_clock_that_is_not_ahead_keeps_the_hosts():
     assert clock.now() == from_micros(host.wall // 1000)
     clock.follow(clock.now() + timedelta(milliseconds=50), host.mono)
     assert clock.now() == from_micros(host.wall // 1000), "as two readings of one clock differ"
+
+
+def test_further_ahead_than_brokers_like_it_runs_at_half_speed_until_it_is_not():
+    host = Host()
+    clock = host.clock()
+    before = clock.now()
+    host.pass_(1, wall=-3600)
+    assert clock.now() == before + timedelta(seconds=0.5)
+    for _ in range(3700):
+        host.pass_(1)
+        clock.now()
+    lead = clock.now() - from_micros(host.wall // 1000)
+    assert timedelta(minutes=29, seconds=59) < lead <= timedelta(minutes=30)
+    host.pass_(10)
+    assert clock.now() - from_micros(host.wall // 1000) == lead, "from then on as fast as any"
 
 
 def test_never_goes_back_over_any_jumps():
