@@ -23,9 +23,9 @@ from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import TableError
+from streaming_jobs.history.files import SUFFIX
 from streaming_jobs.location import TableLocation, TableUrl, readers, table_location
 
-SUFFIX: Final = ".damaged"
 NAMED: Final = 3
 """So many files are named in a sentence; the others are counted."""
 
@@ -101,11 +101,6 @@ def _put_aside(place: TableLocation) -> None:
     except FileNotFoundError:
         aside_.write_bytes(b"")
     place.delete()
-
-
-def is_given_up(path: str) -> bool:
-    """Whether a file that is not there was given up."""
-    return table_location(f"{path}{SUFFIX}").is_file()
 
 
 def told(damaged: Sequence[Damage]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +20,11 @@ import pyarrow.parquet as pq
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.errors import GONE, UNREADABLE
 from streaming_jobs.history.block import Block
-from streaming_jobs.history.damage import is_given_up
 from streaming_jobs.history.validation import CHECKED_SCHEMA
-from streaming_jobs.location import TableUrl, told
+from streaming_jobs.location import TableUrl, table_location, told
+
+SUFFIX: Final = ".damaged"
+"""After the name of a file that was given up (`damage`)."""
 
 
 def read(block: Block, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator[pa.Table]:
@@ -33,7 +35,7 @@ def read(block: Block, wanted: Sequence[str] = CHECKED_SCHEMA.names) -> Iterator
     try:
         yield from _read(block, wanted)
     except FileNotFoundError:
-        if not is_given_up(block.path):
+        if not table_location(f"{block.path}{SUFFIX}").is_file():
             raise FileNotFoundError(f"{GONE} file {block.path}") from None
     except (OSError, pa.ArrowException) as error:
         raise OSError(f"{UNREADABLE} file {block.path}: {in_words(error)}") from error

@@ -113,9 +113,16 @@ class Ours(Set):
         return self.clock.now() - (self.true - at)
 
 
-@pytest.mark.parametrize("steps", [*STEPS, [(SET, -120.0), (SET + 33, -120.0)], [(SET, -600.0), (SET + 90, -60.0)]])
-@pytest.mark.parametrize("again", [(), (SET + 20, SET + 70)], ids=["", "started anew"])
-@pytest.mark.parametrize("fed", [row_by_row, lambda h: delayed(h, 3)])
+TWICE = [[(SET, -120.0), (SET + 33, -120.0)], [(SET, -600.0), (SET + 90, -60.0)]]
+
+
+@pytest.mark.parametrize(
+    ("fed", "again", "steps"),
+    [
+        *((row_by_row, again, steps) for again in ((), (SET + 20, SET + 70)) for steps in (STEPS[3], STEPS[6], *TWICE)),
+        (lambda h: delayed(h, 3), (SET + 20,), TWICE[1]),
+    ],
+)
 def test_the_clock_of_our_probes_is_set_and_nobody_hears_of_it(
     fed: Callable[[History], Store], again: tuple[float, ...], steps: list[tuple[float, float]]
 ) -> None:
