@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -34,10 +33,11 @@ from streaming_jobs.batch_progress import Progress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history import damage
+from streaming_jobs.history.arrivals import Arrivals
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import make_ready
-from streaming_jobs.history.source import NewestVersion, await_history, newest_append, stream
+from streaming_jobs.history.source import NewestVersion, await_history, stream
 from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.location import TableUrl, is_at_s3, numbers, spark_url
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
@@ -121,8 +121,7 @@ class IntegrityJob:
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
-        self._waiting_since: float | None = None
-        self._looked_at = -1  # a version of the probe log
+        self._arrivals: Arrivals | None = None
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
         self._failure: JobError | None = None
@@ -206,8 +205,9 @@ class IntegrityJob:
 
     def busy_for(self) -> float:
         """Seconds since the running batch was given to us, or since there are rows and no batch came; else 0."""
-        since = self._busy_since or self._waiting_since
-        return 0.0 if since is None else time.monotonic() - since
+        if self._busy_since is not None:
+            return time.monotonic() - self._busy_since
+        return 0.0 if self._arrivals is None else max(0.0, self._arrivals.waiting() - self._config.hold)
 
     def record(self, findings: Sequence[Finding]) -> None:
         """Write findings that no batch made, once there is a query."""
@@ -347,8 +347,7 @@ class IntegrityJob:
                 stalled = found.filter(
                     pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
                 )
-                with suppress(DeltaError, OSError):  # else all that is there counts as unread
-                    self._looked_at = self._newest.version()
+                self._arrivals = Arrivals(config.history_path, self._newest, self._clock)
                 self._evidence = EvidenceWatch(
                     config.liveness,
                     self._clock(),
@@ -366,16 +365,18 @@ class IntegrityJob:
             if self._stopping.is_set():
                 raise _Stopping
             self._busy_since = time.monotonic()
-            self._waiting_since = None
             try:
                 sink = self._open_sink()
+                assert self._arrivals is not None and self._evidence is not None
+                came = self._arrivals.taken()
                 verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
                 batch = sink.accept(number, verdict)
                 self._rows[number] = batch.stats.slices + batch.stats.rejected
                 self._rows.pop(number - _PROGRESS_KEPT, None)
-                checked = verdict.filter(pc.greater(verdict["slices"], 0))
-                assert self._evidence is not None
-                sink.report(self._evidence.rows(checked["cluster"].to_pylist(), self._clock()))
+                checked = set(verdict.filter(pc.greater(verdict["slices"], 0))["cluster"].to_pylist())
+                told = batch.states.group_by("cluster").aggregate([("now", "max")]).to_pylist()
+                newest = dict.fromkeys(checked) | {r["cluster"]: r["now_max"] for r in told if r["cluster"] in checked}
+                sink.report(self._evidence.rows(newest, self._clock(), came))
             except Exception as error:  # Spark would hand back no more than that a Python function failed
                 self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
                 raise
@@ -437,23 +438,12 @@ class IntegrityJob:
         # While a batch is running there are rows: the log is not silent, however long it takes.
         if self._busy.acquire(blocking=False):
             try:
-                if self._evidence is not None and self._sink is not None and not self._stopping.is_set():
-                    self._sink.report(self._evidence.tick(self._clock(), self._unread), put_off=True)
+                if self._arrivals is not None and self._sink is not None and not self._stopping.is_set():
+                    assert self._evidence is not None
+                    came = self._arrivals.last()
+                    self._sink.report(self._evidence.tick(self._clock(), came), put_off=True)
             finally:
                 self._busy.release()
-
-    def _unread(self) -> bool:
-        """Were rows appended to the probe log since the last look, while no batch came?"""
-        try:
-            appended = newest_append(self._config.history_path)
-        except (DeltaError, OSError) as error:
-            log.warning("the probe log cannot be looked at, and is again: %s", in_words(error))
-            return False
-        if appended is None or appended <= self._looked_at:
-            return False
-        self._looked_at = appended
-        self._waiting_since = self._waiting_since or time.monotonic()
-        return True
 
     def _is_active(self, query: StreamingQuery) -> bool:
         try:
@@ -489,7 +479,6 @@ class IntegrityJob:
             latest = self._newest.version()
         except (DeltaError, OSError):
             return
-        self._looked_at = max(self._looked_at, latest)
         for told in fresh:
             self._seen_progress = told["batchId"]
             for listener in self._listeners.on_progress:

@@ -73,30 +73,25 @@ class NewestVersion:
         self._path = path
         self._table: DeltaTable | None = None
         self._lock = threading.Lock()  # the first batch, and the watch over them, have threads of their own
+        self.known: int | None = None
+        """What it was when it was asked last."""
 
     def version(self) -> int:
         """-1 where there is none. Raises `OSError` and Delta's errors."""
         if isinstance(self._path, Path):
-            return newest_commit(self._path / "_delta_log")
+            self.known = newest_commit(self._path / "_delta_log")
+            return self.known
         with self._lock:
             if self._table is None:
                 self._table = DeltaTable(str(self._path), storage_options=impatience(self._path))
             else:
                 self._table.update_incremental()
-            return int(self._table.version())
-
-
-def newest_append(path: TableLocation) -> int | None:
-    """The version that added rows to the table last, of its last commits; None where none of them did."""
-    commits = DeltaTable(str(path), storage_options=impatience(path)).history(_LOOKED_AT)
-    return next((one["version"] for one in commits if one.get("operation") in _APPENDS), None)
+            self.known = int(self._table.version())
+            return self.known
 
 
 _ALERT: Final = 10.0
 """Seconds after which whatever stands out has been judged, with the patience for what is missing before them."""
-_LOOKED_AT: Final = 20
-"""Commits. Compaction and ageing make one each in ten minutes, probes one a second."""
-_APPENDS: Final = ("WRITE", "STREAMING UPDATE")
 
 
 def is_plain(path: TableLocation) -> bool:

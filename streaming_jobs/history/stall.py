@@ -1,12 +1,13 @@
 """`evidence-stalled`: no row of a cluster's probe log for the liveness objective, by the machine's clock.
 
 This is the one condition that no rule can find, since rules read only rows. `EvidenceWatch` is pure: it is told when
-rows came and what time it is, and says what opened or closed.
+rows came (`streaming_jobs.history.arrivals`) and what time it is, and says what opened or closed. When they are checked
+is another matter: they may have waited for each other, or for checks that were away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -28,32 +29,46 @@ class EvidenceWatch:
         open_clusters: Iterable[str] = (),
     ) -> None:
         self._liveness = liveness
+        self._started = started
         self._rows: dict[str, datetime | None] = dict(clusters)
         self._open = set(open_clusters)
         self._last = dict.fromkeys([*clusters, *self._open], started) or {"": started}
 
-    def rows(self, clusters: Iterable[str], now: datetime) -> list[Finding]:
-        """Rows of these clusters came; what that closes."""
-        seen = set(clusters)
-        if seen:
+    def rows(self, newest: Mapping[str, datetime | None], now: datetime, came: datetime | None) -> list[Finding]:
+        """Rows of these clusters were checked, the newest of them of these times by their own clocks; what that closes.
+        `came`: when rows came last; None where none have since the start, so that these had waited for it."""
+        if newest:
             self._last.pop("", None)
-            closing = self._open & (seen | {""})
-        else:
-            closing = set()
-        for cluster in seen:
-            self._last[cluster] = self._rows[cluster] = now
+        closing = set()
+        for cluster, of in newest.items():
+            self._last.setdefault(cluster, self._started)
+            known = self._rows.get(cluster)
+            if came is not None or known is None or (of is not None and of > known):
+                closing |= self._open & {cluster, ""}
+            if came is not None:
+                self._note(cluster, came)
+            else:
+                self._rows[cluster] = of
         self._open -= closing
         return [self._finding(cluster, "closed", now, now) for cluster in sorted(closing)]
 
-    def tick(self, now: datetime, unread: Callable[[], bool] = lambda: False) -> list[Finding]:
-        """What has opened by now. `unread` is asked where no cluster's rows came, and says whether there are rows that
-        the checks have not come to: then they are late and not the log, and it has the whole objective from now on."""
-        late = {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
-        if late and len(late) == len(self._last.keys() - self._open) and unread():
-            self._last |= dict.fromkeys(late, now)
-            return []
+    def _note(self, cluster: str, came: datetime) -> None:
+        self._last[cluster] = max(self._last[cluster], came)
+        self._rows[cluster] = came
+
+    def tick(self, now: datetime, came: datetime | None = None) -> list[Finding]:
+        """What has opened by now. `came`: when rows came last. Where no cluster's rows are checked although some came,
+        they are late and not the log."""
+        late = self._late(now)
+        if late and came is not None and len(late) == len(self._last.keys() - self._open):
+            for cluster in late:
+                self._note(cluster, came)
+            late = self._late(now)
         self._open |= late.keys()
         return [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
+
+    def _late(self, now: datetime) -> dict[str, datetime]:
+        return {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
 
     def _row(self, cluster: str) -> str:
         known = self._rows.get(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -249,7 +250,7 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     told = Told()
     late = timedelta()
     # The next batch after the first begins in an hour: as on a machine that has no time for it.
-    rare = config.model_copy(update={"trigger": 3600.0})
+    rare = config.model_copy(update={"trigger": 3600.0, "hold": 0.0})
     job = IntegrityJob(rare, spark, told.listeners, clock=lambda: datetime.now(UTC) + late)
     job.start()
     until(lambda: len(told.batches) == 1)
@@ -257,6 +258,7 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     assert job.busy_for() == 0
     commit(config.history_path, parts[1])
     late = timedelta(seconds=31)
+    appended = datetime.now(UTC) + late
     job._tick()
     assert job.busy_for() > 0, "the checks are late"
     late = timedelta(seconds=59)
@@ -265,5 +267,7 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     late = timedelta(seconds=62)
     job._tick()
     job.stop()
-    opened = [row["anomaly"] for batch in told.batches[1:] for row in batch.findings.to_pylist()]
-    assert opened == ["evidence-stalled"], "nothing was appended any more"
+    (opened,) = (row for batch in told.batches[1:] for row in batch.findings.to_pylist())
+    assert opened["anomaly"] == "evidence-stalled", "nothing was appended any more"
+    came = datetime.fromisoformat(json.loads(opened["evidence"])["last_row"])
+    assert appended <= came <= appended + timedelta(seconds=5), "as the rows came, which no batch has read"

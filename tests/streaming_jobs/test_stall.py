@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rules.vocabulary.finding import Finding
+from rules.vocabulary.times import micros
 from streaming_jobs.history.stall import EvidenceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,47 +33,75 @@ def test_it_opens_once_after_the_objective_and_closes_with_the_next_row() -> Non
     assert (opened.anomaly, opened.event, opened.cluster, opened.partition) == ("evidence-stalled", "opened", "a", -1)
     assert opened.evidence == {"last_row": at(-3600).isoformat()}, "of the run before this one"
     assert seen.tick(at(31)) == []
-    (closed,) = seen.rows(["a"], at(40))
+    (closed,) = seen.rows({"a": at(39)}, at(40), at(40))
     assert (closed.id, closed.event) == (opened.id, "closed")
-    assert seen.rows(["a"], at(41)) == []
-    (again,) = seen.tick(at(71))
+    assert seen.rows({"a": at(40)}, at(41), at(41)) == []
+    (again,) = seen.tick(at(71), at(41))
     assert (again.event, again.evidence) == ("opened", {"last_row": at(41).isoformat()})
+
+
+def test_it_is_timed_by_when_rows_came_and_not_by_the_batch_that_they_waited_for() -> None:
+    seen = watch("a")
+    assert seen.rows({"a": at(19)}, at(50), at(20)) == []
+    (opened,) = seen.tick(at(50), at(20))
+    assert (opened.evidence, opened.decidable) == ({"last_row": at(20).isoformat()}, micros(at(50)))
 
 
 def test_one_silent_cluster_beside_a_live_one() -> None:
     seen = watch("a", "b")
-    seen.rows(["b"], at(20))
-    assert events(seen.tick(at(35))) == [("a", "opened")]
+    seen.rows({"b": at(20)}, at(20), at(20))
+    assert events(seen.tick(at(35), at(20))) == [("a", "opened")]
 
 
 def test_a_log_that_never_had_a_row_is_stalled_too() -> None:
     seen = watch()
     (opened,) = seen.tick(at(30))
     assert (opened.cluster, opened.event, opened.evidence) == ("", "opened", {"last_row": "never"})
-    assert events(seen.rows(["a"], at(50))) == [("", "closed")]
-    assert events(seen.tick(at(79))) == []
-    assert events(seen.tick(at(80))) == [("a", "opened")]
+    assert events(seen.rows({"a": at(49)}, at(50), at(50))) == [("", "closed")]
+    assert events(seen.tick(at(79), at(50))) == []
+    assert events(seen.tick(at(80), at(50))) == [("a", "opened")]
 
 
 def test_a_condition_that_was_open_before_a_restart_is_closed_and_not_opened_again() -> None:
     seen = watch("a", open_clusters=("a",))
     assert seen.tick(at(100)) == []
-    assert events(seen.rows(["a"], at(101))) == [("a", "closed")]
+    assert events(seen.rows({"a": at(101)}, at(101), at(101))) == [("a", "closed")]
+
+
+@pytest.mark.parametrize(("newest", "told"), [(-3600, []), (-60, ["closed"])])
+def test_rows_that_a_restart_finds_there_close_it_where_they_are_new(newest: float, told: list[str]) -> None:
+    """The batch that a kill cut off is made again: its rows were there when the condition opened. Nothing came since
+    the start: the log has been silent for the whole objective once it is over."""
+    seen = watch("a", open_clusters=("a",))
+    assert [event for _, event in events(seen.rows({"a": at(newest)}, at(10), None))] == told
+    opened = seen.tick(at(30))
+    assert events(opened) == ([("a", "opened")] if told else [])
+    assert all(one.evidence == {"last_row": at(newest).isoformat()} for one in opened)
+
+
+def test_a_log_that_a_start_reads_for_longer_than_the_objective_is_silent_all_the_same() -> None:
+    seen = watch()
+    for second in range(5, 30, 5):
+        assert seen.rows({"a": at(second - 7200)}, at(second), None) == []
+    (opened,) = seen.tick(at(30))
+    assert (opened.cluster, opened.evidence) == ("a", {"last_row": at(25 - 7200).isoformat()})
 
 
 def test_a_batch_without_rows_says_nothing() -> None:
     seen = watch("a", open_clusters=("a",))
-    assert seen.rows([], at(10)) == []
+    assert seen.rows({}, at(10), at(9)) == []
 
 
 def test_rows_that_the_checks_have_not_come_to_are_no_silence() -> None:
     seen = watch("a", "b")
-    assert seen.tick(at(30), lambda: True) == []
-    assert seen.tick(at(59), lambda: pytest.fail("is asked where something would open")) == []
-    assert events(seen.tick(at(60), lambda: False)) == [("a", "opened"), ("b", "opened")]
+    assert seen.tick(at(30), at(29)) == []
+    assert seen.tick(at(58), at(29)) == []
+    opened = seen.tick(at(59), at(29))
+    assert events(opened) == [("a", "opened"), ("b", "opened")]
+    assert {one.evidence["last_row"] for one in opened} == {at(29).isoformat()}
 
 
 def test_rows_of_a_live_cluster_do_not_excuse_a_silent_one() -> None:
     seen = watch("a", "b")
-    seen.rows(["b"], at(20))
-    assert events(seen.tick(at(35), lambda: True)) == [("a", "opened")]
+    seen.rows({"b": at(20)}, at(20), at(20))
+    assert events(seen.tick(at(35), at(34))) == [("a", "opened")]
