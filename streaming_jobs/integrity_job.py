@@ -210,8 +210,9 @@ class IntegrityJob:
         return 0.0 if self._arrivals is None else max(0.0, self._arrivals.waiting() - self._config.hold)
 
     def record(self, findings: Sequence[Finding]) -> None:
-        """Write findings that no batch made, once there is a query."""
-        self._open_sink().report(findings)
+        """Write findings that no batch made, once there is a query; what cannot be written now is written before the
+        next batch."""
+        self._open_sink().report(findings, put_off=True)
 
     def _spawn(self, run: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -81,6 +82,7 @@ def _open_callbacks(gateway: Any) -> None:
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
 
 
+_LEFT_BY_JVMS: Final = ("spark-*", "blockmgr-*")
 _SELECTABLE: Final = 1_000
 
 
@@ -181,6 +183,7 @@ def _prepare(settings: SessionSettings) -> None:
     (logs / "log4j2.properties").write_text(_LOG4J.format(log=logs / "spark.log", state_server=STATE_SERVER))
     if settings.scratch is not None:
         settings.scratch.mkdir(parents=True, exist_ok=True)
+        _clear(settings.scratch)
     if is_given():
         return  # with what its class path holds
     missing = [jar for jar in settings.jars if not jar.is_file()]
@@ -199,6 +202,13 @@ def _prepare(settings: SessionSettings) -> None:
         own = [option for option in java_options(settings) if option not in before]
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*own, *before])
         os.environ.setdefault("SPARK_DRIVER_MEMORY", settings.driver_memory)
+
+
+def _clear(scratch: Path) -> None:
+    """Remove what JVMs have left there that ended without a shutdown of their own, as on a full disk. The folder is one
+    data folder's, of which one job at most is at work."""
+    for left in (one for pattern in _LEFT_BY_JVMS for one in scratch.glob(pattern)):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _gateway(settings: SessionSettings, output: BinaryIO) -> Any:

@@ -8,13 +8,14 @@ told again of what is open. An entry without a size is one of an earlier version
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,16 @@ class Kept(Protocol):
     def write(self, text: str) -> None: ...
 
 
+ROOM: Final = 8192
+"""Bytes. A file takes at least half as much more than what stands in it, in blanks, and is a multiple of that."""
+
+
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """A file of this machine's, which is replaced as a whole."""
+    """A file of this machine's, which is replaced as a whole.
+
+    It has room, so that what has to be remembered while the disk is full is written into it where it stands: whoever
+    was told of an outage then is to be told of its end after a restart too."""
 
     path: Path
 
@@ -64,10 +72,21 @@ class OnDisk:
         return self.path.read_text(encoding="utf-8")
 
     def write(self, text: str) -> None:
+        told = text.encode()
         beside = self.path.with_suffix(".new")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, self.path)  # noqa: PTH105 - the same, and atomic by name
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(told.ljust(-(-(len(told) + ROOM // 2) // ROOM) * ROOM))
+            os.replace(beside, self.path)  # noqa: PTH105 - the same, and atomic by name
+        except OSError as refused:
+            beside.unlink(missing_ok=True)
+            if refused.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._has_room(len(told)):
+                raise
+            with self.path.open("r+b") as file:
+                file.write(told.ljust(self.path.stat().st_size))
+
+    def _has_room(self, size: int) -> bool:
+        return self.path.exists() and self.path.stat().st_size >= size
 
 
 class Memory:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from monitor.errors import UserError
-from probes.clock import SystemClock
 from probes.kafka.client import Connection, loggable, open_producer, producer_settings
+from probes.log.commits.folder_clock import folder_clock
 from probes.log.journals.journal import Journal, Life
 from probes.log.life_log import LifeLog, random_id
 from probes.records.delivery import Batch, collect, fates, hand_over, runs_to_send
@@ -66,7 +66,7 @@ def send_twice(
     """Send `records` tagged records to `where` twice, logged like any probe's operations.
 
     Raises UserError where the cluster did not acknowledge both copies, and the probes' and the log's own errors."""
-    clock, writer, process = SystemClock(), random_id(), random_id()
+    clock, writer, process = folder_clock(journals), random_id(), random_id()
     settings = producer_settings(connection, client=f"offsetwatch-{NAME}") | {"enable.idempotence": "false"}
     labels = {"name": NAME, "writer": str(writer), "idempotent": "false", "in_flight": "1"}
     life = Life(

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from monitor.config.config import Config
 from monitor.errors import known_errors
+from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
 from streaming_jobs.errors import HistoryMissing, JobFailed, TableError, WorkerLate, said, translated
 from streaming_jobs.location import TableUrl
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from streaming_jobs.cycles.search import CycleJob, Searched
@@ -63,6 +65,8 @@ class Checks:
     def __init__(self, config: Config, told: Told) -> None:
         self._config = config
         self._told = told
+        self._note = StallNote()
+        self._left: tuple[datetime, Finding] | None = None
         self._stopping = threading.Event()
         self._session: SparkSession | None = None
         self._prepared = False  # long ago, maybe
@@ -86,6 +90,15 @@ class Checks:
             prepare(self._session, self._config.job.checkpoint_path)
         except Exception as error:
             log.info("Spark is started later: %s", said(error))
+
+    def take_over(self, note: StallNote, recorded: pa.Table) -> None:
+        """Go on where the monitor before this one ended: a stop that it told of, and did not write to the findings
+        (`recorded`), lasts until the first batch. To be called before `start`."""
+        self._note, self._left = note, note.left(recorded)
+        if self._left is not None:
+            self._told.on_condition(self._left[1])
+        else:
+            note.clear()
 
     def start(self) -> None:
         """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
@@ -205,9 +218,13 @@ class Checks:
         why = " ".join(said(self._ours(error)).split()).rstrip(".") or type(error).__name__
         with self._lock:
             if self._opened is None:
-                self._since = datetime.now(UTC)
-                self._opened = stalled("opened", self._since, self._since, why)
-                self._told.on_condition(self._opened)
+                if self._left is not None:
+                    (self._since, self._opened), self._left = self._left, None
+                else:
+                    self._since = datetime.now(UTC)
+                    self._opened = stalled("opened", self._since, self._since, why)
+                    self._note.keep(self._since, why)
+                    self._told.on_condition(self._opened)
                 self._told.say(f"the checks have stopped and begin again until they go on: {why}")
         from streaming_jobs.session import kill
 
@@ -226,11 +243,15 @@ class Checks:
         with self._lock:
             opened, self._opened = self._opened, None
             since, self._pause = self._since, FIRST_PAUSE
+            if self._left is not None:
+                since, opened = self._left
+                self._left = None
         if opened is None or since is None or self._job is None:
             return
         now = datetime.now(UTC)
         self._told.say(f"the checks go on, after {(now - since).total_seconds():.0f} s")
         self._job.record([opened, stalled("closed", now, since)])
+        self._note.clear()
 
     # Starting
 

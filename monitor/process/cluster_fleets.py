@@ -18,7 +18,7 @@ from monitor.config.config import Config
 from monitor.errors import UserError
 from monitor.process.fleet_process import FIRST_PAUSE, LONGEST_PAUSE, NOT_BEGUN, REPORTED, Errand, FleetProcess, Say
 from monitor.process.reach import connection, destination
-from probes.clock import Going, SystemClock
+from probes.clock import Going
 from probes.log.commits.history import History
 from probes.log.commits.left_behind import append_left_behind
 from probes.log.errors import ProbeLogError
@@ -167,7 +167,7 @@ def left_behind(config: Config, say: Say) -> None:
         if folder in own:
             continue
         try:
-            rows = append_left_behind(folder, destination(config), SystemClock())
+            rows = append_left_behind(folder, destination(config))
         except ProbeLogError as error:
             log.warning("what is left in %s is appended at another start: %s", folder, error)
             continue

@@ -29,6 +29,7 @@ from monitor.process.versions import versions
 from monitor.process.watchdog import watched
 from probes.clock import SystemClock
 from probes.levels import Levels
+from probes.log.commits.folder_clock import folder_clock
 from probes.running.fleet import Fleet, FleetStatus
 from rules.vocabulary.slices import Run
 from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
@@ -217,7 +218,7 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
     require_reachable(config.job.history_path)
     record(config, reach(config).cluster)
     probe_log = ProbeLog(config.journals, str(config.job.history_path))
-    done = drain_all(config.probes, connection(config), probe_log, SystemClock(), limit=limit, say=say)
+    done = drain_all(config.probes, connection(config), probe_log, folder_clock(config.journals), limit=limit, say=say)
     for word, runs in (("lost", done.missing), ("cannot be read", done.unreadable), ("expired", done.expired)):
         for (topic, partition), listed in sorted(runs.items()):
             for one in listed:

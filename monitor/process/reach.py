@@ -13,9 +13,9 @@ from monitor.config.cluster import ClusterConfig
 from monitor.config.config import Config
 from monitor.config.names import record
 from monitor.errors import ConfigError
-from probes.clock import SystemClock
 from probes.kafka.client import Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.log.commits.folder_clock import folder_clock
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
 from probes.topics.probe_topics import NO_CONTROLLER, answers
@@ -101,7 +101,7 @@ def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
         config.probes,
         connection(config),
         config.journals,
-        SystemClock(),
+        folder_clock(config.journals),
         history=destination(config),
         say=say,
     )

@@ -42,6 +42,7 @@ from monitor.process.intake import begin_intake
 from monitor.process.keeping import InTheStore
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
+from monitor.process.stall_note import KEPT_AS, StallNote
 from monitor.process.versions import versions
 from monitor.status.board import Board
 from rules.vocabulary.finding import Finding
@@ -126,8 +127,9 @@ class Watch:
             self._ending.callback(begin_intake(self._config, self._say))
         log = self._log(alerts.log)
         people = for_people(alerts.log_format, log)
+        keeping = self._keeping()
         paging = Paging(
-            alerts, self._keeping(), self.metrics.channel_failed, also=[Terminal(log)] if people else [],
+            alerts, keeping, self.metrics.channel_failed, also=[Terminal(log)] if people else [],
             names=self._names,
         )  # fmt: skip
         board = Board(paging.standing, paging.places, self._not_ready, silences=paging.silences, names=self._names)
@@ -156,6 +158,7 @@ class Watch:
             if self._preparing is not None:
                 self._preparing.join()
             self._checks = self._checks or Checks(self._config, self._told())
+            self._checks.take_over(StallNote(keeping.kept(KEPT_AS)), recorded)
             self._checks.start()
 
     def _claim(self) -> bool:

@@ -222,7 +222,9 @@ class Fleet:
     def _errand(self, spec: Spec) -> Errand:
         runs = frozenset({self._run, *self._config.known_runs})
         said = self._clock.now(), self._clock.monotonic_ns()
-        return Errand(spec, self._config, self._connection, self._run, runs, self._present(), self._folder, said)
+        return Errand(
+            spec, self._config, self._connection, self._run, runs, self._present(), self._folder, self._clock.boot, said
+        )  # fmt: skip
 
     def _present(self) -> Layout:
         assert self._layout is not None

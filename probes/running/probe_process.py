@@ -42,6 +42,8 @@ class Errand:
     runs: frozenset[str]
     layout: Layout
     journals: Path
+    boot: str
+    """The fleet's, by whose clock the child's log is timed too."""
     said: tuple[datetime, int]
     """What the fleet's clock said last, and the monotonic clock then."""
 
@@ -162,7 +164,7 @@ def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     present = [layout]
     changed = threading.Event()
-    clock = SystemClock()
+    clock = SystemClock(boot=errand.boot)
     clock.follow(*errand.said)
     world = World(
         config=errand.config,

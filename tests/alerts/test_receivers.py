@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from datetime import timedelta
@@ -249,6 +250,31 @@ def test_a_restart_tells_nothing_twice_and_leaves_nothing_out(tmp_path: Path) ->
         "00000000000000ab@1:open", "ef@1:open", "cd@1:open", "cd@1:over", "00000000000000ab@1:over",
     ]  # fmt: skip
     assert Memory(file, after).began == NOON
+
+
+def test_what_is_told_while_the_disk_is_full_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has room for it. It has none for all: then the last of it that was written stands."""
+    posted, file = Posted(), tmp_path / "webhook.json"
+    memory = Memory(file, NOON)
+    size = file.stat().st_size
+
+    def full(self: Path, data: bytes) -> int:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_bytes", full)
+        webhook(posted).tell([incident()], memory, NOON)
+        assert (file.stat().st_size, [one.name for one in tmp_path.iterdir()]) == (size, [file.name])
+        again = Memory(file, NOON + 60 * S)
+        webhook(posted).tell([incident()], again, NOON + 60 * S)
+        assert len(posted.bodies) == 1
+        webhook(posted).tell([incident(f"{n:x}") for n in range(200)], again, NOON + 60 * S)
+        assert file.stat().st_size == size and Memory(file, NOON).of("00000000000000ab@1").last == "open"
+    again.keep([*(f"{n:x}@1" for n in range(200)), "00000000000000ab@1"])
+    assert file.stat().st_size > size
+    webhook(posted).tell([incident(ended=70)], Memory(file, NOON + 80 * S), NOON + 80 * S)
+    assert posted.bodies[-1]["id"] == "00000000000000ab@1:over"
 
 
 @pytest.mark.parametrize("held", ["", "{", "[]", '{"began": 3, "told": {}}', '{"began": null, "told": {"a": []}}'])

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
+from alerts.receivers.memory import OnDisk
 from monitor.config.config import Config, from_environment
 from monitor.process import checking
 from monitor.process.checking import Checks, Told
+from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
+from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs import integrity_job, session
 from streaming_jobs.batch_progress import Progress
 from streaming_jobs.errors import JobFailed, TableError, WorkerLate, translated
@@ -207,3 +211,99 @@ def test_where_spark_submit_gave_the_jvm_the_first_failure_ends_the_command(
     with pytest.raises(JobFailed):  # one line, and no stack trace
         checks.wait(0)
     assert (job.lives, conditions) == (1, [])
+
+
+class Recorded:
+    """What jobs wrote to the findings, as the next monitor reads it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, job: type[Job]) -> None:
+        self.findings: list[Finding] = []
+        monkeypatch.setattr(job, "record", lambda _, findings: self.findings.extend(findings))
+
+    @property
+    def table(self) -> pa.Table:
+        return findings_table([(one, "critical") for one in self.findings])
+
+    @property
+    def events(self) -> list[tuple[str, int]]:
+        return [(one.event, one.at) for one in self.findings]
+
+
+def stopped(job: type[Job], monkeypatch: pytest.MonkeyPatch, note: StallNote, folder: Path) -> Finding:
+    """The stop that a monitor tells which ends before its checks go on."""
+    conditions: list[Finding] = []
+    checks = Checks(config(folder), told_to([], conditions))
+    with monkeypatch.context() as broken:
+        starts = job.start
+
+        def start(self: Job) -> None:
+            if self._life > 1:
+                raise JobFailed("No space left on device.")
+            starts(self)
+
+        broken.setattr(job, "start", start)
+        checks.take_over(note, Recorded(broken, job).table)
+        checks.start()
+        for _ in range(3):
+            checks.wait(0)
+        checks.stop()
+    (opened,) = conditions
+    return opened
+
+
+def test_a_stop_that_a_monitor_did_not_outlive_ends_with_the_next_ones_first_batch(
+    job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = StallNote(OnDisk(tmp_path / "alerts" / "checks-stalled.json"))
+    opened = stopped(job, monkeypatch, note, tmp_path)
+    recorded = Recorded(monkeypatch, job)
+    conditions: list[Finding] = []
+    checks = Checks(config(tmp_path), told_to([], conditions))
+    checks.take_over(note, recorded.table)
+    assert conditions == [opened], "it is open still, since then"
+    checks.start()
+    (first, closed) = recorded.findings
+    assert (first, closed.event, closed.id) == (opened, "closed", opened.id)
+    assert closed.evidence["lasted_s"] >= 0
+    again = Checks(config(tmp_path), told_to([], conditions))
+    again.take_over(note, recorded.table)
+    again.start()
+    assert (conditions, recorded.findings) == ([opened], [opened, closed]), "once"
+
+
+def test_a_stop_that_is_in_the_findings_already_is_not_told_again(
+    job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monitor was killed after it had written that, and before it had noted so."""
+    note = StallNote(OnDisk(tmp_path / "note.json"))
+    recorded = Recorded(monkeypatch, job)
+    recorded.findings.append(stopped(job, monkeypatch, note, tmp_path))
+    conditions: list[Finding] = []
+    checks = Checks(config(tmp_path), told_to([], conditions))
+    checks.take_over(note, recorded.table)
+    assert conditions == []
+
+
+def test_checks_that_stop_again_before_their_first_batch_have_stopped_once(
+    job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = StallNote(OnDisk(tmp_path / "note.json"))
+    opened = stopped(job, monkeypatch, note, tmp_path)
+    recorded = Recorded(monkeypatch, job)
+    conditions: list[Finding] = []
+    monkeypatch.setattr(job, "lives", 0)
+    starts = job.start
+    monkeypatch.setattr(job, "start", lambda self: None if self._life == 1 else starts(self))
+    checks = Checks(config(tmp_path), told_to([], conditions))
+    checks.take_over(note, recorded.table)
+    checks.start()
+    for _ in range(3):
+        checks.wait(0)
+    assert conditions == [opened]
+    assert recorded.events == [("opened", opened.at), ("closed", recorded.findings[-1].at)]
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "not json", '{"since": "noon"}', '{"since": 1, "why": "x"}'])
+def test_a_note_that_cannot_be_understood_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "note.json").write_text(text)
+    assert StallNote(OnDisk(tmp_path / "note.json")).left(findings_table([])) is None

@@ -112,3 +112,11 @@ def test_workers_are_begun_once_for_each_session(spark: SparkSession) -> None:
 
 def _first_of(_: pa.Table) -> pa.Table:
     return pa.Table.from_batches(_forked_with(iter(())))
+
+
+def test_what_jvms_left_that_a_full_disk_ended_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for left in ("spark-1d2a/userFiles", "blockmgr-77/0c", "warehouse", "shipped"):
+        (tmp_path / left).mkdir(parents=True)
+        (tmp_path / left / "bytes").write_bytes(b"x" * 1000)
+    session._clear(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["shipped", "warehouse"]

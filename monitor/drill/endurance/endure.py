@@ -31,9 +31,9 @@ from monitor.errors import VIOLATION
 from monitor.history_files.checks import CHECK_FAILED
 from monitor.process.program_log import configure
 from monitor.process.signals import stop_on_signal
-from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
+from probes.log.commits.folder_clock import folder_clock
 from probes.running.fleet import Fleet
 from rules.vocabulary.objectives import Objectives
 
@@ -87,7 +87,7 @@ class Endurance:
                 config,
                 Connection(kafka.bootstrap),
                 self._data / "journals",
-                SystemClock(),
+                folder_clock(self._data / "journals"),
                 history=checker.history,
                 say=self._say,
             )

@@ -34,9 +34,9 @@ from monitor.drill.errors import DrillFailed, DrillSkipped, DrillStopped
 from monitor.drill.running.checker import Checker
 from monitor.drill.running.clusters import Clusters
 from monitor.errors import known_errors
-from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.log.commits.folder_clock import folder_clock
 from probes.running.fleet import Fleet
 from rules.vocabulary.objectives import SECOND
 
@@ -171,7 +171,7 @@ class Session:
             stage.config,
             stage.connection,
             stage.folder / "journals",
-            SystemClock(),
+            folder_clock(stage.folder / "journals"),
             history=stage.checker.history,
             say=self._say,
         )
