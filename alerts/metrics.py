@@ -70,11 +70,11 @@ class Metrics:
         registry: CollectorRegistry | None = None,
         clock: Callable[[], float] = time.time,
         partition_series: Series = "essential",
-        data: Path | None = None,
+        written: Sequence[Path] = (),
         names: Names = nameless,
     ) -> None:
-        """`partition_series`: which series each partition has. `data`: the folder whose disk is told of. `names`: how
-        people call the clusters."""
+        """`partition_series`: which series each partition has. `written`: the data folder, and
+        others that may be on other disks. `names`: how people call the clusters."""
         self.registry = registry if registry is not None else CollectorRegistry()
         self._clock = clock
         self._began = clock()
@@ -90,7 +90,7 @@ class Metrics:
         self._make_those_of_channels()
         self._partitions = PartitionMetrics(partition_series)
         self.registry.register(self._partitions)
-        self.registry.register(ProcessMetrics(data))
+        self.registry.register(ProcessMetrics(written))
         self.registry.register(ClusterInfo(lambda: self._clusters, names))
         self.know("")
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,12 +25,12 @@ SIZE_INTERVAL: Final = 60.0
 
 
 class ProcessMetrics(Collector):
-    """Collected at each scrape. Processor time of workers that have ended still counts. `data`: the folder that holds
-    the data, if its disk is to be told of."""
+    """Collected at each scrape. Processor time of workers that have ended still counts. `written`: the data folder, and
+    others that may be on other disks; of several disks the one is told of that has the least room for its size."""
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, written: Sequence[Path] = ()) -> None:
         self._self = psutil.Process()
-        self._data = data
+        self._written = written
         self._measured: tuple[float, int] | None = None
         self._seconds: dict[tuple[int, float], tuple[str, float]] = {}
 
@@ -77,20 +78,23 @@ class ProcessMetrics(Collector):
         yield from self._disk()
 
     def _disk(self) -> Iterable[Metric]:
-        if self._data is None:
+        disks = []
+        for folder in self._written:
+            with suppress(OSError):  # not made yet, or out of reach
+                disks.append(psutil.disk_usage(str(folder)))
+        if not disks:
             return
-        try:
-            used = psutil.disk_usage(str(self._data))
-        except OSError:
-            return  # not made yet, or out of reach
+        used = min(disks, key=lambda disk: disk.free / disk.total)
         yield GaugeMetricFamily(
-            "offsetwatch_disk_free_bytes", "What is free on the disk that holds the data folder.", value=used.free
+            "offsetwatch_disk_free_bytes",
+            "What is free on the disk of the data folder; of several, on the fullest.",
+            value=used.free,
         )
         yield GaugeMetricFamily("offsetwatch_disk_size_bytes", "The size of that disk.", value=used.total)
         yield GaugeMetricFamily(
             "offsetwatch_data_bytes",
             "What the data folder takes: tables, checkpoints, journals, logs; looked at once a minute.",
-            value=self._size(self._data),
+            value=self._size(self._written[0]),
         )
 
     def _size(self, folder: Path) -> int:

@@ -294,7 +294,7 @@ def explain(
     hold = timedelta(seconds=loaded.alerts.quiet)
     with reading(loaded.job.history_path):
         tables, history, names = loaded.job.tables_path, loaded.job.history_path, ClusterNames(loaded)
-        found = find_where_there_is_room(loaded.data, id_, lambda: find(tables, history, id_, now, hold, names))
+        found = find_where_there_is_room(loaded, id_, lambda: find(tables, history, id_, now, hold, names))
     for line in lines(under_silences(found, kept_silences(loaded).all(), now), now, console.width):
         console.print(line)
     if picture is not None or raw:
@@ -325,6 +325,7 @@ def status(
     from monitor.incidents.findings import Filter
     from monitor.incidents.kept_silences import kept_silences
     from monitor.incidents.overview import gather, silence_json, verdict, with_silences
+    from monitor.incidents.room import no_room
     from monitor.screen import Screen
 
     loaded = loaded_by(config, data)
@@ -332,7 +333,7 @@ def status(
         raise UserError(f"{loaded.named('data')}: there is no folder {loaded.data}")
     hold = timedelta(seconds=loaded.alerts.quiet)
     found, _ = gather(loaded.job.tables_path, datetime.now(UTC), Filter(), hold, ClusterNames(loaded))
-    overview = with_silences(found, kept_silences(loaded), loaded.data)
+    overview = with_silences(found, kept_silences(loaded), no_room(loaded))
     said, storage = verdict(overview), survey(loaded)
     if json:
         print(

@@ -21,6 +21,7 @@ from monitor.history_files.probe_log import as_tables, located
 from monitor.incidents.findings import Filter, known_clusters, read, require_topics
 from monitor.incidents.kept_silences import kept_silences
 from monitor.incidents.overview import Overview, gather, verdict, with_silences
+from monitor.incidents.room import no_room
 from monitor.process.program_log import say
 from monitor.screen import Screen
 from rules.vocabulary.catalogue import CATALOGUE
@@ -78,7 +79,7 @@ def run(asked: Question, configured: Callable[[], Config], history: Path | None)
         overview = (
             replace(overview, kept=True)
             if history is not None
-            else with_silences(overview, kept_silences(config), config.data)
+            else with_silences(overview, kept_silences(config), no_room(config))
         )
         rows = read(tables, wanted, names) if asked.form != "incidents" else []
     if asked.form == "json":

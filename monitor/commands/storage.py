@@ -7,7 +7,7 @@ The probe log is what grows: by so many bytes a second as its files hold, until 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -41,10 +41,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """Bytes of the disk on which a folder is."""
+
+    folder: Path
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
-    """`rate`: bytes a day that the probe log grows by, None where it is too short to say; `span`: how long its rows
-    reach; `kept`: for how long they are kept, unless the folder would take more than `most` bytes. `elsewhere`: the URL
-    of a probe log that is in an object store, and takes none of this disk; `tables`: that of the other tables there."""
+    """`free`, `total`: bytes of the data folder's disk; `others`: the other disks that are written to, `log_disk` that
+    of the probe log where it is one of them. `rate`: bytes a day that the probe log grows by, None where it is too short
+    to say; `span`: how long its rows reach; `kept`: for how long they are kept, unless the folder would take more than
+    `most` bytes. `elsewhere`: the URL of a probe log that is in an object store, and takes none of this disk; `tables`:
+    that of the other tables there."""
 
     data: Path
     parts: Sequence[Part]
@@ -56,6 +67,8 @@ class Storage:
     most: float | None = None
     elsewhere: TableUrl | None = None
     tables: TableUrl | None = None
+    others: Sequence[Disk] = ()
+    log_disk: Disk | None = None
 
     @property
     def taken(self) -> int:
@@ -75,8 +88,8 @@ class Storage:
     @property
     def days_left(self) -> float | None:
         """Days until the disk is full at this rate; None where it will not be, or nobody can say."""
-        needed = self.needed
-        return None if self.rate is None or needed is None or needed <= self.free else self.free / self.rate
+        needed, free = self.needed, self.log_disk.free if self.log_disk is not None else self.free
+        return None if self.rate is None or needed is None or needed <= free else free / self.rate
 
 
 def survey(config: Config) -> Storage:
@@ -86,12 +99,29 @@ def survey(config: Config) -> Storage:
     parts = [_table(f"tables/{folder.name}", folder) for folder in _folders(job.tables_path)]
     parts += [Part(name, *bytes_and_files(data / name)) for name in OTHERS if (data / name).is_dir()]
     rate, span = _growth(job.history_path)
-    disk = shutil.disk_usage(next(at for at in (data, *data.absolute().parents) if at.is_dir()))
+    there = next(at for at in (data, *data.absolute().parents) if at.is_dir())
+    disk = shutil.disk_usage(there)
     kept = timedelta(days=job.upkeep.history_days)
     most = None if job.upkeep.max_gb is None else job.upkeep.max_gb * 1e9
     shown = [part for part in parts if part.files]
     elsewhere, tables = (at if isinstance(at, TableUrl) else None for at in (job.history_path, job.tables_path))
-    return Storage(data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables)
+    others = _others(there, config.written)
+    log_disk = None if elsewhere is not None else _on(job.history_path, others)
+    return Storage(
+        data, shown, disk.free, disk.total, rate, span, kept, most, elsewhere, tables, list(others.values()), log_disk
+    )  # fmt: skip
+
+
+def _others(own: Path, folders: Sequence[Path]) -> dict[int, Disk]:
+    """By device, the disks that these folders are on and `own` is not, each with the first folder that is there."""
+    at = {one.stat().st_dev: one for one in (*reversed(folders), own) if one.is_dir()}
+    del at[own.stat().st_dev]
+    disks = {device: (folder, shutil.disk_usage(folder)) for device, folder in at.items()}
+    return {device: Disk(folder, disk.free, disk.total) for device, (folder, disk) in disks.items()}
+
+
+def _on(folder: TableLocation, disks: Mapping[int, Disk]) -> Disk | None:
+    return disks.get(folder.stat().st_dev) if isinstance(folder, Path) and folder.is_dir() else None
 
 
 def as_json(storage: Storage) -> dict[str, Any]:
@@ -101,6 +131,7 @@ def as_json(storage: Storage) -> dict[str, Any]:
         "parts": {part.name: {"bytes": part.size, "files": part.files, "live": part.live} for part in storage.parts},
         "free": storage.free,
         "total": storage.total,
+        "other_disks": [{"folder": str(at.folder), "free": at.free, "total": at.total} for at in storage.others],
         "bytes_a_day": storage.rate,
         "days_left": storage.days_left,
         "max_bytes": storage.most,
@@ -112,6 +143,8 @@ def as_json(storage: Storage) -> dict[str, Any]:
 def lines(storage: Storage) -> Iterator[Text]:
     """The folder's parts, the largest first, the small ones as one, and the outlook."""
     yield Text(f"{storage.data}: {size(storage.free)} free of {size(storage.total)}", style="bold")
+    for disk in storage.others:
+        yield Text(f"{disk.folder}: {size(disk.free)} free of {size(disk.total)}", style="bold")
     shown = [part for part in storage.parts if part.size >= storage.taken / 100]
     for part in sorted(shown, key=lambda part: (-part.size, part.name)):
         live = f", {part.live:,} of them live" if part.live is not None else ""

@@ -161,6 +161,13 @@ class Config(Section):
         """The folder of the probes' journals: of each of several clusters its own."""
         return self.data / "journals" / "clusters" / self._name if self._name else self.data / "journals"
 
+    @property
+    def written(self) -> list[Path]:
+        """The folders of this machine that are written to, `data` the first of them."""
+        job = self.job
+        tables = [at for at in (job.tables_path, job.checkpoint_path, job.history_path) if isinstance(at, Path)]
+        return [self.data, *tables, job.root, *(one.journals for one in self.each())]
+
     def each(self) -> list[Config]:
         """The configuration of each cluster, as of a single one; this one where there is but one without a name."""
         return [self.of(name) for name in self.clusters] or [self]

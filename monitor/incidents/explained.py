@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import LOSSES, Incident, Names, nameless
 from alerts.incidents.silence import Silence
 from alerts.silences import silenced
+from monitor.config.config import Config
 from monitor.errors import UserError
 from monitor.incidents.cluster_then import Change, cluster_then
 from monitor.incidents.findings import Filter, tables_of
@@ -76,13 +76,13 @@ def find(
     return replace(found, witnesses=saw, then=then, names=names(history, processes))
 
 
-def find_where_there_is_room(data: Path, wanted: str, found: Callable[[], Explained]) -> Explained:
-    """What `found` finds. Where the tables do not know the id, and the disk of the data folder is full, the error says
-    that too: it may be that of a page which came since."""
+def find_where_there_is_room(config: Config, wanted: str, found: Callable[[], Explained]) -> Explained:
+    """What `found` finds. Where the tables do not know the id, and a disk is full, the error says that too: it may be
+    that of a page which came since."""
     try:
         return found()
     except UnknownId:
-        why = no_room(data)
+        why = no_room(config)
         if why is None:
             raise
         raise UserError(f"the tables hold nothing with the id {wanted} yet. {why}") from None

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, silenced
 from monitor.incidents.findings import Filter, tables_of
-from monitor.incidents.room import no_room
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
@@ -96,14 +94,14 @@ def overview_of(
     return Overview(now, found, counted, known, others=others), incidents
 
 
-def with_silences(overview: Overview, silences: Silences, data: Path) -> Overview:
-    """The same with the silences, and whether the data folder's disk has room."""
+def with_silences(overview: Overview, silences: Silences, no_room: str | None) -> Overview:
+    """The same with the silences, and what a full disk does (`monitor.incidents.room`)."""
     held, now = silences.all(), overview.now
     return replace(
         overview,
         incidents=silenced(overview.incidents, held, now),
         silences=in_order(one for one in held if one.active(now)),
-        no_room=no_room(data),
+        no_room=no_room,
     )
 
 

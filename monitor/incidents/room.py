@@ -1,4 +1,5 @@
-"""Whether the data folder's disk is full: then the tables do not hold what the running monitor finds.
+"""Whether a disk that is written to is full: the tables then do not hold what the running monitor finds, or the probes
+do nothing.
 
 What is found while nothing can be written is not lost. The running monitor tells it at once (its status page, its
 metrics, those who are told of incidents). A batch whose findings could not be written is checked again, and what the
@@ -8,24 +9,59 @@ monitor found of itself (`checks-stalled`) it keeps, and writes once the checks 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from monitor.config.config import Config
 
 LEAST: Final = 1 << 20
 """Bytes; with fewer no commit of a table can be written."""
 
+_OF_THE_CHECKS: Final = (
+    "What a running monitor finds now it tells by itself (status page, metrics, receivers), and the tables get it when "
+    "there is room."
+)
+_OF_THE_LOG: Final = "What probes log now waits in their journals until there is room."
+_OF_THE_PROBES: Final = "The probes whose journals these are do nothing until there is room."
+_OF_THE_REST: Final = "Silences, and what the program logs, cannot be written until there is room."
 
-def no_room(data: Path) -> str | None:
-    """What is so where the disk of this folder is full, as sentences; None where there is room, or no such folder."""
+
+def no_room(config: Config) -> str | None:
+    """What is so where a disk of the configured folders is full, as sentences; None where all have room, or are not
+    there."""
+    told: dict[int, str] = {}
+    for folder, so in _written(config):
+        full = _full(folder)
+        if full is not None and (disk := folder.stat().st_dev) not in told:
+            told[disk] = f"THE DISK IS FULL: {full} where {folder} is. {so}"
+    return " ".join(told.values()) or None
+
+
+def _written(config: Config) -> Iterator[tuple[Path, str]]:
+    """The folders, and what a full disk does there; what matters most first."""
+    job = config.job
+    for table in (job.tables_path, job.checkpoint_path, job.root):
+        if isinstance(table, Path):
+            yield from ((at, _OF_THE_CHECKS) for at in _there(table))
+    if isinstance(job.history_path, Path):
+        yield from ((at, _OF_THE_LOG) for at in _there(job.history_path))
+    for one in config.each():
+        yield from ((at, _OF_THE_PROBES) for at in _there(one.journals))
+    yield from ((at, _OF_THE_REST) for at in _there(config.data))
+
+
+def _there(folder: Path) -> list[Path]:
+    """The folder, if it is there: a host need not have them all."""
+    return [folder] if folder.is_dir() else []
+
+
+def _full(folder: Path) -> str | None:
     try:
-        disk = os.statvfs(data)
+        disk = os.statvfs(folder)
     except OSError:
         return None
     free = disk.f_bavail * disk.f_frsize
     if free >= LEAST and (disk.f_favail or not disk.f_files):
         return None
-    what = f"{free:,} bytes are free" if free < LEAST else "no file can be made any more (inodes)"
-    return (
-        f"THE DISK IS FULL: {what} where {data} is. What a running monitor finds now it tells by itself (status page, "
-        "metrics, receivers), and the tables get it when there is room."
-    )
+    return f"{free:,} bytes are free" if free < LEAST else "no file can be made any more (inodes)"

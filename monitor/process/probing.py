@@ -153,7 +153,7 @@ def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: Ex
     Info("offsetwatch_build", "Versions of the program and of what it runs on.", registry=registry).info(versions())
     fleets = fleets_of(probes)
     register_probes(registry, probes, alerts.broker_series)
-    registry.register(ProcessMetrics(config.data))
+    registry.register(ProcessMetrics(config.written))
     registry.register(ClusterInfo(lambda: {_id(fleet) for fleet in fleets}, ClusterNames(config)))
 
     def not_ready() -> str | None:

@@ -95,17 +95,21 @@ def _json(at: float, level: str, logger: str, message: str) -> str:
 
 
 class _Once(logging.Filter):
-    """What many say again and again (`extra={"said_once": what}`), as of a full disk, is told once in a while."""
+    """What many say again and again (`extra={"said_once": what}`), as of a full disk, is told once in a while, and
+    after `spell` seconds in which nobody said it: then it is another time."""
 
     def __init__(self) -> None:
         super().__init__()
         self._told: dict[str, float] = {}
+        self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         what = getattr(record, "said_once", None)
         if what is None:
             return True
-        due = record.created - self._told.get(what, 0.0) >= SAID_AGAIN_AFTER
+        last, self._last[what] = self._last.get(what, 0.0), record.created
+        spell = getattr(record, "spell", SAID_AGAIN_AFTER)
+        due = record.created - self._told.get(what, 0.0) >= SAID_AGAIN_AFTER or record.created - last >= spell
         if due:
             self._told[what] = record.created
         return due

@@ -111,8 +111,9 @@ class Watch:
         self._board: Board | None = None
         self._names = ClusterNames(config)
         self.metrics = Metrics(
-            build=versions(), partition_series=config.alerts.partition_series, data=config.data, names=self._names
-        )
+            build=versions(), partition_series=config.alerts.partition_series, written=config.written,
+            names=self._names,
+        )  # fmt: skip
         self.url: str | None = None
         """Where the status page is served, once it is; the metrics are below it."""
 

@@ -161,7 +161,8 @@ class Keeper:
             )  # fmt: skip
             return
         expected = isinstance(error, (ProbeError, ProbeLogError))
-        same = {"said_once": type(error).__name__} if isinstance(error, JournalUnwritable) else None
+        full = isinstance(error, JournalUnwritable)
+        same = {"said_once": type(error).__name__, "spell": 10 * NO_ROOM} if full else None
         log.warning("probe %s: %s", name, str(error), exc_info=None if expected else error, extra=same)
 
     def _wait_after(self, failures: int, failed: Exception | None = None) -> float:

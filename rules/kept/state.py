@@ -378,7 +378,7 @@ class State:
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)
     not_idempotent_until: list[int] = field(default_factory=list)  # see `rules.settling.retrying_writers`
-    gone: list[list[int]] = field(default_factory=list)  # [process, when]: forgotten, and complete
+    gone: list[list[int]] = field(default_factory=list)  # [process, when, ...]: complete, and forgotten: `standstills`
     read_here: list[list[int]] = field(default_factory=list)  # see `rules.settling.standstills`
     processes: dict[int, Process] = field(default_factory=dict, metadata={"of": Process})
     hosts: dict[int, Host] = field(default_factory=dict, metadata={"of": Host})

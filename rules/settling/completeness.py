@@ -272,7 +272,7 @@ def horizon(state: State) -> int:
                 del state.processes[number]
                 if process.reads and not process.lost and process.host in state.hosts:  # it ended in order
                     state.hosts[process.host].reads = 1
-                state.gone.append([number, state.now])
+                state.gone.append([number, state.now, *standstills.last_known(process)])
                 standstills.note_read(state, process)
             continue
         if process.heard < process.over_by:

@@ -72,20 +72,24 @@ def _note(host: Host, times: Ints) -> None:
 
 
 def of_process(state: State, number: int) -> list[list[int]]:
-    """[from, to] of when a process tried nothing, as far as is known, in the order of their times."""
+    """[from, to] of when a process tried nothing, as far as is known, in the order of their times. It may be over and
+    forgotten, and be judged all the same: its last rows came late, or it waited for what another host saw."""
     process = state.processes.get(number)
-    if process is None:
-        return []
-    stood = _stood(state, process)
-    if process.broke_off < 0:
-        return stood
-    through = _worked_through(process)
-    return [*stood, [through, process.broke_off]] if through < process.broke_off else stood
+    if process is not None:
+        committer, through, broke_off = last_known(process)
+    else:
+        told = next((entry[2:] for entry in reversed(state.gone) if entry[0] == number), [])
+        if not told:  # or an earlier version forgot it
+            return []
+        committer, through, broke_off = told
+    host = state.hosts.get(committer)
+    stood = host.stood if host is not None else []
+    return [*stood, [through, broke_off]] if through < broke_off else stood
 
 
-def _stood(state: State, process: Process) -> list[list[int]]:
-    host = state.hosts.get(process.host)
-    return host.stood if host is not None else []
+def last_known(process: Process) -> tuple[int, int, int]:
+    """Of one that is forgotten: its committer, through when it was at work, and when it broke off, -1 if it did not."""
+    return process.host, _worked_through(process), process.broke_off
 
 
 def went_on(state: State, number: int, time: int) -> int:

@@ -117,14 +117,15 @@ def test_the_disk_and_what_the_data_take_of_it(tmp_path: Path) -> None:
     (tmp_path / "tables" / "history").mkdir(parents=True)
     (tmp_path / "tables" / "history" / "part").write_bytes(b"x" * 5000)
     (tmp_path / "run").write_bytes(b"x" * 17)
-    metrics = Metrics(build={}, data=tmp_path)
+    metrics = Metrics(build={}, written=[tmp_path, tmp_path / "not-there"])
     value = metrics.registry.get_sample_value
     assert value("offsetwatch_data_bytes") == 5017
     assert 0 < (value("offsetwatch_disk_free_bytes") or 0) < (value("offsetwatch_disk_size_bytes") or 0)
     (tmp_path / "tables" / "history" / "more").write_bytes(b"x" * 5000)
     assert value("offsetwatch_data_bytes") == 5017, "every file is looked at once a minute"
     assert (
-        Metrics(build={}, data=tmp_path / "not-there").registry.get_sample_value("offsetwatch_disk_free_bytes") is None
+        Metrics(build={}, written=[tmp_path / "not-there"]).registry.get_sample_value("offsetwatch_disk_free_bytes")
+        is None
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,8 @@ from alerts.incidents.grouping import HOLD, Incidents
 from alerts.incidents.incident import Incident
 from alerts.silences import FolderSilences, path_of
 from monitor.commands.overview import lines, row
+from monitor.commands.storage import survey
+from monitor.config.config import Config, from_environment
 from monitor.errors import UserError
 from monitor.incidents.explained import Explained, UnknownId, find_where_there_is_room
 from monitor.incidents.findings import Filter
@@ -31,6 +34,11 @@ LOST = finding("lost-write", topic="orders-canary", message="value 7151953739595
 UNSAFE = [
     finding("unsafe-config", (), "opened", at=-9, topic=t, topic_id=t, partition=n) for t in "ab" for n in range(2)
 ]
+
+
+def in_folder(data: Path, **job: str) -> Config:
+    given = {f"OFFSETWATCH_JOB__{name.upper()}": value for name, value in job.items()}
+    return from_environment({"OFFSETWATCH_DATA": str(data), **given})
 
 
 def incidents(*found: object, now: datetime = NOW) -> list[Incident]:
@@ -196,7 +204,9 @@ def test_a_full_disk_is_named_before_anything_else(
     """The tables then lack what is found, and whether a monitor runs is not the question."""
     monkeypatch.setattr("os.statvfs", lambda folder: disk)
     found = with_silences(
-        Overview(NOW, [], {}, Checked(NOW - timedelta(hours=1), None)), FolderSilences(path_of(tmp_path)), tmp_path
+        Overview(NOW, [], {}, Checked(NOW - timedelta(hours=1), None)),
+        FolderSilences(path_of(tmp_path)),
+        no_room(in_folder(tmp_path)),
     )
     if told is None:
         assert verdict(found).endswith(": is the monitor running? Then, no incident was open.")
@@ -208,7 +218,43 @@ def test_a_full_disk_is_named_before_anything_else(
 
 
 def test_where_there_is_no_folder_nothing_is_said_of_its_disk(tmp_path: Path) -> None:
-    assert no_room(tmp_path / "none") is None
+    assert no_room(in_folder(tmp_path / "none")) is None
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is but one disk")
+    with TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("full", "told"),
+    [
+        ("tables", "tables is. What a running monitor finds now it tells by itself"),
+        ("job", "job is. What a running monitor finds now it tells by itself"),
+        ("history", "history is. What probes log now waits in their journals"),
+        ("journals", "journals is. The probes whose journals these are do nothing"),
+        ("data", "data is. Silences, and what the program logs, cannot be written"),
+    ],
+)
+def test_the_disk_that_is_full_is_told_and_what_that_does(
+    full: str, told: str, other_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = {name: (other_disk if name == full else tmp_path) / name for name in ("data", "job", "tables", "history")}
+    for folder in at.values():
+        folder.mkdir()
+    (at["data"] / "journals").symlink_to(other_disk if full == "journals" else tmp_path)
+    loaded = in_folder(at["data"], **{name: str(at[name]) for name in ("tables", "history")}, root=str(at["job"]))
+    device = other_disk.stat().st_dev
+    with monkeypatch.context() as disks:
+        disks.setattr("os.statvfs", lambda folder: Disk(0 if folder.stat().st_dev == device else 10**9))
+        said = no_room(loaded)
+    assert said is not None and said.count("THE DISK IS FULL: 0 bytes are free where ") == 1 and told in said
+    (other,) = survey(loaded).others
+    assert (survey(loaded).log_disk == other) == (full in ("history", "data"))
 
 
 def test_an_id_that_the_tables_do_not_know_may_be_of_a_page_that_came_since(
@@ -218,7 +264,7 @@ def test_an_id_that_the_tables_do_not_know_may_be_of_a_page_that_came_since(
         raise UnknownId("no finding and no incident has the id 1234ab: offsetwatch findings lists them")
 
     with pytest.raises(UserError, match=r"^no finding and no incident has the id 1234ab: offsetwatch findings"):
-        find_where_there_is_room(tmp_path, "1234ab", unknown)
+        find_where_there_is_room(in_folder(tmp_path), "1234ab", unknown)
     monkeypatch.setattr("os.statvfs", lambda folder: Disk(0))
     with pytest.raises(UserError, match=r"^the tables hold nothing with the id 1234ab yet\. THE DISK IS FULL: 0 bytes"):
-        find_where_there_is_room(tmp_path, "1234ab", unknown)
+        find_where_there_is_room(in_folder(tmp_path), "1234ab", unknown)

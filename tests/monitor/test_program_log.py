@@ -53,3 +53,20 @@ def test_each_line_is_an_object_where_json_is_asked_for(capsys: pytest.CaptureFi
         ("warning", "monitor", "the disk /data is full"),
     ]
     assert all(one["time"].endswith("Z") for one in said)
+
+
+def test_a_disk_that_is_full_again_is_another_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second night is told too, however soon it comes; one, in which probes try again and again, is told once."""
+    configure()
+    log = logging.getLogger("probes.trouble")
+
+    def tried(at: float) -> bool:
+        record = log.makeRecord(log.name, logging.WARNING, "", 0, "no space left", (), None, extra=FULL)
+        record.created = at
+        log.handle(record)
+        return bool(capsys.readouterr().err)
+
+    assert [tried(at) for at in (1000, 1003, 1006, 1025.9, 1046, 1047)] == [True, False, False, False, True, False]
+
+
+FULL = {"said_once": "JournalUnwritable", "spell": 20.0}

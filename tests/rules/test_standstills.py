@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.vocabulary.slices import Run
+from rules.vocabulary.slices import Mark, Run
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, events
 from tests.rules.test_late_evidence import Hosts
@@ -119,6 +119,48 @@ def test_nobody_is_stuck_while_the_host_stands_still(
     build(h)
     found = fed(h)
     assert [events(found, name) for name in STUCK] == [[], []]
+
+
+def expelled(h: Two, *rest: str) -> None:
+    """Host `two` is not heard of for minutes, in which these did nothing. The group threw `s` out meanwhile, so that its
+    life ends as soon as it goes on; log time, which host `one` kept going, is beyond that before it comes. What an
+    observer there had asked before is answered only then."""
+    h.hosts["two"] = ("s", "q", "r", "o")
+    h.row("o", "offsets", log_start=0, log_end=0, last_stable=0)
+    h.go(10)
+    h.silent.add("two")
+    before, asked = len(h.rows), h.at(h.time)
+    h.go(200, *rest)
+    then = int(h.time) + 1.2
+    h.go(4, "s", "q", "r")
+    late = [row for row in h.rows[before:] if row.process in (S, number("q"), number("r"))]
+    h.rows = [row for row in h.rows if row not in late] + late
+    for seconds, did in ((0.0, "revoke"), (0.02, "close")):
+        at, told = h.at(then + seconds), h.at(then + 0.1 + 50 * seconds)
+        h.row("s", did, invoked=at, completed=at, assigned=False)
+        if did == "close":
+            h.row("o", "offsets", log_start=0, log_end=0, last_stable=0, invoked=asked, completed=at)
+        known = {one: told for one in h.hosts["two"]} | ({"o": asked} if did == "revoke" else {})
+        marks = [Mark(number(one), h._slices[number(one), 0], through) for one, through in known.items()]
+        h.row("committer two", "mark", marks=marks, invoked=told, completed=told)
+    h.silent.clear()
+    h.unheard.add("s")
+    h.go(20, "s")
+
+
+@FEEDS
+def test_a_life_that_ends_as_its_host_goes_on_was_not_stuck(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    expelled(h, "s", "q", "r")
+    found = fed(h)
+    assert [events(found, name) for name in STUCK] == [[], []]
+
+
+@FEEDS
+def test_a_life_that_ends_after_its_host_ran_unheard_was_stuck(fed: Callable[[History], Store]) -> None:
+    h = Two()
+    expelled(h, "s")
+    assert events(fed(h), "stuck-consumer") == [("opened", (S,), 41), ("closed", (S,), 214)]
 
 
 @FEEDS
