@@ -52,10 +52,10 @@ class Disk:
 @dataclass(frozen=True, slots=True)
 class Storage:
     """`free`, `total`: bytes of the data folder's disk; `others`: the other disks that are written to, `log_disk` that
-    of the probe log where it is one of them. `rate`: bytes a day that the probe log grows by, None where it is too short
-    to say; `span`: how long its rows reach; `kept`: for how long they are kept, unless the folder would take more than
-    `most` bytes. `elsewhere`: the URL of a probe log that is in an object store, and takes none of this disk; `tables`:
-    that of the other tables there."""
+    of the probe log where it is one of them. `rate`: bytes a day that the probe log grows by, None where it is too
+    short to say; `span`: how long its rows reach; `kept`: for how long they are kept, unless the folder would take more
+    than `most` bytes. `elsewhere`: the URL of a probe log that is in an object store, and takes none of this disk;
+    `tables`: that of the other tables there."""
 
     data: Path
     parts: Sequence[Part]

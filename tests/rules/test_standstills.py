@@ -122,8 +122,8 @@ def test_nobody_is_stuck_while_the_host_stands_still(
 
 
 def expelled(h: Two, *rest: str) -> None:
-    """Host `two` is not heard of for minutes, in which these did nothing. The group threw `s` out meanwhile, so that its
-    life ends as soon as it goes on; log time, which host `one` kept going, is beyond that before it comes. What an
+    """Host `two` is not heard of for minutes, in which these did nothing. The group threw `s` out meanwhile, so that
+    its life ends as soon as it goes on; log time, which host `one` kept going, is beyond that before it comes. What an
     observer there had asked before is answered only then."""
     h.hosts["two"] = ("s", "q", "r", "o")
     h.row("o", "offsets", log_start=0, log_end=0, last_stable=0)
@@ -140,7 +140,7 @@ def expelled(h: Two, *rest: str) -> None:
         h.row("s", did, invoked=at, completed=at, assigned=False)
         if did == "close":
             h.row("o", "offsets", log_start=0, log_end=0, last_stable=0, invoked=asked, completed=at)
-        known = {one: told for one in h.hosts["two"]} | ({"o": asked} if did == "revoke" else {})
+        known = dict.fromkeys(h.hosts["two"], told) | ({"o": asked} if did == "revoke" else {})
         marks = [Mark(number(one), h._slices[number(one), 0], through) for one, through in known.items()]
         h.row("committer two", "mark", marks=marks, invoked=told, completed=told)
     h.silent.clear()

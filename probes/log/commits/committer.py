@@ -38,6 +38,7 @@ from probes.log.commits.destination import Destination
 from probes.log.commits.history import History
 from probes.log.commits.lives import Lives
 from probes.log.commits.marks import COMMITTER, Append, PlaceName, Vouched, current_places, last_words, mark_rows
+from probes.log.commits.trouble import Trouble
 from probes.log.errors import (
     FolderTaken,
     HistoryConflict,
@@ -179,18 +180,22 @@ class Committer:
         """Make turns until `stop`, then carry over what is there by then. What fails is tried again, less and less
         often; only `HistoryMismatch` is raised, since nobody but the user can mend it."""
         failures = 0
+        trouble = Trouble(self.folder)
         due = time.monotonic()
         while not stop.wait(max(0.0, due - time.monotonic())):
             begun = time.monotonic()
             try:
                 self.commit()
                 failures = 0
+                trouble.over()
             except HistoryMismatch:
                 raise
-            except JournalUnwritable:
+            except JournalUnwritable as error:
                 failures = min(failures + 1, NO_ROOM)
-            except ProbeLogError:
+                trouble.tell(error)
+            except ProbeLogError as error:
                 failures = min(failures + 1, 16)
+                trouble.tell(error)
             except Exception as unexpected:
                 # Nobody foresaw it, and the log must go on: begin again from what is on disk.
                 log.exception("the committer of %s failed", self.folder)
