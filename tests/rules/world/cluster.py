@@ -96,6 +96,8 @@ class Group:
     def given(self, process: int) -> set[int]:
         """What `process` is to hold; it never holds what another has not given back."""
         order = list(self.members)
+        if process not in order:
+            return set()
         mine = {p for p in range(self.partitions) if order[p % len(order)] == process}
         taken = {p for other, held in self.members.items() if other != process for p in held}
         return mine - taken

@@ -18,6 +18,20 @@ class GroupReader(Probe):
 
     mode = "subscribe"
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.expelled: set[int] = set()
+
+    def freeze(self, end: int) -> None:
+        """A member that is not heard of for its session loses its partitions, and learns of it when it goes on."""
+        if self.life is not None and end - self.now > SESSION:
+            process, group = self.life.process, self.group
+            self.world.kernel.at(self.now + SESSION, lambda: self._expel(process, group))
+
+    def _expel(self, process: int, group: Group) -> None:
+        self.expelled.add(process)
+        group.leave(process)
+
     @property
     def group(self) -> Group:
         assert self.habits.group is not None
@@ -41,6 +55,9 @@ class GroupReader(Probe):
         positions: dict[int, int] = {}
         known, turn = False, 0
         while True:
+            if life.process in self.expelled:
+                yield from self._thrown_out(life, held)
+                return
             given = group.given(life.process)
             changed = given != held or not known
             if changed:
@@ -66,6 +83,9 @@ class GroupReader(Probe):
                     op.results = {p: {"committed": positions[p]} for p in moved}
                     there, back = self.request()
                     yield there
+                    if life.process in self.expelled:
+                        life.complete(op, "fail", op.results, error="UNKNOWN_MEMBER_ID")
+                        continue
                     for p in moved:
                         cluster.commit(name, p, positions[p])
                     yield back
@@ -74,6 +94,14 @@ class GroupReader(Probe):
                     if turn % 4 == 0:
                         yield from self._ask(life, moved)
             yield self.rest()
+
+    def _thrown_out(self, life: Life, held: set[int]) -> Sleep:
+        """It gives back what it holds no longer, and another life begins."""
+        if held:
+            op = life.invoke("revoke", sorted(held), mode="subscribe", group=self.habits.group)
+            yield self.latency()
+            life.complete(op, assigned=False)
+        self.restarting = True
 
     def _ask(self, life: Life, partitions: list[int]) -> Sleep:
         """What the group has committed, as its member is told."""

@@ -64,6 +64,8 @@ class Host:
     deliver: Callable[[Append], None]
     drift: float = 0.0
     away: list[Away] = field(default_factory=list)
+    frozen: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when nothing runs: a machine that is paused, a container that is frozen."""
     boot: Boot = field(init=False)
     lives: list[Life] = field(default_factory=list)
     up: bool = True
@@ -90,7 +92,7 @@ class Host:
         self.boots.append(self.kernel.now)
         self.boot = Boot(f"{self.name}-boot-{len(self.boots)}", self.kernel.now, self.drift)
         self.up = True
-        self._task = self.kernel.spawn(self._commit(), after=self.random.randrange(SECOND))
+        self._task = self.kernel.spawn(self._commit(), self.random.randrange(SECOND), self.frozen)
 
     def crash(self, *, disk_lost: bool) -> None:
         """Everything stops at once. Of the journal only what was synced is left, or nothing."""

@@ -13,6 +13,7 @@ from tests.rules.world.explains import ORDER
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.lasting import is_lasting
 from tests.rules.world.oracle import Oracle
+from tests.rules.world.stuck import invented
 from tests.rules.world.world import World
 
 DELIVERIES = ("shuffled", "disordered", "rebuilt", "handed over")
@@ -67,6 +68,9 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
     said = checker.violations
     for s in said:
         if not verdict.oracle.explained(s.finding):
+            verdict.differences.append(f"{name}: invented {s}")
+    for s in checker.conditions:
+        if invented(verdict.world, s.finding, 2 * verdict.oracle.spread):
             verdict.differences.append(f"{name}: invented {s}")
     for must in verdict.oracle.musts:
         if must.optional or (must.prompt and name == "disordered"):

@@ -103,7 +103,8 @@ class Probe:
         )  # fmt: skip
         self.lives.append(self.life)
         self.host.lives.append(self.life)
-        self.task = self.world.kernel.spawn(self._live(self.life), after=self.random.randrange(500 * MILLISECOND))
+        after = self.random.randrange(500 * MILLISECOND)
+        self.task = self.world.kernel.spawn(self._live(self.life), after, self.host.frozen)
 
     def kill(self) -> None:
         """kill -9; the supervisor starts the next life a little later."""
@@ -124,6 +125,9 @@ class Probe:
 
     def stop(self) -> None:
         self.stopped = True
+
+    def freeze(self, end: int) -> None:
+        """The host stands still until `end`; whatever others make of that."""
 
     restarting = False
     writes = False

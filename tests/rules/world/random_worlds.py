@@ -13,6 +13,8 @@ from tests.rules.world.probes import Habits, Hang, Silence
 from tests.rules.world.rejects import reject_row, reject_some
 from tests.rules.world.world import HostPlan, Plan
 
+FROZEN_FROM = 61_000
+"""Hosts stand still in worlds from this seed on: the others stay what they were."""
 READ_AGAIN = 60 * SECOND
 """How long after the last trouble a world goes on."""
 
@@ -46,7 +48,18 @@ def random_plan(seed: int) -> Plan:
     if dice.one_in(8):
         plan.rejects = reject_some(dice.choice([0.0005, 0.002]))
     _witness(dice, plan)
+    if seed >= FROZEN_FROM:
+        _freeze(Dice(f"freeze/{seed}"), plan)
     return plan
+
+
+def _freeze(dice: Dice, plan: Plan) -> None:
+    """Hosts that stand still, alone or together."""
+    together = dice.time(20, plan.length - READ_AGAIN)
+    for host in plan.hosts:
+        if dice.one_in(3):
+            start = together if dice.one_in(2) else dice.time(20, plan.length - READ_AGAIN)
+            host.frozen.append((start, start + dice.choice([5, 15, 28, 40, 70]) * SECOND))
 
 
 def _witness(dice: Dice, plan: Plan) -> None:

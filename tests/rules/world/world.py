@@ -38,6 +38,7 @@ class HostPlan:
     jumps: tuple[Jump, ...] = ()
     away: list[Away] = field(default_factory=list)
     reboots: list[Reboot] = field(default_factory=list)
+    frozen: list[tuple[int, int]] = field(default_factory=list)
 
     def describe(self) -> str:
         what = [
@@ -48,6 +49,7 @@ class HostPlan:
             what.append(f"skew {self.skew / SECOND:g}s")
         what += [f"jump {j.by / SECOND:g}s at {j.start // SECOND}s" for j in self.jumps]
         what += [f"away {a.start // SECOND}-{a.end // SECOND}s/{a.pieces}" for a in self.away]
+        what += [f"frozen {start // SECOND}-{end // SECOND}s" for start, end in self.frozen]
         what += [f"boot {r.at // SECOND}s{' disk' if r.disk_lost else ''}" for r in self.reboots]
         return f"{self.name}({', '.join(what)})"
 
@@ -129,8 +131,9 @@ class World:
     def _host(self, number: int, h: HostPlan) -> None:
         clock = WallClock(h.skew, h.drift, h.jumps)
         host = Host(
-            self.kernel, h.name, number, clock, random.Random(f"{self.seed}/{h.name}"), self._deliver, h.drift, h.away
-        )
+            self.kernel, h.name, number, clock, random.Random(f"{self.seed}/{h.name}"), self._deliver, h.drift, h.away,
+            h.frozen,
+        )  # fmt: skip
         self.hosts.append(host)
         for name, habits in h.probes.items():
             probe = self.probes[name] = KINDS[habits.kind](self, host, name, habits)
@@ -139,6 +142,8 @@ class World:
                 self.kernel.at(at, probe.kill)
             for at in habits.restarts:
                 self.kernel.at(at, probe.restart)
+            for start, end in h.frozen:
+                self.kernel.at(start, partial(probe.freeze, end))
             if habits.stop is not None:
                 self.kernel.at(habits.stop, probe.stop)
         for reboot in h.reboots:
