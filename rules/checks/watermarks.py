@@ -107,7 +107,7 @@ class Observed:
         some = rows[seeing]
         if len(some):
             stable = np.where(moves.end[some] >= 0, moves.stable[some], -1)
-            end = moves.end[some]
+            end = np.maximum(moves.end[some], stable)  # it was read first, and the log may have gone on since
             new = Watermarks(moves.at[some], stable, end, _below(index, stable), _below(index, end))
             seen = concat(self.marks, new)
             if int(moves.at[some[0]]) < last:  # of a host that was late

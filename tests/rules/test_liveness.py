@@ -97,6 +97,29 @@ def says_that_it_stands(h: History) -> None:
         h.mark(1.0)
 
 
+def the_end_was_read_before_the_stable_offset(h: History, *, reads: bool = True) -> None:
+    """Nothing comes for a minute, and the reader says where it stands. Then a record is written between the observer's
+    two questions: the last stable offset is beyond the end that was read before it."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for _ in range(60):
+        h.row("r", "position", position_after=5, mode="assign", assigned=True)
+        h.observe(end=5)
+        h.mark(1.0)
+    h.send("w", 5, 1, at=5)
+    h.observe(end=5, stable=6)
+    for _ in range(1 if reads else 40):
+        h.row("r", "position", position_after=5, mode="assign", assigned=True)
+        h.mark(1.0)
+    if reads:
+        h.poll("r", [("w", 5, 1, 5)])
+    traffic(h, 5, first=6, polls=reads, others=False)
+
+
+def does_not_read_what_was_written_after_the_end_was_read(h: History) -> None:
+    the_end_was_read_before_the_stable_offset(h, reads=False)
+
+
 def retention_overtook_it(h: History) -> None:
     h.assign("r")
     h.assign("s")
@@ -197,11 +220,12 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (reads_uncommitted, [("opened", 36)]),
     (a_committed_record_lies_below_the_stable_offset, [("opened", 33)]),
     (stands_although_all_is_ended, [("opened", 93)]),
+    (does_not_read_what_was_written_after_the_end_was_read, [("opened", 96)]),
 ]
 FINE = [
     has_nothing_to_read, stands_before_a_marker, waits_for_a_transaction, says_that_it_passed, retention_overtook_it,
     gave_the_partition_up, is_busy_with_transactions, saw_no_watermark_for_a_while,
-    only_aborted_below_the_stable_offset,
+    only_aborted_below_the_stable_offset, the_end_was_read_before_the_stable_offset,
 ]  # fmt: skip
 
 
