@@ -178,11 +178,12 @@ def fold(own: Consumers, passage: Passage) -> None:
         ripe = a + int(steps.at[a:b].searchsorted(until, side="right"))
         waiting[ripe:b] = True
         at = walk.ticks(passage, steps.at[a:ripe], until)
-        if walk.reader is not None and ripe == b and process in brisk:
+        went = not walk.holes and not walk.stood
+        if walk.reader is not None and ripe == b and process in brisk and went:
             _go_on(walk.reader, steps, b - 1, brisk[process])
-            walk.weigh(FOREVER)
-        elif ripe == a and not walk.holes and not walk.stood:
-            walk.weigh(FOREVER)
+            walk.weigh(walk.over)
+        elif ripe == a and went:
+            walk.weigh(walk.over)
         else:
             walk.go(take(steps, slice(a, ripe)))
         if walk.reader is not None:
@@ -282,6 +283,11 @@ class _Walk:
                 self.stood.append((start, stop))
         return end // TICK * TICK
 
+    @property
+    def over(self) -> int:
+        """When its life was over, by its committer, where no row of its own says so; FOREVER while it is not."""
+        return min(standstills.over(self.state, self.process), FOREVER)
+
     def ticks(self, passage: Passage, moved: Ints, until: int) -> Ints:
         """Those that it has not been judged at yet."""
         if self.reader is not None:
@@ -317,7 +323,7 @@ class _Walk:
             else:
                 self.step(steps, i, bool(dropped[i]), bool(polled[i]))
                 i += 1
-        self.weigh(FOREVER)
+        self.weigh(self.over)
         for start, end in self.holes + self.stood:
             self.spells = [part for spell in self.spells for part in _without(spell, start, end)]
 

@@ -325,11 +325,17 @@ def _fail(own: Producers, number: int, time: int, invoked: int, report: Report) 
     one = own.lives[number]
     if time < one.answered or own.absent >= 0:
         return
-    went_on = standstills.went_on(report.state, number, time)
+    went_on = max(standstills.went_on(report.state, number, time), _told_last(report.state, number, time))
     since = max(invoked, one.answered, own.again)
     one.failing = max(since if one.failing < 0 else min(one.failing, since), went_on)
     if time - one.failing >= report.objectives.liveness:
         _tell(number, one, True, one.failing + report.objectives.liveness, time, report)
+
+
+def _told_last(state: State, number: int, time: int) -> int:
+    """Until when, last before `time`, what it did is missing for good: it may have been answered then; -1 for never."""
+    ends = [min(hole[2], time) for hole in state.holes if hole[0] == number and hole[1] < time]
+    return max(ends, default=-1)
 
 
 def _note_ready(own: Producers, who: str, time: int, report: Report) -> None:

@@ -74,22 +74,40 @@ def _note(host: Host, times: Ints) -> None:
 def of_process(state: State, number: int) -> list[list[int]]:
     """[from, to] of when a process tried nothing, as far as is known, in the order of their times. It may be over and
     forgotten, and be judged all the same: its last rows came late, or it waited for what another host saw."""
+    known = _known(state, number)
+    if known is None:
+        return []
+    host = state.hosts.get(known.host)
+    stood = host.stood if host is not None else []
+    return [*stood, [known.through, known.broke_off]] if known.through < known.broke_off else stood
+
+
+def over(state: State, number: int) -> int:
+    """When a life that is complete was over; NEVER where it is not, or nobody knows."""
+    known = _known(state, number)
+    return known.over if known is not None and known.over >= 0 else NEVER
+
+
+class Last(NamedTuple):
+    """Of a process that is forgotten: its committer, through when it was at work, when it broke off (-1 if it did not),
+    and when it was over."""
+
+    host: int
+    through: int
+    broke_off: int
+    over: int
+
+
+def last_known(process: Process) -> Last:
+    return Last(process.host, _worked_through(process), process.broke_off, process.closed if process.complete else -1)
+
+
+def _known(state: State, number: int) -> Last | None:
     process = state.processes.get(number)
     if process is not None:
-        committer, through, broke_off = last_known(process)
-    else:
-        told = next((entry[2:] for entry in reversed(state.gone) if entry[0] == number), [])
-        if not told:  # or an earlier version forgot it
-            return []
-        committer, through, broke_off = told
-    host = state.hosts.get(committer)
-    stood = host.stood if host is not None else []
-    return [*stood, [through, broke_off]] if through < broke_off else stood
-
-
-def last_known(process: Process) -> tuple[int, int, int]:
-    """Of one that is forgotten: its committer, through when it was at work, and when it broke off, -1 if it did not."""
-    return process.host, _worked_through(process), process.broke_off
+        return last_known(process)
+    told = next((entry[2:] for entry in reversed(state.gone) if entry[0] == number), [])
+    return Last(*told) if told else None  # an earlier version kept nothing of it
 
 
 def went_on(state: State, number: int, time: int) -> int:
