@@ -130,7 +130,11 @@ def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: 
     said: list[str] = []
     topics = probe_topics(kafka3, said, partitions=3)
     layout = topics.ensure()
-    found = topics.view(with_config=True)
+    for _ in range(300):  # a busy broker has not heard of a topic yet that another one has made
+        found = topics.view(with_config=True)
+        if all(topic.config is not None for topic in found.topics.values()):
+            break
+        time.sleep(0.1)
     for topic in found.topics.values():
         assert set(topic.leaders) == {1, 2, 3}
         assert {len(r) for r in topic.replicas} == {3}
