@@ -254,7 +254,9 @@ class ProbeTopics:
                 entries = {key: entry.value for key, entry in future.result().items() if entry.value is not None}
                 read[resource.name] = TopicView(topic.id, topic.replicas, topic.leaders, entries)
             except Exception as error:
-                self._say_once(f"the settings of topic {resource.name} cannot be read: {translate(error)}")
+                problem = translate(error)
+                if problem.code not in UNKNOWN:  # one broker made it, another has not heard of it yet: no refusal
+                    self._say_once(f"the settings of topic {resource.name} cannot be read: {problem}")
                 read[resource.name] = topic
         return read
 

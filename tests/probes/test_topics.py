@@ -145,6 +145,32 @@ def test_three_brokers_get_topics_with_three_replicas_and_a_leader_each(kafka3: 
     assert said == []
 
 
+class DeletedInBetween(AdminClient):
+    """Between what is asked of a topic and of its settings, the topic is deleted."""
+
+    def describe_configs(self, resources, **settings):  # type: ignore[no-untyped-def]
+        for future in self.delete_topics([resource.name for resource in resources]).values():
+            future.result()
+        while True:
+            told = super().describe_configs(resources, **settings)
+            if all(future.exception() is not None for future in told.values()):
+                return told
+            time.sleep(0.1)
+
+
+@pytest.mark.kafka
+def test_a_topic_that_a_broker_has_not_heard_of_is_no_setting_that_cannot_be_read(kafka: LocalKafka):
+    """Another broker has just made it, or somebody has just deleted it."""
+    said: list[str] = []
+    topics = probe_topics(kafka, said)
+    topics.ensure()
+    config = TopicsConfig(prefix=topics.names[0].removesuffix("-records"))
+    admin = DeletedInBetween(admin_settings(Connection(kafka.bootstrap), client="t"))
+    found = ProbeTopics(admin, config, said.append, topics.names).view(with_config=True)
+    assert [topic.config for topic in found.topics.values()] == [None, None]
+    assert [one for one in said if "settings" in one] == []
+
+
 @pytest.mark.kafka
 def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
     said: list[str] = []
