@@ -146,7 +146,8 @@ class JobConfig(_Section):
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
-    hangs, and the checks begin again. `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max`
+    hangs, and the checks begin again. `behind_limit`: where rows wait longer for the checks, `checks-behind` says so.
+    `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max`
     is set. `driver_memory`: of the driver's Java process, unless the site says."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
@@ -161,6 +162,7 @@ class JobConfig(_Section):
     starting_version: Annotated[int, Field(ge=0)] | None = None
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     batch_limit: Annotated[float, Field(ge=10, le=86_400)] = 600.0
+    behind_limit: Annotated[float, Field(ge=10, le=86_400)] = 120.0
     cores: Annotated[int, Field(ge=1, le=256)] = 2
     shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 2
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"

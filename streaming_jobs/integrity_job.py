@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.table_errors import in_words
+from streaming_jobs import checks_behind
 from streaming_jobs.batch_progress import Progress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
@@ -118,9 +120,11 @@ class IntegrityJob:
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
         self._evidence: EvidenceWatch | None = None
+        self._behind: checks_behind.BehindWatch | None = None
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
+        self._free_since = time.monotonic()
         self._arrivals: Arrivals | None = None
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
@@ -207,7 +211,9 @@ class IntegrityJob:
         """Seconds since the running batch was given to us, or since there are rows and no batch came; else 0."""
         if self._busy_since is not None:
             return time.monotonic() - self._busy_since
-        return 0.0 if self._arrivals is None else max(0.0, self._arrivals.waiting() - self._config.hold)
+        if self._arrivals is None:
+            return 0.0
+        return max(0.0, min(self._arrivals.waiting(), time.monotonic() - self._free_since) - self._config.hold)
 
     def record(self, findings: Sequence[Finding]) -> None:
         """Write findings that no batch made, once there is a query; what cannot be written now is written before the
@@ -345,9 +351,9 @@ class IntegrityJob:
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path)
-                stalled = found.filter(
-                    pc.and_(pc.equal(found["anomaly"], "evidence-stalled"), pc.equal(found["state"], "open"))
-                )
+                open_now = found.filter(pc.equal(found["state"], "open"))
+                stalled = open_now.filter(pc.equal(open_now["anomaly"], "evidence-stalled"))
+                behind = open_now.filter(pc.equal(open_now["anomaly"], checks_behind.NAME))["at"].to_pylist()
                 self._arrivals = Arrivals(config.history_path, self._newest, self._clock)
                 self._evidence = EvidenceWatch(
                     config.liveness,
@@ -355,6 +361,7 @@ class IntegrityJob:
                     clusters=sink.clusters,
                     open_clusters=stalled["cluster"].to_pylist(),
                 )
+                self._behind = checks_behind.BehindWatch(config.behind_limit, min(behind, default=None))
                 self._sink = sink
                 sink.report(gap("closed", open_gaps(found), self._clock()))
             return self._sink
@@ -382,7 +389,7 @@ class IntegrityJob:
                 self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
                 raise
             finally:
-                self._busy_since = None
+                self._busy_since, self._free_since = None, time.monotonic()
             self._last_batch = number
 
     def _ask(self, batch: Batch) -> None:
@@ -433,6 +440,7 @@ class IntegrityJob:
                 self._failed(failed)
             return
         self._tell_progress()
+        self._tell_behind()
         if not self._planned and self._last_batch >= 0:
             self._planned = True
             planners.end()
@@ -445,6 +453,23 @@ class IntegrityJob:
                     self._sink.report(self._evidence.tick(self._clock(), came), put_off=True)
             finally:
                 self._busy.release()
+
+    def _tell_checked(self, through: int, latest: int) -> None:
+        if self._behind is None or self._arrivals is None:
+            return
+        left = None
+        if not self._behind.served:
+            with suppress(DeltaError, OSError):
+                left = latest if self._arrivals.rows_between(through, latest) else None
+        self._behind.checked(through, left)
+
+    def _tell_behind(self) -> None:
+        if self._arrivals is not None and self._behind is not None and self._sink is not None:
+            self._arrivals.last()
+            if self._behind.is_left_open and self._query is not None and _has_read_all(self._query):
+                self._behind.checked(-1)
+            told = self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
+            self._sink.report(told, put_off=True)
 
     def _is_active(self, query: StreamingQuery) -> bool:
         try:
@@ -469,7 +494,7 @@ class IntegrityJob:
 
     def _tell_progress(self) -> None:
         reached = self._last_batch
-        if self._query is None or not self._listeners.on_progress or reached <= self._seen_progress:
+        if self._query is None or reached <= self._seen_progress:
             return
         # An idle query tells of the batch that comes next, without rows.
         fresh = [told for told in self._progress(self._query) if told["batchId"] > self._seen_progress]
@@ -482,8 +507,10 @@ class IntegrityJob:
             return
         for told in fresh:
             self._seen_progress = told["batchId"]
+            progress = from_spark(told, latest, self._rows.get(told["batchId"]))
+            self._tell_checked(latest - progress.lag_versions, latest)
             for listener in self._listeners.on_progress:
-                listener(from_spark(told, latest, self._rows.get(told["batchId"])))
+                listener(progress)
 
     def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
         """What Spark tells of the batches that have ended since the last look. It keeps a hundred, and each costs calls
@@ -508,6 +535,11 @@ class IntegrityJob:
         while not self._ended.wait(self._config.upkeep.every):
             for line in upkeep.run(self._clock(), self._ended.is_set):
                 log.info("%s", line)
+
+
+def _has_read_all(query: StreamingQuery) -> bool:
+    """Whether it has looked for rows, and there are none that it has not read."""
+    return str(query.status["message"]).startswith("Waiting for data")
 
 
 __all__ = ["Batch", "IntegrityJob", "Listeners", "Progress", "session_settings"]

@@ -119,6 +119,13 @@ CONDITIONS: Final = (
         (_closed(),),
     ),
     Anomaly(
+        "checks-behind", "condition", "while it lasts",
+        "Rows of the probe log have waited for the checks longer than `job.behind_limit`: findings come late.",
+        "for how long the oldest of them has waited",
+        (_opened(Field("behind_s", "float", "s", "for how long the oldest row has waited")),),
+        (_closed(),),
+    ),
+    Anomaly(
         "evidence-late", "condition", "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
         "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",

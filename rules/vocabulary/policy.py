@@ -30,6 +30,7 @@ WARNING_CONDITIONS: Final = frozenset(
         "under-replicated-probe-topic",
         "stuck-close",
         "evidence-late",
+        "checks-behind",
     }
 )
 

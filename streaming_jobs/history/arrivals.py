@@ -47,6 +47,7 @@ class Arrivals:
         self._through: int | None = None
         self._last: datetime | None = None
         self._waiting_since: float | None = None
+        self._brought: int | None = None
 
     def last(self) -> datetime | None:
         """When rows came last, since the first look; None where none did. Where the log cannot be looked at, it is as
@@ -65,8 +66,19 @@ class Arrivals:
             else:
                 self._due = self._monotonic() + ASKED_AFTER
                 self._through, self._last = self._newest.known, self._clock()
+                self._brought = self._through
             self._waiting_since = None
             return self._last
+
+    def brought(self) -> int | None:
+        """The last commit by which rows have come, if some have since this was asked last."""
+        with self._lock:
+            brought, self._brought = self._brought, None
+            return brought
+
+    def rows_between(self, before: int, newest: int) -> bool:
+        """Whether commits after `before`, up to `newest`, have brought rows. Raises `OSError`, and `DeltaError`."""
+        return newest > before and self._brought_rows(before, newest)
 
     def waiting(self) -> float:
         """Seconds for which rows have waited that were not there when the last batch began."""
@@ -80,6 +92,7 @@ class Arrivals:
             if self._through is not None and newest > self._through and self._brought_rows(self._through, newest):
                 self._last = self._clock()
                 self._waiting_since = self._waiting_since or self._monotonic()
+                self._brought = newest
             self._through = newest
         except (DeltaError, OSError) as error:
             log.warning("the probe log cannot be looked at, and is again: %s", in_words(error))

@@ -11,7 +11,7 @@ from tests.docs.guilty_histories import HISTORIES, PICTURES, picture
 
 MOST_BYTES = 12_000
 WITHOUT = {
-    "suspected", "unverifiable", "window-overflow", "evidence-stalled", "checks-stalled",
+    "suspected", "unverifiable", "window-overflow", "evidence-stalled", "checks-stalled", "checks-behind",
     "evidence-late", "check-failed", "evidence-gap", "cluster-unreachable", "under-replicated-probe-topic",
     "unsafe-config", "stuck-producer", "refused-writes", "stuck-close", "unrecovered-transaction", "abort-position",
     "misleading-error", "rebalance", "topic-recreated", "unfenced-zombie",

@@ -241,6 +241,54 @@ def test_a_silent_probe_log_opens_evidence_stalled_and_a_row_closes_it(spark: Sp
     assert stalled() == [("c", "closed")]
 
 
+def behind(config: JobConfig) -> list[str]:
+    rows = current_findings(config.tables_path).to_pylist()
+    return [row["state"] for row in rows if row["anomaly"] == "checks-behind"]
+
+
+def test_rows_that_wait_for_a_late_batch_are_told_until_they_are_checked(
+    spark: SparkSession, config: JobConfig
+) -> None:
+    first, second = duplicates(2)
+    commit(config.history_path, first)
+    config = config.model_copy(update={"hold": 0.0, "behind_limit": 1.5})
+    told = Told()
+    # The next batch after the first begins in an hour: as on a machine that has no time for it.
+    job = IntegrityJob(config.model_copy(update={"trigger": 3600.0}), spark, told.listeners)
+    job.start()
+    until(lambda: bool(told.progress))
+    assert behind(config) == []
+    commit(config.history_path, second)
+    until(lambda: behind(config) == ["open"])
+    assert [b.number for b in told.batches if b.number is not None] == [0], "they are told before they are checked"
+    job.stop()
+    job = IntegrityJob(config, spark, told.listeners)
+    job.start()
+    until(lambda: behind(config) == ["closed"])
+    job.stop()
+    assert [b.number for b in told.batches if b.number is not None] == [0, 1]
+
+
+def test_nothing_waits_any_more_where_a_start_finds_no_row_that_is_unchecked(
+    spark: SparkSession, config: JobConfig
+) -> None:
+    first, second = duplicates(2)
+    commit(config.history_path, first)
+    config = config.model_copy(update={"hold": 0.0, "behind_limit": 1.5})
+    told = Told()
+    job = IntegrityJob(config.model_copy(update={"trigger": 3600.0}), spark, told.listeners)
+    job.start()
+    until(lambda: bool(told.progress))
+    commit(config.history_path, second)
+    until(lambda: behind(config) == ["open"])
+    job.stop()
+    IntegrityJob(config, spark).run_available_now()  # and the probes have ended: no batch comes any more
+    job = IntegrityJob(config, spark, told.listeners)
+    job.start()
+    until(lambda: behind(config) == ["closed"])
+    job.stop()
+
+
 def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
