@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,18 +29,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs import checks_behind
 from streaming_jobs.batch_progress import Progress, from_spark
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import EvidenceGap, FileUnreadable, JobError, JobFailed, StateFormat, translated
 from streaming_jobs.history import damage
-from streaming_jobs.history.arrivals import Arrivals
 from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import make_ready
 from streaming_jobs.history.source import NewestVersion, await_history, stream
-from streaming_jobs.history.stall import EvidenceWatch
 from streaming_jobs.location import TableUrl, is_at_s3, numbers, spark_url
+from streaming_jobs.log_watch import LogWatch
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
 from streaming_jobs.spark_conf import store_conf
@@ -119,13 +116,10 @@ class IntegrityJob:
         self._clock = clock
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
-        self._evidence: EvidenceWatch | None = None
-        self._behind: checks_behind.BehindWatch | None = None
+        self._log_watch: LogWatch | None = None
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
         self._busy_since: float | None = None
-        self._free_since = time.monotonic()
-        self._arrivals: Arrivals | None = None
         self._sink_lock = threading.Lock()
         self._ended = threading.Event()
         self._failure: JobError | None = None
@@ -211,9 +205,7 @@ class IntegrityJob:
         """Seconds since the running batch was given to us, or since there are rows and no batch came; else 0."""
         if self._busy_since is not None:
             return time.monotonic() - self._busy_since
-        if self._arrivals is None:
-            return 0.0
-        return max(0.0, min(self._arrivals.waiting(), time.monotonic() - self._free_since) - self._config.hold)
+        return 0.0 if self._log_watch is None else max(0.0, self._log_watch.waiting() - self._config.hold)
 
     def record(self, findings: Sequence[Finding]) -> None:
         """Write findings that no batch made, once there is a query; what cannot be written now is written before the
@@ -351,17 +343,7 @@ class IntegrityJob:
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 found = current_findings(config.tables_path)
-                open_now = found.filter(pc.equal(found["state"], "open"))
-                stalled = open_now.filter(pc.equal(open_now["anomaly"], "evidence-stalled"))
-                behind = open_now.filter(pc.equal(open_now["anomaly"], checks_behind.NAME))["at"].to_pylist()
-                self._arrivals = Arrivals(config.history_path, self._newest, self._clock)
-                self._evidence = EvidenceWatch(
-                    config.liveness,
-                    self._clock(),
-                    clusters=sink.clusters,
-                    open_clusters=stalled["cluster"].to_pylist(),
-                )
-                self._behind = checks_behind.BehindWatch(config.behind_limit, min(behind, default=None))
+                self._log_watch = LogWatch(config, self._newest, sink.clusters, found, self._clock)
                 self._sink = sink
                 sink.report(gap("closed", open_gaps(found), self._clock()))
             return self._sink
@@ -375,8 +357,8 @@ class IntegrityJob:
             self._busy_since = time.monotonic()
             try:
                 sink = self._open_sink()
-                assert self._arrivals is not None and self._evidence is not None
-                came = self._arrivals.taken()
+                assert self._log_watch is not None
+                came = self._log_watch.taken()
                 verdict = verdict_rows(frame.toArrow())  # once: every action would run the stateful stage again
                 batch = sink.accept(number, verdict)
                 self._rows[number] = batch.stats.slices + batch.stats.rejected
@@ -384,12 +366,14 @@ class IntegrityJob:
                 checked = set(verdict.filter(pc.greater(verdict["slices"], 0))["cluster"].to_pylist())
                 told = batch.states.group_by("cluster").aggregate([("now", "max")]).to_pylist()
                 newest = dict.fromkeys(checked) | {r["cluster"]: r["now_max"] for r in told if r["cluster"] in checked}
-                sink.report(self._evidence.rows(newest, self._clock(), came))
+                sink.report(self._log_watch.checked_rows(newest, came))
             except Exception as error:  # Spark would hand back no more than that a Python function failed
                 self._cause = translated(error, checkpoint=str(self._config.checkpoint_path))
                 raise
             finally:
-                self._busy_since, self._free_since = None, time.monotonic()
+                self._busy_since = None
+                if self._log_watch is not None:
+                    self._log_watch.batch_ended()
             self._last_batch = number
 
     def _ask(self, batch: Batch) -> None:
@@ -440,36 +424,19 @@ class IntegrityJob:
                 self._failed(failed)
             return
         self._tell_progress()
-        self._tell_behind()
+        watch, sink, query = self._log_watch, self._sink, self._query
+        if watch is not None and sink is not None:
+            sink.report(watch.look(lambda: _has_read_all(query)), put_off=True)
         if not self._planned and self._last_batch >= 0:
             self._planned = True
             planners.end()
         # While a batch is running there are rows: the log is not silent, however long it takes.
         if self._busy.acquire(blocking=False):
             try:
-                if self._arrivals is not None and self._sink is not None and not self._stopping.is_set():
-                    assert self._evidence is not None
-                    came = self._arrivals.last()
-                    self._sink.report(self._evidence.tick(self._clock(), came), put_off=True)
+                if watch is not None and sink is not None and not self._stopping.is_set():
+                    sink.report(watch.silence(), put_off=True)
             finally:
                 self._busy.release()
-
-    def _tell_checked(self, through: int, latest: int) -> None:
-        if self._behind is None or self._arrivals is None:
-            return
-        left = None
-        if not self._behind.served:
-            with suppress(DeltaError, OSError):
-                left = latest if self._arrivals.rows_between(through, latest) else None
-        self._behind.checked(through, left)
-
-    def _tell_behind(self) -> None:
-        if self._arrivals is not None and self._behind is not None and self._sink is not None:
-            self._arrivals.last()
-            if self._behind.is_left_open and self._query is not None and _has_read_all(self._query):
-                self._behind.checked(-1)
-            told = self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
-            self._sink.report(told, put_off=True)
 
     def _is_active(self, query: StreamingQuery) -> bool:
         try:
@@ -508,7 +475,8 @@ class IntegrityJob:
         for told in fresh:
             self._seen_progress = told["batchId"]
             progress = from_spark(told, latest, self._rows.get(told["batchId"]))
-            self._tell_checked(latest - progress.lag_versions, latest)
+            if self._log_watch is not None:
+                self._log_watch.checked(latest - progress.lag_versions, latest)
             for listener in self._listeners.on_progress:
                 listener(progress)
 

@@ -1,0 +1,83 @@
+"""What comes to the probe log, and what waits there, by the machine's clock: the two conditions that no rule can find.
+
+`evidence-stalled`, where no row comes (`history.stall`), and `checks-behind`, where rows wait for the checks
+(`checks_behind`); both are timed by when rows came (`history.arrivals`), and told through `report`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+
+from rules.vocabulary.finding import Finding
+from streaming_jobs import checks_behind
+from streaming_jobs.config import JobConfig
+from streaming_jobs.history.arrivals import Arrivals
+from streaming_jobs.history.source import NewestVersion
+from streaming_jobs.history.stall import EvidenceWatch
+
+
+class LogWatch:
+    """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look`,
+    `silence` and `checked` by the one that watches the job; `waiting` by any."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        newest: NewestVersion,
+        clusters: Mapping[str, datetime | None],
+        found: pa.Table,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """`found`: the findings as they stand, with what an earlier run left open; `clusters`: those that it knew."""
+        self._clock = clock
+        self._arrivals = Arrivals(config.history_path, newest, clock)
+        is_open = found.filter(pc.equal(found["state"], "open"))
+        stalled = is_open.filter(pc.equal(is_open["anomaly"], "evidence-stalled"))["cluster"].to_pylist()
+        behind = is_open.filter(pc.equal(is_open["anomaly"], checks_behind.NAME))["at"].to_pylist()
+        self._evidence = EvidenceWatch(config.liveness, clock(), clusters=clusters, open_clusters=stalled)
+        self._behind = checks_behind.BehindWatch(config.behind_limit, min(behind, default=None))
+        self._batch_ended = time.monotonic()
+
+    def taken(self) -> datetime | None:
+        """A batch begins: when the rows that it may have came last; None where none have since the start."""
+        return self._arrivals.taken()
+
+    def checked_rows(self, newest: Mapping[str, datetime | None], came: datetime | None) -> list[Finding]:
+        """What it closes that rows of these clusters were checked, the newest of these times. `came`: what `taken` told
+        when the batch began."""
+        return self._evidence.rows(newest, self._clock(), came)
+
+    def batch_ended(self) -> None:
+        """It is out of our hands."""
+        self._batch_ended = time.monotonic()
+
+    def waiting(self) -> float:
+        """Seconds for which no batch has come although rows wait."""
+        return min(self._arrivals.waiting(), time.monotonic() - self._batch_ended)
+
+    def checked(self, through: int, newest: int) -> None:
+        """All commits up to `through` are checked, and `newest` is there."""
+        left = None
+        if not self._behind.served:
+            with suppress(DeltaError, OSError):
+                left = newest if self._arrivals.rows_between(through, newest) else None
+        self._behind.checked(through, left)
+
+    def look(self, has_read_all: Callable[[], bool]) -> Sequence[Finding]:
+        """What has waited too long by now, or does no more. `has_read_all`: whether no row is left that no batch has
+        read; it is asked only where nothing else tells."""
+        self._arrivals.last()
+        if self._behind.is_left_open and has_read_all():
+            self._behind.checked(-1)
+        return self._behind.tick(self._clock(), time.monotonic(), self._arrivals.brought())
+
+    def silence(self) -> Sequence[Finding]:
+        """Of which cluster no row has come for too long. To be asked while no batch is running: then there are rows."""
+        return self._evidence.tick(self._clock(), self._arrivals.last())
