@@ -12,7 +12,7 @@ from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import SIGNS
 from alerts.incidents.incident import LISTED, Became, Incident
 from alerts.incidents.judged import is_condition
-from alerts.incidents.keys import OF_THE_CLUSTER, Key, subject_of
+from alerts.incidents.keys import Key, is_of_the_cluster, subject_of
 from alerts.incidents.outage import tellable_from
 from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
 
@@ -180,7 +180,7 @@ class Group:
         return Incident(
             id=first.id, occurrence=self.occurrence,
             anomaly=first.anomaly, kind=self.kind, severity=first.severity, cluster=first.cluster,
-            cluster_name=name, topic="" if first.anomaly in OF_THE_CLUSTER else first.topic,
+            cluster_name=name, topic="" if is_of_the_cluster(first) else first.topic,
             message=message, evidence=newest.evidence, since=self.since, last=self.last, until=until,
             own_until=self.own_closed[1] if until is not None and self.own_closed is not None else None,
             told=first.counted, ended=ended, subjects=tuple(places[:LISTED]), places=len(places),

@@ -20,10 +20,16 @@ OF_THE_CLUSTER: Final = frozenset(
 """What concerns how a cluster is set up, a process or a group that works on many topics, or a broker that leads
 partitions of many: one fact, and not one a topic."""
 
+_ZERO: Final = "spurious-zero-offset"
 TELLS: Final = {"foreign-commit": "told", "lost-commit": "told", "offset-regression": "after"}
 """Where the evidence of a finding about a group's offset has the offset that was told: one that was set from outside is
 one fact with three names."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
+
+
+def is_of_the_cluster(event: FindingEvent) -> bool:
+    """Is it about no topic of its own?"""
+    return event.anomaly in OF_THE_CLUSTER or (event.anomaly == _ZERO and "group" in event.evidence)
 
 
 def place_of(event: FindingEvent) -> Key:
@@ -34,12 +40,15 @@ def place_of(event: FindingEvent) -> Key:
 def keys_of(event: FindingEvent) -> Iterator[Key]:
     """By what an event finds its incident, the strongest first."""
     yield "finding", event.id
-    topic = "" if event.anomaly in OF_THE_CLUSTER else event.topic
+    topic = "" if is_of_the_cluster(event) else event.topic
     yield "group", event.cluster, event.anomaly, topic, event.severity
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence
-        if event.anomaly in TELLS and (offset := evidence.get(TELLS[event.anomaly])) is not None:
+        offset = evidence.get(TELLS.get(event.anomaly, ""))
+        if event.anomaly == _ZERO and "group" in evidence:
+            offset = 0
+        if offset is not None:
             yield "committed", *place, evidence.get("group"), offset
         if evidence.get("txn") is not None:
             yield "transaction", event.cluster, evidence["txn"]

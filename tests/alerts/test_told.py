@@ -362,6 +362,29 @@ def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
     ]  # fmt: skip
 
 
+def test_a_group_that_was_set_to_the_beginning_is_one_page_whatever_its_topics() -> None:
+    zero = {"group": "g", "known": 23102, "process": "7"}
+    events = [told("spurious-zero-offset", ("committed", "g"), topic=topic, partition=partition, evidence=zero)
+              for topic in ("orders", "payments") for partition in (0, 1)]  # fmt: skip
+    events.append(told("lost-commit", ("g", 23102, 0), topic="orders", partition=0, at=5,
+                       evidence={"group": "g", "committed": 23102, "told": 0}))  # fmt: skip
+    incidents = Incidents()
+    incidents.take(events)
+    (one,) = incidents.at(NOON + 20 * S)
+    assert (one.anomaly, one.topic, one.places, one.findings, one.folded) == (
+        "spurious-zero-offset", "", 4, 5, {"lost-commit": 1},
+    )  # fmt: skip
+
+
+def test_acknowledgements_of_offset_zero_in_two_topics_are_two() -> None:
+    events = [told("spurious-zero-offset", ("acknowledgement", 7, 9), topic=topic,
+                   evidence={"writer": 7, "seq": 9, "known": 23102, "process": "7", "op": 4})
+              for topic in ("orders", "payments")]  # fmt: skip
+    incidents = Incidents()
+    incidents.take(events)
+    assert [(one.anomaly, one.findings) for one in incidents.at(NOON + 20 * S)] == [("spurious-zero-offset", 1)] * 2
+
+
 def test_a_suspicion_that_was_told_and_comes_back_for_a_moment_goes_on_being_known(hook: Hook) -> None:
     events = [
         suspicion("opened", at=0), suspicion("closed", at=60), suspicion("opened", at=120), suspicion("closed", at=122),
