@@ -41,7 +41,7 @@ DRILLS: Final = (
         must=(found("nonlinearizable-register"),),
         may=ORDER | {"duplicate"},
         probes=REGISTERS,
-        # Only a copy that the register takes is seen: few are, of a write that was conditional on what is there no more.
+        # Only a copy that the register takes shows, and few are: most were conditional on what is there no more.
         play=lambda: OneLie(
             CopyLater(8, Where(client_id="offsetwatch-registers-*", topic="*-registers"), When(times=400)), ends=True
         ),
