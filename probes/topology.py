@@ -17,6 +17,8 @@ class Topic:
     name: str
     id: str
     partitions: int
+    left_alone: int = 0
+    """How many more partitions it has, of the highest numbers, in which no probe works."""
     former_id: str = field(default="", compare=False)
     """Of the topic that had this name before, if it was deleted and made again since the probes began."""
 

@@ -191,7 +191,26 @@ class ProbeTopics:
                 view = self._ready()
         if not view.topics or any(leader is None for topic in view.topics.values() for leader in topic.leaders):
             view = self._ready()
-        return self._with_former_ids(layout_of(view, self.names))
+        return self._with_former_ids(self._paired(layout_of(view, self.names)))
+
+    def _paired(self, layout: Layout) -> Layout:
+        """Without the partitions of the transforms' input that have none of their number in the output: whoever added
+        them did not add them there."""
+        count = {topic.name: topic.partitions for topic in layout.topics}
+        source, target = self._config.transform_in, self._config.transform_out
+        fewer = count.get(target, 0)
+        if not fewer or count.get(source, 0) <= fewer:
+            return layout
+        self._say_once(
+            f"topic {source} has {count[source]} partitions, and {target} {fewer}: those from {fewer} on are left alone"
+        )
+        return replace(
+            layout,
+            topics=tuple(
+                replace(topic, partitions=fewer, left_alone=topic.partitions - fewer) if topic.name == source else topic
+                for topic in layout.topics
+            ),
+        )
 
     def _with_former_ids(self, layout: Layout) -> Layout:
         for topic in layout.topics:

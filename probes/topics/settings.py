@@ -83,7 +83,7 @@ class TopicSettings:
 
     def __init__(self, layout: Layout, config: TopicsConfig, complain: Callable[[str], None]) -> None:
         self._layout, self._config, self._complain = layout, config, complain
-        self._partitions = {topic.name: topic.partitions for topic in layout.topics}
+        self._partitions = {topic.name: topic.partitions + topic.left_alone for topic in layout.topics}
         self.replicas: dict[Partition, int] = {}
         """How many each partition has, as the topics' descriptions say."""
         self._topics: dict[str, Entries] = {}

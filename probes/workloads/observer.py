@@ -379,7 +379,7 @@ class Observer(Probe):
         if not all(future.done() for future in self._descriptions.values()):
             return
         descriptions, self._descriptions = self._descriptions, {}
-        known = {topic.name: (topic.id, topic.partitions) for topic in self.layout.topics}
+        known = {topic.name: (topic.id, topic.partitions + topic.left_alone) for topic in self.layout.topics}
         brokers: set[Address] = set()
         for name, future in descriptions.items():
             error = future.exception()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
@@ -117,6 +117,21 @@ def test_a_topic_that_was_made_again_is_another_place(stage, heard_out):
 
     look()
     observe_until(observer, by_its_id)
+
+
+def test_partitions_that_are_left_alone_are_no_change(stage, heard_out):
+    one = stage(**patient(transform={"count": 1}))
+    source = one.config.topics.transform_in
+    one.admin.create_partitions([NewPartitions(source, 5)])[source].result()
+    wait_for(lambda: len(one.topics.view().topics[source].replicas) == 5)
+    one.layout = one.topics.ensure()
+    assert [topic.left_alone for topic in one.layout.topics if topic.name == source] == [2]
+    observer = one.put(Observer, "observer")
+    before = one.changes
+    observer.observe()
+    wait_for(lambda: all(future.done() for future in observer._descriptions.values()))
+    observer.observe()
+    assert one.changes == before
 
 
 class LeaveOut(Lie):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
@@ -127,6 +128,37 @@ def test_a_transaction_reflects_what_it_polled_and_commits_where_it_stands(stage
     assert assigned == {0, 1, 2}
     until(lambda: group_offsets(one) == {0: 10, 1: 10, 2: 10})
     assert assert_exactly_once(one) == 30
+
+
+@MODES
+def test_an_input_partition_without_one_of_the_output_is_left_alone_until_there_is_one(stage, id_per_partition):
+    """Somebody has added partitions to the one topic."""
+    one = transforming(stage, id_per_partition=id_per_partition)
+    source, target = one.config.topics.transform_in, one.config.topics.transform_out
+    grow(one, source, 5)
+    one.layout = one.topics.ensure()
+    assert list(one.layout.partitions(source)) == [(source, 0), (source, 1), (source, 2)], "nobody writes there"
+    assert one.said[-1] == f"topic {source} has 5 partitions, and {target} 3: those from 3 on are left alone"
+    probe = put(one)
+    produce(one, (source, 4), tagged((source, 4), 0, 10))
+    feed(one)
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transform_all(probe)) or sum(r.length for row in rows for r in row.sent) == 30)
+    assert {row.type for row in rows} == {"ok"}
+    until(lambda: group_offsets(one) == {0: 10, 1: 10, 2: 10})
+    one.end()
+    grow(one, target, 5)
+    one.layout = one.topics.ensure()
+    assert [topic.partitions for topic in one.layout.topics if topic.name in (source, target)] == [5, 5]
+    probe = put(one, "transform-2")
+    until(lambda: sum(r.length for row in transform_all(probe) for r in row.sent) == 10)
+    until(lambda: group_offsets(one) == {0: 10, 1: 10, 2: 10, 4: 10})
+    assert assert_exactly_once(one) == 40
+
+
+def grow(one: Stage, topic: str, partitions: int) -> None:
+    one.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+    until(lambda: len(one.topics.view().topics[topic].replicas) == partitions)
 
 
 @MODES

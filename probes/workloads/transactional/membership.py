@@ -31,7 +31,7 @@ Begin = Callable[[list[Partition]], dict[Partition, int]]
 
 class Membership:
     """One consumer in one group. `revoked` is called before partitions are given up, `begin` once new ones are known:
-    it tells the offset at which each begins. `isolation`: None where rows about the assignment are not wanted."""
+    it tells the offset at which each begins; of those that it leaves out nothing is read. `isolation`: None where rows about the assignment are not wanted."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Membership:
             self._flush()
             begin = self._begin(gained)
             invoked = self._log.begin()
-            self._consumer.assign([TopicPartition(topic, p, begin[topic, p]) for topic, p in gained])
+            self._consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in begin.items()])
             self._metadata = _valid(self._consumer.consumer_group_metadata())
         except ProbeError as error:
             self._failure = error
         except Exception as error:
             self._failure = translate(error)
         else:
-            self._changed("assign", set(gained), invoked)
+            self._changed("assign", set(begin), invoked)
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.kafka.client import Transactional, open_consumer, producer_settings
-from probes.kafka.errors import ClientError, ClientStuck, Crash, ProbeError, translate
+from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
@@ -176,7 +176,9 @@ class Transform(Probe):
     # The assignment
 
     def _begin(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Partitions are assigned: take over their transactional ids, then find out where they begin."""
+        """Partitions are assigned: take over their transactional ids, then find out where they begin. Those without an
+        output partition of their number are not read."""
+        partitions = [where for where in partitions if (self._output, where[1]) in self._next_seq]
         if self._transactional_id is None:
             for _, number in partitions:
                 self._take_over(number, f"{self.group}-{number}")
@@ -275,8 +277,6 @@ class Transform(Probe):
             course.polled.setdefault(where, []).append(part)
             course.after[where] = self.position[where] = part.next
             out = (self._output, where[1])
-            if out not in self._next_seq:
-                raise ProbeError(f"topic {self._output} has no partition {where[1]}")
             if part.decoded.runs:
                 first, count = self._next_seq[out], sum(run.length for run in part.decoded.runs)
                 self._next_seq[out] = first + count
