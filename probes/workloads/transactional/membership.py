@@ -31,7 +31,8 @@ Begin = Callable[[list[Partition]], dict[Partition, int]]
 
 class Membership:
     """One consumer in one group. `revoked` is called before partitions are given up, `begin` once new ones are known:
-    it tells the offset at which each begins; of those that it leaves out nothing is read. `isolation`: None where rows about the assignment are not wanted."""
+    it tells the offset at which each begins, and of those that it leaves out nothing is read. `isolation`: None where
+    rows about the assignment are not wanted."""
 
     def __init__(
         self,
