@@ -41,7 +41,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     """By what an event finds its incident, the strongest first."""
     yield "finding", event.id
     topic = "" if is_of_the_cluster(event) else event.topic
-    yield "group", event.cluster, event.anomaly, topic, event.severity
+    yield "group", event.cluster, event.anomaly, topic, event.severity, *_what(event)
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence
@@ -55,6 +55,15 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
         skipped = evidence.get("skipped")
         for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
             yield from _records(place, one)
+
+
+def _what(event: FindingEvent) -> Iterator[str]:
+    """Which settings are unsafe: one that was made so is told, whatever others are."""
+    if event.anomaly == "unsafe-config":
+        if "process" in event.evidence:
+            yield from sorted(event.evidence.keys() - {"process"})
+        else:
+            yield event.message
 
 
 def _records(place: Key, evidence: Mapping[str, Any]) -> Iterator[Key]:

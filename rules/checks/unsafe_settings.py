@@ -26,6 +26,9 @@ from rules.kept.report import Report
 from rules.kept.state import State
 from rules.vocabulary.settings import natural
 
+_COMPACTED: Final = ("cleanup.policy",)
+"""Whose condition it is that compaction may delete what is judged. Unclean leader election is the topic's own."""
+
 
 @dataclass(slots=True)
 class Settings:
@@ -69,7 +72,9 @@ def arrive(own: Settings, new: News) -> None:
 
 
 def _open(state: State) -> list[str]:
-    return [key for key in state.open_conditions if key.startswith("unsafe-config:")]
+    """Those of clients."""
+    topic = ":".join(("unsafe-config", *_COMPACTED))
+    return [key for key in state.open_conditions if key.startswith("unsafe-config:") and key != topic]
 
 
 def _end(number: int, at: int, report: Report) -> None:
@@ -91,20 +96,21 @@ def _judge_topic(told: Mapping[str, str], at: int, report: Report) -> None:
         "under-replicated-probe-topic", f"the probe topic has {', '.join(few)}" if few else None,
         at=at, evidence=dict(told),
     )  # fmt: skip
-    unsafe = []
-    if told.get("unclean_leader_election") == "true":
-        unsafe.append("unclean leader election is on")
-    if "compact" in told.get("cleanup_policy", ""):
-        unsafe.append(f"cleanup.policy is {told['cleanup_policy']}")
-    report.condition(
-        "unsafe-config", f"of the probe topic, {', '.join(unsafe)}" if unsafe else None, at=at, evidence=dict(told)
-    )
+    unclean, policy = told.get("unclean_leader_election") == "true", told.get("cleanup_policy", "")
+    for subject, unsafe in (
+        ((), "unclean leader election is on" if unclean else None),
+        (_COMPACTED, f"cleanup.policy is {policy}" if "compact" in policy else None),
+    ):  # one may come while the other is open
+        report.condition(
+            "unsafe-config", f"of the probe topic, {unsafe}" if unsafe else None, at=at, evidence=dict(told),
+            subject=subject,
+        )  # fmt: skip
 
 
 def _forget_topic(at: int, report: Report) -> None:
     """The partition is not there any more."""
-    for name in ("under-replicated-probe-topic", "unsafe-config"):
-        report.condition(name, None, at=at, evidence={})
+    for name, subject in (("under-replicated-probe-topic", ()), ("unsafe-config", ()), ("unsafe-config", _COMPACTED)):
+        report.condition(name, None, at=at, evidence={}, subject=subject)
 
 
 def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report) -> None:

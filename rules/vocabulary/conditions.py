@@ -274,7 +274,8 @@ CONDITIONS: Final = (
         "The cluster's or a client's settings do not give the promised safety.",
         "the settings and their values",
         (
-            _opened(*_SETTINGS, when="the probe topic"),
+            _opened(*_SETTINGS, when="the probe topic, whose leaders may be elected uncleanly"),
+            _opened(*_SETTINGS, subject=('"cleanup.policy"',), when="the probe topic, which is compacted"),
             _opened(
                 PROCESS,
                 Field("enable.idempotence", "str", "", "as the writer was started", optional=True),
@@ -282,6 +283,10 @@ CONDITIONS: Final = (
                 subject=("process",), when="a writer",
             ),
         ),
-        (_closed(*_SETTINGS, when="the probe topic"), _closed(PROCESS, subject=("process",), when="a writer")),
+        (
+            _closed(*_SETTINGS, when="the probe topic, whose leaders might be elected uncleanly"),
+            _closed(*_SETTINGS, subject=('"cleanup.policy"',), when="the probe topic, which was compacted"),
+            _closed(PROCESS, subject=("process",), when="a writer"),
+        ),
     ),
 )  # fmt: skip

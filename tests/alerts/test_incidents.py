@@ -106,6 +106,18 @@ def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:
     ]
 
 
+def test_each_setting_that_is_unsafe_is_an_incident_whatever_topics_and_writers_have_it() -> None:
+    def unsafe(subject: Any, at: float, **options: Any) -> FindingEvent:
+        return told("unsafe-config", subject, at=at, event_="opened", **options)
+
+    acks = [unsafe(number, 3, evidence={"process": number, "acks": "1"}) for number in (7, 8)]
+    elections = [unsafe((), at, topic=topic) for at, topic in ((0, "orders"), (1, "payments"))]
+    compacted = [unsafe(("cleanup.policy",), 60, topic=topic) for topic in ("orders", "payments")]
+    assert [(one.findings, one.message) for one in standing(*elections, *acks, *compacted)] == [
+        (2, "unsafe-config of ()"), (2, "unsafe-config of 7"), (2, "unsafe-config of ('cleanup.policy',)"),
+    ]  # fmt: skip
+
+
 def test_violations_are_over_when_none_came_for_a_while() -> None:
     first, second = told("duplicate", 1), told("duplicate", 2, at=600, counted=620)
     hold = HOLD.total_seconds()

@@ -57,6 +57,29 @@ def test_a_topic_that_is_put_right(fed: Callable[[History], Store]) -> None:
 
 
 @FEEDS
+def test_a_second_setting_that_is_unsafe_is_told_while_the_first_is(fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, unclean_leader_election="true")
+    topic(h, unclean_leader_election="true", cleanup_policy="compact")
+    topic(h, unclean_leader_election="true")
+    h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    h.mark(1.0)
+    assert [(f.event, f.subject) for f in fed(h).findings if f.anomaly == "unsafe-config"] == [
+        ("opened", ()), ("opened", ("cleanup.policy",)), ("closed", ("cleanup.policy",)), ("closed", ()),
+    ]  # fmt: skip
+
+
+@FEEDS
+def test_a_compacted_topic_that_is_deleted_promises_nothing_any_more(fed: Callable[[History], Store]) -> None:
+    h = History()
+    topic(h, cleanup_policy="compact")
+    h.row("o", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    writer(h)
+    h.mark(1.0)
+    assert [e[0] for e in events(fed(h), "unsafe-config")] == ["opened", "closed"]
+
+
+@FEEDS
 @pytest.mark.parametrize("error", ["topic-replaced", "UNKNOWN_TOPIC_OR_PART"])
 def test_a_topic_that_is_deleted_promises_nothing_any_more(error: str, fed: Callable[[History], Store]) -> None:
     h = History()
