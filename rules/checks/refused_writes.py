@@ -3,10 +3,12 @@
 Its operations come back at once, so that it is not stuck, and each of them with an error: it may not write, its records
 are too large for the topic, too few replicas are in sync. For the liveness objective it was refused from its first
 refusal to its last, and nothing was acknowledged in between. That a transaction was aborted on purpose is an
-acknowledgement, and has no error. Operations without an answer say neither.
+acknowledgement, and has no error. Operations without an answer say neither. Refusals that are `SELDOM` apart and more are
+no time of refusal: there may have been nothing to send.
 
 Refused is what has failed with an error, and what nobody knows the outcome of (`info`) where its error is a broker's
-no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted.
+no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted. An error of
+the client's own (`_REVOKE_PARTITIONS`, `_STATE`) may follow from a refusal, and is none without one.
 
 A transactional producer may not even get its producer id: that is a refusal wherever it sends. Has it got one, only the
 refusals of what it sends count; who wrote elsewhere in between was refused twice, and not all the time.
@@ -27,6 +29,8 @@ from rules.kept.report import Report
 
 NAME: Final = "refused-writes"
 KEPT: Final = 64
+SELDOM: Final = 4
+"""Liveness objectives between two refusals. A writer that is refused begins anew within one, and may send seldom."""
 REFUSALS: Final = frozenset(
     {
         "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
@@ -38,6 +42,8 @@ REFUSALS: Final = frozenset(
     }
 )  # fmt: skip
 """Errors by which a broker answers that it does not take what is sent."""
+_TOLD_BY_METADATA: Final = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+"""The client says them, and rests them on what a broker told."""
 
 Refused = list[list[Any]]
 """[name, when it was refused first, when last, by which error, process, its last acknowledgement here, -1 for none,
@@ -68,6 +74,11 @@ def refuse(refused: Refused, one: Refusal, report: Report) -> None:
     if known is not None and one.unborn and known[2] < one.ready and not _told(known, report):
         refused.remove(known)
         known = None
+    elif known is not None and one.time - known[2] >= SELDOM * report.objectives.liveness and not _told(known, report):
+        refused.remove(known)
+        known = None
+    if known is None and _is_own(one.error):
+        return
     if known is None:
         known = [one.who, one.time, one.time, one.error, one.process, one.written, int(one.unborn)]
         refused.append(known)
@@ -88,6 +99,11 @@ def refuse(refused: Refused, one: Refusal, report: Report) -> None:
 def _told(entry: list[Any], report: Report) -> bool:
     """Was it refused for long enough?"""
     return bool(entry[2] - entry[1] >= report.objectives.liveness)
+
+
+def _is_own(error: str) -> bool:
+    """Is it one of the client, which no broker has told it?"""
+    return error.startswith("_") and error not in REFUSALS | _TOLD_BY_METADATA
 
 
 def ready(refused: Refused, who: str, time: int, report: Report) -> None:

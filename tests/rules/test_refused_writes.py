@@ -100,6 +100,7 @@ def unanswered(h: History) -> None:
     goes_on(h, 35, error="_MSG_TIMED_OUT")
 
 
+TAKEN = "_REVOKE_PARTITIONS"
 NO_ID = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
@@ -137,10 +138,28 @@ def one_of_two(h: History) -> None:
         h.mark(1.0)
 
 
+def seldom(h: History) -> None:
+    """It tries once a minute."""
+    born(h, "w", "writer-1")
+    for i in range(3):
+        goes_on(h, 1, error=DENIED, first=i)
+        for _ in range(60):
+            h.mark(1.0)
+
+
+def after_rebalances(h: History) -> None:
+    """What took its partitions is forgotten over what refuses it."""
+    born(h, "w", "writer-1")
+    for i in range(40):
+        h.txn("w", sends=[("w", i, 1, None)], txn=i, type="fail", error=TAKEN if i < 3 else DENIED)
+        h.mark(1.0)
+
+
 @pytest.mark.parametrize(
     "build",
     [
         never_wrote, certainly_not, transactions, lives, unanswered_between, one_of_two, never_begins, begins_no_more,
+        seldom, after_rebalances,
     ],
 )  # fmt: skip
 @in_any_way(file=False)
@@ -213,10 +232,28 @@ def sends_elsewhere(h: History) -> None:
             h.mark(1.0)
 
 
+def is_rebalanced_all_the_time(h: History) -> None:
+    """Its group takes its partitions away, transaction after transaction: no broker has refused a thing."""
+    born(h, "w", "writer-1")
+    for i in range(40):
+        h.txn("w", sends=[("w", i, 1, None)], txn=i, type="fail", error=TAKEN)
+        h.mark(1.0)
+
+
+def twice_in_twelve_minutes(h: History) -> None:
+    """In between it had nothing to send here: others of its group had the partition."""
+    born(h, "w", "writer-1")
+    goes_on(h, 3)
+    for i in (3, 4):
+        goes_on(h, 1, error=DENIED, first=i)
+        for _ in range(720):
+            h.mark(1.0)
+
+
 @pytest.mark.parametrize(
     "build",
     [
-        for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
+        is_rebalanced_all_the_time, twice_in_twelve_minutes, for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
         the_topic_was_said_to_be_gone, once_and_once, unanswered, sends_elsewhere,
     ],
 )  # fmt: skip
