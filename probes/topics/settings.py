@@ -7,6 +7,7 @@
     cleanup_policy, retention_ms       the same
     timestamp_type                     the same: CreateTime or LogAppendTime
     transaction_max_timeout_ms         of the broker that was asked
+    settings_asked                     when the topic's were asked for, microseconds by this host's clock
 
 What the cluster does not tell, or not to us, is absent. All values are strings.
 """
@@ -15,18 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from probes.config import TopicsConfig
 from probes.kafka.errors import translate
+from probes.log.life_log import Instant
 from probes.topics.probe_topics import MARKING
 from probes.topology import Layout, Partition
+from rules.vocabulary.settings import ASKED
+from rules.vocabulary.times import EPOCH, micros
 
 ASK_EVERY: Final = 10.0
 """Seconds between two questions: this late a change is noticed."""
-TELL_AGAIN: Final = 60.0
+TELL_AGAIN: Final = 30.0
 """Seconds after which they are told again although nothing changed."""
 SECOND: Final = 1_000_000_000
 _TOPIC: Final = {
@@ -90,14 +95,16 @@ class TopicSettings:
         self._broker: Entries = {}
         self._futures: dict[str | None, Future[Any]] = {}
         self._asked = -(2**62)
-        self._heard = False
+        self._asked_at = EPOCH
+        self._heard: dict[str, datetime] = {}  # by topic, when what is known was asked for
+        self._answered = False
         self._told: dict[Partition, tuple[int, dict[str, str]]] = {}
 
-    def ask(self, admin: AdminClient, broker: int | None, now: int, timeout: float) -> None:
+    def ask(self, admin: AdminClient, broker: int | None, now: Instant, timeout: float) -> None:
         """Ask the cluster, if it is time; `broker` is asked about itself."""
-        if self._futures or now - self._asked < ASK_EVERY * SECOND:
+        if self._futures or now.mono - self._asked < ASK_EVERY * SECOND:
             return
-        self._asked = now
+        self._asked, self._asked_at = now.mono, now.at
         topics = [ConfigResource(ResourceType.TOPIC, name) for name in self._partitions]
         for resource, future in admin.describe_configs(topics, request_timeout=timeout).items():
             self._futures[resource.name] = future
@@ -118,11 +125,12 @@ class TopicSettings:
                 self._broker = future.result()
             else:
                 self._topics[name] = future.result()
-        self._heard = True
+                self._heard[name] = self._asked_at
+        self._answered = True
 
     def to_tell(self, where: Partition, now: int) -> dict[str, str] | None:
         """What the partition's row is to say now; None where it said so before."""
-        if not self._heard:
+        if not self._answered:
             return None
         partitions = self._partitions[where[0]]
         present = told(self._topics.get(where[0], {}), self._broker, self.replicas.get(where), partitions, self._config)
@@ -130,4 +138,5 @@ class TopicSettings:
         if present == before and now - at < TELL_AGAIN * SECOND:
             return None
         self._told[where] = (now, present)
-        return present
+        asked = self._heard.get(where[0])
+        return present if asked is None else {**present, ASKED: str(micros(asked))}

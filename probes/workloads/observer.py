@@ -231,8 +231,7 @@ class Observer(Probe):
 
     def _ask_settings(self) -> None:
         broker = min((leader for leader in self._leaders.values() if leader is not None), default=None)
-        now = self.world.clock.monotonic_ns()
-        self._settings.ask(self.admin, broker, now, self._config.request_timeout)
+        self._settings.ask(self.admin, broker, self.log.now(), self._config.request_timeout)
 
     def _complain(self, sentence: str) -> None:
         if sentence not in self._complaints:

@@ -5,8 +5,8 @@ differ in the same respects together (`Altered`); each of these is one finding. 
 (`rules.checks.irregular_records`).
 
 A topic with LogAppendTime is asked to put the broker's time in the place of the sender's, and its records say so.
-That type of timestamp is judged once the topic's settings were told at or after the poll: it is what was asked for
-where they ever said LogAppendTime, and altered where they never did.
+That type of timestamp is judged once the topic's settings were asked for after the poll, by whichever clock: it is what
+was asked for where they ever said LogAppendTime, and altered where they never did.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from typing import Any, Final
 from rules.arrays.columns import OFFSETS, alterations
 from rules.kept.check import Check, News
 from rules.kept.report import Report
+from rules.kept.state import State
+from rules.settling.clocks import ahead
+from rules.vocabulary.settings import ASKED, natural
 
 KEPT: Final = 256
 BY_BROKER: Final = "timestamp-type"
@@ -24,13 +27,15 @@ BY_BROKER: Final = "timestamp-type"
 
 @dataclass(slots=True)
 class Alterations:
-    """`append_time`: the settings said LogAppendTime at some time; `settings_at`: when they were last told, else -1.
+    """`append_time`: the settings said LogAppendTime at some time; `settings_at`: when those that were told last were
+    asked for, else -1, by the clock of `settings_boot`.
 
     `waiting`: what came with the broker's time and is not judged yet, the newest `KEPT` of them. `told`: what was
     reported, by its subject, the newest `KEPT`."""
 
     append_time: bool = False
     settings_at: int = -1
+    settings_boot: int = -1
     waiting: list[dict[str, Any]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -42,7 +47,7 @@ def arrive(own: Alterations, new: News) -> None:
         _hear(own, new)
     listed = [(row, one) for row, one in alterations(columns) if new.fresh[row]]
     for row, one in listed:
-        by = {"process": int(columns.process[row]), "op": int(columns.op[row])}
+        by = {name: int(getattr(columns, name)[row]) for name in ("process", "op", "boot")}
         seen = {**one, **by, "at": int(columns.completed[row])}
         if BY_BROKER not in one["what"].split(","):
             _report(own, seen, new.report)
@@ -51,26 +56,28 @@ def arrive(own: Alterations, new: News) -> None:
         elif one["what"] != BY_BROKER:
             _report(own, _without_type(seen), new.report)
     if own.waiting:
-        _judge_waiting(own, new.report)
+        _judge_waiting(own, new.state, new.report)
 
 
 def _hear(own: Alterations, new: News) -> None:
     told = new.columns.table["settings"].is_valid().to_numpy()
     for row in new.where(OFFSETS).tolist():
         if told[row]:
-            kind = dict(new.columns.table["settings"][row].as_py()).get("timestamp_type")
+            settings, at = dict(new.columns.table["settings"][row].as_py()), int(new.columns.completed[row])
+            kind, asked = settings.get("timestamp_type"), natural(settings.get(ASKED))
             own.append_time |= kind == "LogAppendTime"
-            if kind is not None:
-                own.settings_at = max(own.settings_at, int(new.columns.completed[row]))
+            at = at if asked < 0 else min(at, asked)
+            if kind is not None and at > own.settings_at:
+                own.settings_at, own.settings_boot = at, int(new.columns.boot[row])
 
 
-def _judge_waiting(own: Alterations, report: Report) -> None:
+def _judge_waiting(own: Alterations, state: State, report: Report) -> None:
     left = []
     for seen in own.waiting:
         if own.append_time:
             if seen["what"] != BY_BROKER:
                 _report(own, _without_type(seen), report)
-        elif own.settings_at >= seen["at"]:
+        elif own.settings_at - ahead(state, own.settings_boot, seen["boot"]) >= seen["at"]:
             _report(own, seen, report)
         else:
             left.append(seen)

@@ -24,7 +24,7 @@ from rules.checks.not_there import not_there
 from rules.kept.check import Check, News
 from rules.kept.report import Report
 from rules.kept.state import State
-from rules.vocabulary.settings import natural
+from rules.vocabulary.settings import ASKED, natural
 
 _COMPACTED: Final = ("cleanup.policy",)
 """Whose condition it is that compaction may delete what is judged. Unclean leader election is the topic's own."""
@@ -56,7 +56,7 @@ def arrive(own: Settings, new: News) -> None:
                 own.told = at
                 _forget_topic(at, report)
             continue
-        told = dict(columns.table["settings"][row].as_py())
+        told = {name: value for name, value in columns.table["settings"][row].as_py() if name != ASKED}
         if columns.f[row] == START:
             process = state.processes.get(number)
             _judge_client(number, told, at, report)

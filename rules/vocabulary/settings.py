@@ -1,9 +1,13 @@
-"""Numbers in settings, which are told as text."""
+"""Settings, which are told as text."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+ASKED: Final = "settings_asked"
+"""Among a topic's settings, when they were asked for, in microseconds by the clock of whoever asked: they were so at
+some time from then on until they were told. Absent in logs of before it was told."""
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 

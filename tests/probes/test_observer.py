@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +21,9 @@ from probes.topics.probe_topics import MARKING, ProbeTopics
 from probes.topics.settings import creator
 from probes.workloads.observer import Observer
 from probes.workloads.registers import Registers
+from rules.vocabulary.settings import ASKED
 from rules.vocabulary.slices import Slice
+from rules.vocabulary.times import micros
 from tests.probes.conftest import Stage, witness
 from tests.probes.log.lives import wait_for
 
@@ -249,7 +252,7 @@ def test_who_leads_is_told_once_then_when_it_changes(stage, heard_out, monkeypat
 def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stage, heard_out, monkeypatch):
     monkeypatch.setattr("probes.topics.settings.ASK_EVERY", 0.0)
     one = stage(**patient(topics={"retention_hours": 2}))
-    topic = one.config.topics.records
+    topic, began = one.config.topics.records, micros(datetime.now(UTC))
     observer = one.put(Observer, "observer")
     observe_until(observer, lambda: told(observer, topic))
     for _ in range(4):
@@ -260,14 +263,18 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stag
         "transaction_max_timeout_ms": "900000", "retention_ms": "7200000", "cleanup_policy": "delete",
         "timestamp_type": "CreateTime",
     }  # fmt: skip
-    assert told(observer, topic) == [asked | has]
+    (first,) = told(observer, topic)
+    assert {name: value for name, value in first.items() if name != ASKED} == asked | has
+    assert began <= int(first[ASKED]) <= micros(datetime.now(UTC))
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     one.admin.incremental_alter_configs([altered])[altered].result()
     observe_until(observer, lambda: len(told(observer, topic)) > 1)
     for _ in range(4):
         observer.observe()
-    assert told(observer, topic)[1:] == [asked | has | {"cleanup_policy": "compact"}]
+    (second,) = told(observer, topic)[1:]
+    assert second == asked | has | {"cleanup_policy": "compact", ASKED: second[ASKED]}
+    assert int(second[ASKED]) > int(first[ASKED])
     monkeypatch.setattr("probes.topics.settings.TELL_AGAIN", 0.0)
     observer.observe()
     assert len(told(observer, topic)) == 3

@@ -28,9 +28,11 @@ def poll(h: History, *altered: Altered, process: str = "r", **more: Any) -> Slic
     )  # fmt: skip
 
 
-def settings(h: History, kind: str | None) -> Slice:
+def settings(h: History, kind: str | None, *, asked: int | None = None, process: str = "observer") -> Slice:
     more = {} if kind is None else {"timestamp_type": kind}
-    return h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, settings={"replicas": "3", **more})
+    if asked is not None:
+        more["settings_asked"] = str(asked)
+    return h.row(process, "offsets", log_start=0, log_end=20, last_stable=20, settings={"replicas": "3", **more})
 
 
 def fed(rows: Sequence[Slice], size: int) -> list[Finding]:
@@ -120,6 +122,24 @@ def test_settings_that_come_before_the_poll_s_row_decide_it_too() -> None:
     late = poll(h, BROKERS)
     settings(h, "CreateTime")
     assert [finding.subject for finding in fed([*h.rows[1:], late], 1)] == [(W, 2, "timestamp-type")]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("late", "expected"), [(-1, []), (0, [(W, 2, "timestamp-type")])])
+def test_settings_that_were_asked_for_before_the_poll_decide_nothing(
+    late: int, expected: list[object], size: int
+) -> None:
+    """They may have been changed between the question and the poll, which are told once more a minute later."""
+    h = History()
+    row = poll(h, BROKERS)
+    settings(h, "CreateTime", asked=micros(row) + late)
+    assert [finding.subject for finding in fed(h.rows, size)] == expected
+    h = History()
+    row = poll(h, BROKERS)
+    settings(h, "CreateTime", asked=micros(row) - 5_000_000)
+    settings(h, "LogAppendTime", asked=micros(row) + 5_000_000)
+    settings(h, "CreateTime", asked=micros(row) + 9_000_000)
+    assert fed(h.rows, size) == []
 
 
 def test_what_waits_is_bounded() -> None:
