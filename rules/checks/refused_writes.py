@@ -3,8 +3,8 @@
 Its operations come back at once, so that it is not stuck, and each of them with an error: it may not write, its records
 are too large for the topic, too few replicas are in sync. For the liveness objective it was refused from its first
 refusal to its last, and nothing was acknowledged in between. That a transaction was aborted on purpose is an
-acknowledgement, and has no error. Operations without an answer say neither. Refusals that are `SELDOM` apart and more are
-no time of refusal: there may have been nothing to send.
+acknowledgement, and has no error. Operations without an answer say neither. Refusals that are `SELDOM` apart and more
+are no time of refusal: there may have been nothing to send.
 
 Refused is what has failed with an error, and what nobody knows the outcome of (`info`) where its error is a broker's
 no (`REFUSALS`): probes take nearly every error for `info`, since an earlier attempt may have been accepted. An error of

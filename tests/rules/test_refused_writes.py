@@ -253,7 +253,8 @@ def twice_in_twelve_minutes(h: History) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        is_rebalanced_all_the_time, twice_in_twelve_minutes, for_less_than_the_objective, now_and_then, aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
+        is_rebalanced_all_the_time, twice_in_twelve_minutes, for_less_than_the_objective, now_and_then,
+        aborts_on_purpose, aborts_once_on_purpose, the_topic_is_gone,
         the_topic_was_said_to_be_gone, once_and_once, unanswered, sends_elsewhere,
     ],
 )  # fmt: skip
