@@ -40,7 +40,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Ints, each, indices
 from rules.checks.known_ends import Listing
-from rules.kept.check import FOREVER, Check, News, Passage
+from rules.kept.check import FOREVER, Check, CutLog, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.vocabulary.objectives import SECOND
 
@@ -140,7 +140,9 @@ def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
     judged = []
     for listing in passage.due:
-        _report(_judge(own, listing, passage), passage)
+        # What is gone is known no more: the log may be cut again, below where it ended before.
+        since = _since_it_was_cut(own, listing) if len(own.gone) else listing
+        _report(_judge(own, since, passage, ever=listing.known), passage)
         judged.append(_since_it_was_cut(own, listing) if len(own.gone) else listing)
     passage.due = judged
     if passage.due:
@@ -156,6 +158,7 @@ def fold(own: LogEnds, passage: Passage) -> None:
 
 def _report(found: Iterable[Truncation], passage: Passage) -> None:
     for cut, _, again in found:
+        passage.cuts.append(CutLog(cut.at, again))
         passage.report.add(
             "log-truncation",
             (cut.known,),
@@ -170,7 +173,7 @@ def _judge_early(own: LogEnds, listings: list[Listing]) -> list[Truncation]:
     """What is plain of listings that are not due yet. They are judged again when they are: that truncations were told
     is all that is kept."""
     trial = replace(own, cuts=[list(cut) for cut in own.cuts], sound=[list(one) for one in own.sound])
-    found = [one for listing in listings for one in _judge(trial, listing, None)]
+    found = [one for listing in listings for one in _judge(trial, listing, None, ever=listing.known)]
     own.told, own.gone, own.unexplained = trial.told, trial.gone, trial.unexplained
     own.early = [*own.early, *([one.cut.domain, one.cut.step, one.cut.known] for one in found)][-CUTS_KEPT:]
     return found
@@ -188,16 +191,16 @@ def _ask(own: LogEnds, passage: Passage) -> None:
     own.unexplained = [cut for cut in own.unexplained if cut[2] < len(LATER)]
 
 
-def _judge(own: LogEnds, listing: Listing, passage: Passage | None) -> list[Truncation]:
+def _judge(own: LogEnds, listing: Listing, passage: Passage | None, *, ever: int) -> list[Truncation]:
     """Take in the next listing; the truncations that it, or what came before it, bears out. Without a `passage`, to
-    which a spurious end of 0 is reported, it is not due yet."""
+    which a spurious end of 0 is reported, it is not due yet. `ever`: what had been known, whether it is gone or not."""
     domain, step, end, known = listing.domain, listing.step, listing.end, listing.known
     found = _written_over(own, domain, step, listing.at)
     if end > known:
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
     if own.zero:
-        if end <= known:
+        if end <= ever:
             own.cuts.append(own.zero)
         elif passage is not None:
             _report_zero(own.zero, passage)

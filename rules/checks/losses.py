@@ -45,7 +45,7 @@ UNCOMPARED: Final = -2
 @dataclass(slots=True)
 class Losses:
     """See the module. `uncommitted`: somebody polls at read_uncommitted. `starts`: [when it was told first, log start]
-    of those that count by now, and of the newest `STARTS_KEPT` that do not yet."""
+    of the newest `STARTS_KEPT` that count, of each log where it was cut below its start."""
 
     outstanding: Outstanding = field(default_factory=Outstanding)
     indefinite: Indefinite = field(default_factory=Indefinite)
@@ -318,8 +318,10 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
     log start counts as it was up to when all that readers did is known: one that is late may have gone over them.
     Indefinite sends that nobody can have polled are dropped."""
     out = own.outstanding
-    start = _log_start_by(own, gate.known_through(READERS) - spread(state))
-    gone = (out.offset >= 0) & (out.offset + out.length <= start) & (out.due < 0)
+    gone = np.zeros(len(out), bool)
+    for told, start in _log_starts_by(own, gate.known_through(READERS) - spread(state)):
+        # What was sent after it was told of a higher start is of another log, which was cut below it.
+        gone |= (out.offset >= 0) & (out.offset + out.length <= start) & (out.invoked <= told) & (out.due < 0)
     if some(gone):
         own.outstanding = take(out, ~gone)
         for i in indices(gone).tolist():
@@ -345,20 +347,24 @@ def age_out(own: Losses, state: State, gate: Gate, at: int, report: Report) -> N
         own.indefinite = take(waiting, keep & (waiting.since > read - 30 * grace))
 
 
-def _note_log_start(own: Losses, moves: Moves) -> None:
+def _note_log_start(own: Losses, state: State, moves: Moves) -> None:
     """Note when the log start was told to have risen, and to where."""
-    known = max((low for _, low in own.starts), default=-1)
+    known = max((low for _, low in own.starts if low <= state.log_start), default=-1)  # of the log as it is
     for at, low in zip(moves.at.tolist(), moves.low.tolist(), strict=True):
         if low > known:
             known = low
             own.starts.append([at, low])
 
 
-def _log_start_by(own: Losses, time: int) -> int:
-    """The log start as it had been told by this log time, -1 for none. What it makes needless is forgotten."""
-    start = max([low for at, low in own.starts if at <= time], default=-1)
-    own.starts = [entry for entry in own.starts if entry[1] >= start][-STARTS_KEPT:]
-    return start
+def _log_starts_by(own: Losses, time: int) -> list[list[int]]:
+    """The log starts as they had been told by this log time: the highest, and where the log was cut below one, those of
+    each log. What they make needless is forgotten."""
+    told: list[list[int]] = []
+    for entry in sorted((one for one in own.starts if one[0] <= time), reverse=True):
+        if not told or entry[1] > told[-1][1]:
+            told.append(entry)
+    own.starts = [*reversed(told), *(entry for entry in own.starts if entry[0] > time)][-STARTS_KEPT:]
+    return told
 
 
 def fold(own: Losses, passage: Passage) -> None:
@@ -376,7 +382,7 @@ def fold(own: Losses, passage: Passage) -> None:
     _compare_anew(own, passage.given_again)
     suspect(own, state, passage.proven, report.objectives.grace)
     judge(own, chunks, passage.gate, state, end, report)
-    _note_log_start(own, passage.moves)
+    _note_log_start(own, state, passage.moves)
     age_out(own, state, passage.gate, end, report)
     unseen.judge(own.outstanding, passage)
 

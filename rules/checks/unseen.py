@@ -104,7 +104,8 @@ def judge(out: Outstanding, passage: Passage) -> None:
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
     if some(overdue) and not readers(state):
         overdue = np.zeros(len(out), bool)
-    past = above & (out.offset >= 0) & ((out.offset + out.length <= state.reached) | (out.due >= 0))
+    reached = (out.offset >= 0) & (out.offset + out.length <= state.reached) & ~_given_again(out, state)
+    past = above & (out.offset >= 0) & (reached | (out.due >= 0))
     if not some(overdue | past) and state.open_conditions.keys().isdisjoint(("unseen", "suspected")):
         state.unseen = 0
         return
@@ -132,6 +133,14 @@ def judge(out: Outstanding, passage: Passage) -> None:
         at=at,
         evidence={"values": int(out.length[past].sum()), "first": _some(take(out, past))},
     )
+
+
+def _given_again(out: Outstanding, state: State) -> Bools:
+    """Which stand where the log was cut: readers had reached other values there."""
+    again = state.given_again
+    if not len(again):
+        return np.zeros(len(out), bool)
+    return intervals.touched(again.start, again.end, out.offset, out.offset + out.length)
 
 
 def _strange(out: Outstanding, state: State) -> Bools:

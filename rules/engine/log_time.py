@@ -13,14 +13,14 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import OFFSETS
 from rules.arrays.intervals import Ints, indices
-from rules.checks import losses, poll_order
+from rules.checks import log_ends, losses, poll_order
 from rules.engine import order
 from rules.kept.check import Passage
 from rules.kept.chunks import Chunks
 from rules.kept.codec import empty
 from rules.kept.report import Report
 from rules.kept.state import Moves, Passed, Places, State, concat, take
-from rules.settling import completeness, frontier, passes, positions, retrying_writers, window
+from rules.settling import completeness, frontier, log_starts, passes, positions, retrying_writers, window
 from rules.settling.gate import Gate
 from rules.settling.listings import Listings, prove_held, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
@@ -44,6 +44,8 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
     settled = state.settled
     passage = _pass(state, chunks, at, report)
     order.fold(passage)
+    for cut in passage.cuts:
+        log_starts.set_back(state, cut.at, cut.again)
     if passage.shown_places is not None:
         passage.placed = place_shown(state, chunks, passage.shown_places, passage.end, settled)
     order.fold_settled(passage)
@@ -77,7 +79,7 @@ def _pass(state: State, chunks: Chunks, at: Ints, report: Report) -> Passage:
     proven = prove_passes(state, Passed(went.start, went.end, went.at, went.process, went.boot), listings)
     proven = concat(proven, prove_held(state, end, listings))
     given_again = passes.note_given_again(state, proven, state.checks["lost-write"].outstanding, moves)
-    observe(state, moves)
+    observe(state, _of_this_log(state, moves))
     lost_writers, state.lost_writers = state.lost_writers, []
     return Passage(
         state, at, end, moves, sends, polls, uncommitted, advance, Gate(state), chunks, report, before, proven, went,
@@ -108,15 +110,20 @@ def place_shown(state: State, chunks: Chunks, shown: Places, at: int, settled: i
     return placed
 
 
+def _of_this_log(state: State, moves: Moves) -> Moves:
+    """Without log starts of before the log was cut."""
+    gone = order.own(state, log_ends.CHECK).gone
+    if not len(gone):
+        return moves
+    return take(moves, ~log_starts.of_the_log_that_was(gone.at, gone.again, moves.at, moves.low))
+
+
 def observe(state: State, moves: Any) -> None:
     """What the observers' rows told."""
     seen = indices(moves.stable >= 0)
     if len(seen):
         state.last_stable = max(state.last_stable, int(moves.stable[seen].max()))
-    lows = indices(moves.low >= 0)
-    if len(lows):
-        state.log_start = max(state.log_start, int(moves.low[lows].max()))
-        state.log_start_at = max(state.log_start_at, int(moves.at[lows].max()))
+    log_starts.observe(state, moves)
 
 
 def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> None:

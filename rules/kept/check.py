@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from rules.arrays.columns import Columns, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, indices
@@ -82,6 +82,13 @@ class News:
         return rows
 
 
+class CutLog(NamedTuple):
+    """The log was cut, as the listing at this log time showed, and went on from `again`."""
+
+    at: int
+    again: int
+
+
 @dataclass(slots=True)
 class Passage:
     """Log time that has passed: the ticks `at`, up to `end`, and what happened until then, once each.
@@ -127,6 +134,8 @@ class Passage:
     with what was known of the log as it is since it was cut."""
     early: list[Listing] = field(default_factory=list)
     """Those that wait for rows, by the clocks by which one of them is short of what is known already."""
+    cuts: list[CutLog] = field(default_factory=list)
+    """Where the log turned out to have been cut (`rules.checks.log_ends`)."""
     refused: dict[tuple[int, int], int] = field(default_factory=dict)
     """Those of which all values here turned out to be absent, and when (`rules.checks.transaction_outcomes`)."""
 

@@ -1,0 +1,110 @@
+"""A log that was cut below its own start: a leader that was long behind, or has nothing, goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.rules.histories import History, Store
+from tests.rules.liveness_of import at_once, row_by_row
+from tests.rules.whole import live, whole
+
+Fed = Callable[[History], Store]
+FEEDS = pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+START, END = 100, 120
+"""Of the log before it was cut."""
+
+
+def cut(h: History, again: int, *, lost: int | None = None, start: int | None = None, seconds: int = 40) -> History:
+    """Retention has taken what was below `START`; then the log is cut, and goes on from `again`, below that. One record
+    a second is written and polled, but for number `lost`, which readers pass. `start`: of the log since."""
+    h.assign("r")
+    h.observe(start=START, end=START)
+    h.mark(1.0)
+    for i in range(END - START):
+        h.send("w", i, 1, at=START + i)
+        h.poll("r", [("w", i, 1, START + i)])
+    h.observe(start=START, end=END)
+    h.mark(2.0)
+    h.observe(start=0 if start is None else start, end=again)
+    h.poll("r", [])
+    h.assign("r")
+    for i in range(seconds):
+        h.send("v", i, 1, at=again + i)
+        if i != lost:
+            h.poll("r", [("v", i, 1, again + i)])
+        h.observe(start=0 if start is None else start, end=again + i + 1)
+        h.mark(1.0)
+    return h
+
+
+@FEEDS
+@pytest.mark.parametrize("again", [0, 40])
+@pytest.mark.parametrize("lost", [5, 20])
+def test_what_is_lost_of_the_log_as_it_is_since_is_lost(fed: Fed, again: int, lost: int) -> None:
+    (found,) = whole(fed(cut(History(), again, lost=lost)), ["lost-write"])
+    assert (found.evidence["seq"], found.evidence["offset"]) == (lost, again + lost)
+
+
+@FEEDS
+@pytest.mark.parametrize("again", [0, 40])
+def test_nothing_is_lost_of_it_where_all_was_polled(fed: Fed, again: int) -> None:
+    told = fed(cut(History(), again))
+    assert whole(told, ["lost-write", "benign-retention", "suspected", "unseen", "poll-skip"]) == []
+    assert [one.evidence["written_again"] for one in whole(told, ["log-truncation"])] == [again]
+
+
+@FEEDS
+def test_a_second_cut_of_a_log_that_is_still_shorter_than_it_was_is_told_too(fed: Fed) -> None:
+    h = cut(History(), 0)
+    h.observe(end=25)
+    for i in range(40, 60):
+        h.send("v", i, 1, at=i - 15)
+        h.poll("r", [("v", i, 1, i - 15)])
+        h.observe(end=i - 14)
+        h.mark(1.0)
+    told = whole(fed(h), ["log-truncation"])
+    assert [(one.evidence["known"], one.evidence["written_again"]) for one in told] == [(END - 1, 0), (39, 25)]
+
+
+@FEEDS
+@pytest.mark.parametrize("again", [0, 40, 110])
+def test_what_is_written_again_and_read_at_once_is_never_suspected(fed: Fed, again: int) -> None:
+    """Readers had been past it in the log that was."""
+    h = cut(History(), again, seconds=0)
+    for i in range(40):
+        h.send("v", i, 1, at=again + i)
+        h.observe(start=0, end=again + i + 1)
+        h.mark(1.0)
+        h.poll("r", [("v", i, 1, again + i)])
+        h.mark(1.0)
+    assert whole(fed(h), ["suspected", "unseen"]) == []
+
+
+def test_an_end_of_zero_that_was_told_to_be_a_cut_while_a_row_was_missing_is_not_called_spurious_later() -> None:
+    h, store = History(), Store()
+    h.send("w", 0, 4, at=0)
+    h.send("w", 4, 5, at=5)
+    h.observe(end=10)
+    h.mark(1.0)
+    h.send("q", 0, 1, at=4)
+    late = h.rows.pop()
+    h.row("q", "position", position_before=0, position_after=0)
+    h.mark(1.0)
+    for second in range(60):
+        if second > 41:
+            h.send("v", second, 1, at=second - 42)
+            h.time += 0.5
+        h.observe(end=10 if second < 40 else max(second - 41, 0))
+        h.mark(1.0)
+    for row in h.rows:
+        store.feed([row])
+    names = ["log-truncation", "spurious-zero-offset"]
+    told = [one for one in whole(store, names) if one.subject[0] != "acknowledgement"]
+    assert [(one.anomaly, one.evidence["known"]) for one in told] == [("log-truncation", 9)]
+    h.rows.clear()
+    h.mark(1.0)
+    for row in (late, *h.rows):
+        store.feed([row])
+    assert [one for one in whole(store, names) if one.subject[0] != "acknowledgement"] == told
