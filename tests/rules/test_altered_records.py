@@ -28,11 +28,12 @@ def poll(h: History, *altered: Altered, process: str = "r", **more: Any) -> Slic
     )  # fmt: skip
 
 
-def settings(h: History, kind: str | None, *, asked: int | None = None, process: str = "observer") -> Slice:
+def settings(h: History, kind: str | None, *, asked: int | None = None, **clock: Any) -> Slice:
     more = {} if kind is None else {"timestamp_type": kind}
     if asked is not None:
         more["settings_asked"] = str(asked)
-    return h.row(process, "offsets", log_start=0, log_end=20, last_stable=20, settings={"replicas": "3", **more})
+    told = {"replicas": "3", **more}
+    return h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, settings=told, **clock)
 
 
 def fed(rows: Sequence[Slice], size: int) -> list[Finding]:
@@ -140,6 +141,19 @@ def test_settings_that_were_asked_for_before_the_poll_decide_nothing(
     settings(h, "LogAppendTime", asked=micros(row) + 5_000_000)
     settings(h, "CreateTime", asked=micros(row) + 9_000_000)
     assert fed(h.rows, size) == []
+
+
+@pytest.mark.parametrize(("observer", "expected"), [("a", [(W, 2, "timestamp-type")]), ("b", [])])
+def test_settings_that_were_asked_for_by_a_clock_that_nobody_knows_decide_nothing(
+    observer: str, expected: list[object]
+) -> None:
+    h = History()
+    row = poll(h, BROKERS, boot="a", mono_invoked=10**9, mono_completed=2 * 10**9)
+    settings(
+        h, "CreateTime", asked=micros(row) + 5_000_000, boot=observer, mono_invoked=7 * 10**9, mono_completed=8 * 10**9,
+        completed=h.at(9),
+    )  # fmt: skip
+    assert [finding.subject for finding in fed(h.rows, 1)] == expected
 
 
 def test_what_waits_is_bounded() -> None:
