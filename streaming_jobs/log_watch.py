@@ -23,6 +23,11 @@ from streaming_jobs.history.source import NewestVersion
 from streaming_jobs.history.stall import EvidenceWatch
 
 
+def patience(config: JobConfig) -> float:
+    """Seconds that rows may wait: the limit, beyond what they wait on purpose."""
+    return config.behind_limit + config.trigger + config.hold
+
+
 class LogWatch:
     """One job's. `taken`, `checked_rows` and `batch_ended` are called by the thread that runs batches, `look`,
     `silence` and `checked` by the one that watches the job; `waiting` by any."""
@@ -42,7 +47,7 @@ class LogWatch:
         stalled = is_open.filter(pc.equal(is_open["anomaly"], "evidence-stalled"))["cluster"].to_pylist()
         behind = is_open.filter(pc.equal(is_open["anomaly"], checks_behind.NAME))["at"].to_pylist()
         self._evidence = EvidenceWatch(config.liveness, clock(), clusters=clusters, open_clusters=stalled)
-        self._behind = checks_behind.BehindWatch(config.behind_limit, min(behind, default=None))
+        self._behind = checks_behind.BehindWatch(patience(config), min(behind, default=None))
         self._batch_ended = time.monotonic()
 
     def taken(self) -> datetime | None:

@@ -22,6 +22,7 @@ from streaming_jobs import integrity_job
 from streaming_jobs.config import JobConfig
 from streaming_jobs.errors import HistoryMissing, JobError, StateFormat, TableError
 from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners, Progress
+from streaming_jobs.log_watch import patience
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from tests.rules.histories import History
@@ -246,12 +247,17 @@ def behind(config: JobConfig) -> list[str]:
     return [row["state"] for row in rows if row["anomaly"] == "checks-behind"]
 
 
+def test_rows_wait_on_purpose_as_long_as_the_configuration_says(config: JobConfig) -> None:
+    assert patience(config.model_copy(update={"trigger": 300.0, "hold": 3.0, "behind_limit": 120.0})) == 423.0
+
+
 def test_rows_that_wait_for_a_late_batch_are_told_until_they_are_checked(
-    spark: SparkSession, config: JobConfig
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streaming_jobs.log_watch.patience", lambda config: 1.5)
     first, second = duplicates(2)
     commit(config.history_path, first)
-    config = config.model_copy(update={"hold": 0.0, "behind_limit": 1.5})
+    config = config.model_copy(update={"hold": 0.0})
     told = Told()
     # The next batch after the first begins in an hour: as on a machine that has no time for it.
     job = IntegrityJob(config.model_copy(update={"trigger": 3600.0}), spark, told.listeners)
@@ -270,11 +276,12 @@ def test_rows_that_wait_for_a_late_batch_are_told_until_they_are_checked(
 
 
 def test_nothing_waits_any_more_where_a_start_finds_no_row_that_is_unchecked(
-    spark: SparkSession, config: JobConfig
+    spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streaming_jobs.log_watch.patience", lambda config: 1.5)
     first, second = duplicates(2)
     commit(config.history_path, first)
-    config = config.model_copy(update={"hold": 0.0, "behind_limit": 1.5})
+    config = config.model_copy(update={"hold": 0.0})
     told = Told()
     job = IntegrityJob(config.model_copy(update={"trigger": 3600.0}), spark, told.listeners)
     job.start()
