@@ -106,7 +106,9 @@ class Observed:
         self._note_gaps(last, moves.at[rows[~seeing]], moves.at[rows[seeing]])
         some = rows[seeing]
         if len(some):
-            stable = np.where(moves.end[some] >= 0, moves.stable[some], -1)
+            # Where the log begins there is nothing to read below: retention went past an open transaction.
+            told = (moves.end[some] >= 0) & (moves.stable[some] > moves.low[some])
+            stable = np.where(told, moves.stable[some], -1)
             end = np.maximum(moves.end[some], stable)  # it was read first, and the log may have gone on since
             new = Watermarks(moves.at[some], stable, end, _below(index, stable), _below(index, end))
             seen = concat(self.marks, new)

@@ -76,6 +76,22 @@ def waits_for_a_transaction(h: History) -> None:
         h.mark(1.0)
 
 
+def retention_goes_past_an_open_transaction(h: History, *, readable: int = 0) -> None:
+    """The last stable offset is where the log begins, and moves with that. `readable`: so many offsets lie between."""
+    h.assign("r")
+    traffic(h, 5, polls=True, others=False)
+    for i in range(60):
+        if i % 5 == 0:
+            h.row("r", "position", position_after=5, mode="assign", assigned=True)
+        start = 5 + 60 * max(0, i - 3)
+        h.observe(start=start, end=start + 100, stable=start + readable)
+        h.mark(1.0)
+
+
+def retention_leaves_it_something_to_read(h: History) -> None:
+    retention_goes_past_an_open_transaction(h, readable=50)
+
+
 def says_that_it_passed(h: History) -> None:
     """Acknowledged and not there (a swallowed commit): the reader went over it, and says so."""
     h.assign("r")
@@ -221,9 +237,11 @@ STUCK: list[tuple[Callable[[History], object], list[tuple[str, int]]]] = [
     (a_committed_record_lies_below_the_stable_offset, [("opened", 33)]),
     (stands_although_all_is_ended, [("opened", 93)]),
     (does_not_read_what_was_written_after_the_end_was_read, [("opened", 96)]),
+    (retention_leaves_it_something_to_read, [("opened", 41)]),
 ]
 FINE = [
     has_nothing_to_read, stands_before_a_marker, waits_for_a_transaction, says_that_it_passed, retention_overtook_it,
+    retention_goes_past_an_open_transaction,
     gave_the_partition_up, is_busy_with_transactions, saw_no_watermark_for_a_while,
     only_aborted_below_the_stable_offset, the_end_was_read_before_the_stable_offset,
 ]  # fmt: skip
