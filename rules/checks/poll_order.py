@@ -27,6 +27,7 @@ import numpy as np
 from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
 from rules.arrays.intervals import EMPTY, Bools, Ints, indices
+from rules.checks import log_ends
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.codec import Table, names
@@ -298,8 +299,11 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
     pending, state, report = own.pending, passage.state, passage.report
     ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
+    cut_at = np.where(ripe, -1, _over_a_cut(state, pending))
+    ripe |= (cut_at >= 0) & (pending.first < frontier)  # what the log start was then says nothing of a step back
     if not ripe.any():
         return
+    cut_at = cut_at[ripe]
     decided = take(pending, ripe)
     own.pending = take(pending, ~ripe)
     index, first, previous, sure = indexed(state, decided.first, decided.previous)
@@ -311,7 +315,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     for i in indices((decided.subscribed == 0) & bare).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
-        at = decided_at(int(decided.previous[i]))
+        at = decided_at(int(decided.previous[i])) if cut_at[i] < 0 else int(cut_at[i])
         step, what = _one(decided, i), f"went back from offset {previous[i]} to {first[i]}"
         if step.first > step.previous:  # as a value counts that stands twice, and not as it was polled
             what = f"went from offset {_place(step.previous, previous[i])} back to {_place(step.first, first[i])}"
@@ -346,6 +350,21 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     if passage.advance is not None:
         left = sure & ~below & ~over
         _keep_blank(own, passage, take(decided, left), waits[left], decided_at)
+
+
+def _over_a_cut(state: State, steps: Transitions) -> Ints:
+    """When steps back are decided from what the log lost in a cut to what it gave again: readers reach that offset for
+    the second time when the log is as long as it was, which may be never. -1 for all others."""
+    found = np.full(len(steps), -1, np.int64)
+    cuts = state.checks.get(log_ends.CHECK.name)
+    if cuts is None or not len(cuts.gone):
+        return found
+    for again, known, told in zip(
+        cuts.gone.again.tolist(), cuts.gone.known.tolist(), cuts.gone.at.tolist(), strict=True
+    ):
+        back = (again <= steps.previous) & (steps.previous <= known) & (steps.first < steps.previous)
+        found = np.where(back & (found < 0), np.maximum(told, steps.at), found)
+    return found
 
 
 def _shown(log: Places, spans: tuple[Ints, Ints]) -> Shown:

@@ -99,6 +99,8 @@ def judge(out: Outstanding, passage: Passage) -> None:
     """Open or close both conditions."""
     state, report = passage.state, passage.report
     at, delivery = _judged_through(passage.gate, passage.end), report.objectives.delivery
+    if at < 0:
+        return  # the beginning of a reader's log is missing, and waited for
     above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
     above &= ~_strange(out, state)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)

@@ -108,3 +108,38 @@ def test_an_end_of_zero_that_was_told_to_be_a_cut_while_a_row_was_missing_is_not
     for row in (late, *h.rows):
         store.feed([row])
     assert [one for one in whole(store, names) if one.subject[0] != "acknowledgement"] == told
+
+
+@pytest.mark.parametrize("missing", [3, 10, 30, 50])
+def test_nothing_is_dated_before_the_log_where_the_beginning_is_missing(missing: int) -> None:
+    h, store = cut(History(), 0, lost=5), Store()
+    for row in h.rows[missing:]:
+        store.feed([row])
+    assert [one for one in store.findings if one.at < 0] == []
+
+
+@FEEDS
+@pytest.mark.parametrize("again", [0, 40])
+def test_who_went_back_over_the_cut_is_told_when_it_is_known_and_not_when_the_log_is_as_long_again(
+    fed: Fed, again: int
+) -> None:
+    h = History()
+    h.assign("r")
+    h.observe(start=START, end=START)
+    h.mark(1.0)
+    for i in range(END - START):
+        h.send("w", i, 1, at=START + i)
+        h.poll("r", [("w", i, 1, START + i)])
+    h.observe(start=START, end=END)
+    h.mark(2.0)
+    h.observe(start=0, end=again)
+    for i in range(40):
+        h.send("v", i, 1, at=again + i)
+        h.poll("r", [("v", i, 1, again + i)])
+        h.observe(start=0, end=again + i + 1)
+        h.mark(1.0)
+    told = whole(fed(h), ["nonmonotonic-poll", "spurious-zero-offset"])
+    back, *zero = [one for one in told if one.subject[0] != "acknowledgement"]
+    assert (back.evidence["previous_offset"], back.evidence["offset"]) == (END - 1, again)
+    assert back.at < 10, "the log is as long again at 83"
+    assert [one.anomaly for one in zero] == (["spurious-zero-offset"] if again == 0 else [])
