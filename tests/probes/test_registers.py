@@ -252,7 +252,8 @@ def test_a_stale_client_is_found(stage):
         found = checked(one, [*clients, stale], finished=finished)
         assert {f.anomaly for f in found} == {"nonlinearizable-register"}
         assert {f.subject[1] for f in found} == {stale.process}
-        assert {f.evidence["reason"] for f in found} <= {"stale", "never-written"}
+        # By which way it is proven depends on how the three clients came to each other's turns.
+        assert {f.evidence["reason"] for f in found} <= {"stale", "never-written", "two-orders"}
 
 
 def test_a_boot_has_registers_of_its_own(stage):
