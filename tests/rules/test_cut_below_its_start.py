@@ -143,3 +143,23 @@ def test_who_went_back_over_the_cut_is_told_when_it_is_known_and_not_when_the_lo
     assert (back.evidence["previous_offset"], back.evidence["offset"]) == (END - 1, again)
     assert back.at < 10, "the log is as long again at 83"
     assert [one.anomaly for one in zero] == (["spurious-zero-offset"] if again == 0 else [])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_nobody_reads_of_the_log_as_it_is_since_is_told(late: bool) -> None:
+    """`late`: what an observer on another host had listed before the cut comes after it."""
+    h = History()
+    h.assign("r")
+    old = h.row("p", "offsets", log_start=START, log_end=START, last_stable=START)
+    cut(h, 0, seconds=10)
+    for i in range(10, 40):
+        h.send("v", i, 1, at=i)
+        h.observe(start=0, end=i + 1)
+        h.mark(1.0)
+    store, rows = Store(), [row for row in h.rows if not (late and row is old)]
+    for row in rows[:-60]:
+        store.feed([row])
+    store.feed([old] if late else [])
+    for row in rows[-60:]:
+        store.feed([row])
+    assert [one.event for one in whole(store, ["unseen"])] == ["opened"]
