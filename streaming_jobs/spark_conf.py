@@ -19,6 +19,7 @@ _EXTENSIONS: Final = "spark.sql.extensions"
 JARS: Final = "spark.jars"
 PACKAGES: Final = "spark.jars.packages"
 WORKERS_PYTHON: Final = "spark.pyspark.python"
+_MAINTENANCE: Final = "spark.sql.streaming.stateStore.maintenanceInterval"
 
 NEEDED: Final = {
     # Days and times of the probe log are UTC's.
@@ -54,6 +55,9 @@ _STREAM: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # With any bound in bytes Spark adds up the size of all columns after each row: ten times the time of the rest.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # A batch's shuffle is of no use after it. Removed at once, its files never reach the disk; else they wait until the
+    # JVM collects what they belong to.
+    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "streaming_jobs.worker_daemon",
     # Set for one kind of Python function alone, it would give each kind workers of its own.
@@ -78,6 +82,11 @@ _FEW_CORES: Final = {
     "spark.sql.files.openCostInBytes": str(64 << 10),
     "spark.sql.files.maxPartitionBytes": str(16 << 20),
     "spark.cleaner.periodicGC.interval": "10min",
+    # What is kept of a batch is written anew with the next, 300 kB a second of it. A kernel writes files to the disk
+    # when they are half a minute old: what the next batches have replaced is removed before, and four fifths of it
+    # never reach the disk (`make bench`, canary).
+    "spark.sql.streaming.minBatchesToRetain": "4",
+    _MAINTENANCE: "10s",
 }
 """For small and frequent batches on few cores of one machine, and for nobody else to reach."""
 
@@ -121,7 +130,8 @@ def file_url(path: Path) -> str:
 
 
 def store_conf(environment: Mapping[str, str]) -> dict[str, str]:
-    """How Hadoop finds the S3 that deltalake finds by these variables. Credentials it takes from them itself. Pure."""
+    """What a checkpoint at S3 asks for: how Hadoop finds the store that deltalake finds by these variables (credentials
+    it takes from them itself), and that it is not looked at often. Pure."""
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     virtual = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "false").lower() == "true"
@@ -133,7 +143,8 @@ def store_conf(environment: Mapping[str, str]) -> dict[str, str]:
     told |= {"optimized.copy.from.local.enabled": "false", "connection.expect.continue": "false"}
     # Nobody else writes below a checkpoint: what is there need not be asked before each file.
     told["performance.flags"] = "create,delete,mkdir"
-    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in told.items() if value}
+    of_hadoop = {f"spark.hadoop.fs.s3a.{name}": value for name, value in told.items() if value}
+    return of_hadoop | {_MAINTENANCE: "60s"}  # Spark's own: each look at a bucket is paid for
 
 
 def java_options(settings: SessionSettings) -> list[str]:

@@ -12,6 +12,7 @@ from rules.arrays.columns import COMMIT, OFFSETS, OK, SEND, TXN, ZOMBIE
 from rules.arrays.intervals import Ints, indices, some
 from rules.triage.latest import MOST, Latest
 from rules.triage.rows import Rows, label
+from rules.vocabulary.settings import ASKED
 
 BEHIND: Final = 4
 """Looks after which somebody is expected to have polled what was acknowledged."""
@@ -72,6 +73,8 @@ class Observed:
             self._settings.clear()  # of topics that were made again and again
         for place, settings in zip(rows.place[told].tolist(), rows.plain(told, "settings"), strict=True):
             for name, value in settings:
+                if name == ASKED:
+                    continue  # it is another time each time
                 key = (place, name)
                 anew |= self._settings.get(key, value) != value
                 self._settings[key] = value

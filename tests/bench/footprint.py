@@ -33,6 +33,8 @@ class Taken:
     memory: dict[str, int] = field(default_factory=dict)
     threads: int = 0
     written: int = 0
+    gone: int = 0
+    """Of `written`, what was removed before it had reached the disk."""
 
 
 def run(root: Path) -> None:
@@ -78,11 +80,12 @@ def run(root: Path) -> None:
         spent = {kind: (one.seconds[kind] - earlier.seconds.get(kind, 0.0)) / passed for kind in one.seconds}
         parts = ", ".join(f"{kind} {share:.2f}" for kind, share in spent.items()) if len(spent) > 1 else ""
         held = ", ".join(f"{kind} {mib(size)}" for kind, size in one.memory.items()) if len(one.memory) > 1 else ""
-        hour = (one.written - earlier.written) / passed * 3600
+        gone = one.gone - earlier.gone
+        hour, hour_gone = (size / passed * 3600 for size in (one.written - earlier.written - gone, gone))
         figures[f"{name}: processor time"] = f"{sum(spent.values()):.2f} cores{f' ({parts})' if parts else ''}"
         figures[f"{name}: memory"] = f"{mib(sum(one.memory.values()))}{f' ({held})' if held else ''}"
         figures[f"{name}: threads"] = one.threads
-        figures[f"{name}: written to disk"] = f"{mib(hour)}/h"
+        figures[f"{name}: written to disk"] = f"{mib(hour)}/h, and {mib(hour_gone)}/h removed before"
         figures[f"{name}: the goal"] = goal
     figures["appends and batches a second"] = f"{appended / passed:.2f}, {checked / passed:.2f}"
     figures["files in the data folder"] = f"{files:,}"
@@ -125,10 +128,19 @@ def taken(program: psutil.Process) -> Taken:
                 found.seconds[kind] = found.seconds.get(kind, 0.0) + spent
                 found.memory[kind] = found.memory.get(kind, 0) + process.memory_full_info().pss
                 found.threads += process.num_threads()
-                found.written += process.io_counters().write_bytes
-        except psutil.Error:
+                written, gone = disk(process.pid)
+                found.written += written
+                found.gone += gone
+        except (psutil.Error, OSError):
             continue  # it has ended meanwhile
     return found
+
+
+def disk(pid: int) -> tuple[int, int]:
+    """Bytes that a process had the kernel keep in files, and how many of them it has removed before they were
+    written to the disk."""
+    told = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(told["write_bytes"]), int(told["cancelled_write_bytes"])
 
 
 def versions(log: Path) -> int:

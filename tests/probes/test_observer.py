@@ -21,8 +21,9 @@ from probes.topics.probe_topics import MARKING, ProbeTopics
 from probes.topics.settings import creator
 from probes.workloads.observer import Observer
 from probes.workloads.registers import Registers
+from rules.triage.triage import Triage
 from rules.vocabulary.settings import ASKED
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Slice, to_table
 from rules.vocabulary.times import micros
 from tests.probes.conftest import Stage, witness
 from tests.probes.log.lives import wait_for
@@ -278,6 +279,12 @@ def test_what_the_cluster_says_of_a_topic_is_told_once_then_when_it_changes(stag
     monkeypatch.setattr("probes.topics.settings.TELL_AGAIN", 0.0)
     observer.observe()
     assert len(told(observer, topic)) == 3
+    # The half minute after a sign is checked second by second: what is told each half minute must not be one.
+    observe_until(observer, lambda: int(told(observer, topic)[-1][ASKED]) > int(second[ASKED]))
+    rows = witness(observer).of("offsets")
+    again = [row for row in rows if row.topic == topic and (row.settings or {}).get("cleanup_policy") == "compact"]
+    assert len(again) > 1
+    assert Triage().signs(to_table(again)) == []
 
 
 @pytest.mark.parametrize(

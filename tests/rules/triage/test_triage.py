@@ -207,8 +207,9 @@ def test_a_committed_offset_that_goes_back_and_one_that_was_listed_before() -> N
 def test_settings_that_change_and_settings_that_are_told_again() -> None:
     h = History()
     for value in ("1", "1", "2", "2"):
-        h.row("observer", "offsets", settings={"min.insync.replicas": value, "cleanup.policy": "delete"})
-    assert signs([[row] for row in h.rows]) == [[], [], ["other settings"], []]
+        asked = {"settings_asked": str(h.time)}
+        h.row("observer", "offsets", settings={"min.insync.replicas": value, "cleanup.policy": "delete"} | asked)
+    assert signs([[row] for row in h.rows]) == [[], [], ["other settings"], []], "when they were asked is no setting"
     h = History()
     for partition in (0, 1, 0, 1):
         h.row("observer", "offsets", partition=partition, settings={"leader": str(partition)})
