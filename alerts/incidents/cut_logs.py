@@ -8,6 +8,8 @@ Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was f
 anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
 Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
 loss elsewhere is told for itself.
+A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
+an offset there holds two values, what was lost and what is there now, was said with the cut (`Cuts.gave_again`).
 Logs that are cut later than `AFTER` are another disaster, and another incident.
 """
 
@@ -49,12 +51,33 @@ class CutLogs:
     first: datetime
     newest: datetime
     places: set[Key] = field(default_factory=set)
+    again: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    """By place, the first offset and the last that the log gives again."""
 
     def note(self, cut: FindingEvent) -> None:
         """One more log was cut."""
         self.first, self.newest = min(self.first, cut.at), max(self.newest, cut.at)
+        place = place_of(cut)
         if len(self.places) < PLACES:
-            self.places.add(place_of(cut))
+            self.places.add(place)
+        end, known = cut.evidence.get("log_end"), cut.evidence.get("known")
+        if place in self.places and isinstance(end, int) and isinstance(known, int):
+            first, last = self.again.get(place, (end, known))
+            self.again[place] = min(first, end), max(last, known)
+
+    def gave_again(self, event: FindingEvent) -> bool:
+        """Are the two values that this finding tells of what an offset held before its log was cut, and since?"""
+        first, last = self.again.get(place_of(event), (0, -1))
+        offset, values = event.evidence.get("offset"), event.evidence.get("values")
+        more = event.evidence.get("more_of_the_same", 0)  # found with it, further on
+        return (
+            event.anomaly == "inconsistent-offsets"
+            and isinstance(offset, int)
+            and first <= offset <= last - more
+            and isinstance(values, list)
+            and len(values) == 2
+            and event.at >= self.first - BEFORE
+        )
 
     def holds(self, event: FindingEvent) -> bool:
         """Is this finding one of them, or does it follow from them?"""
@@ -78,6 +101,12 @@ class Cuts:
     def holding(self, event: FindingEvent) -> Iterator[int]:
         """The numbers of the incidents that this finding belongs to, the newest first."""
         return (cuts.number for cuts in reversed(self._of.get(event.cluster, [])) if cuts.holds(event))
+
+    def gave_again(self, event: FindingEvent) -> int | None:
+        """The number of the incident that said already what this finding says, however long ago. What was found about
+        when the log was cut belongs to it as all else does."""
+        known = reversed(self._of.get(event.cluster, []))
+        return next((cuts.number for cuts in known if cuts.gave_again(event) and not cuts.near(event.at)), None)
 
     def note(self, cut: FindingEvent, number: int) -> CutLogs:
         """A log was cut, in this incident."""

@@ -117,6 +117,12 @@ class Group:
             topics=set(self.topics), earlier=self.earlier.copy(), open=set(), own=set(), keys=set(), previous=None,
         )  # fmt: skip
 
+    def count(self, event: FindingEvent) -> None:
+        """One more finding that only says again what this one does."""
+        more = 1 + int(event.evidence.get("more_of_the_same", 0))
+        self.findings += more
+        self.folded[event.anomaly] += more
+
     def take(self, event: FindingEvent) -> None:
         """One more finding of it, which is not the end of a condition."""
         if self.begins_again(event):

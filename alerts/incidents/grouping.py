@@ -18,7 +18,8 @@ What is grouped:
   been one, and one of which somebody may have been told ends as a part of the other (`became`).
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
-  `SHORTLY` either.
+  `SHORTLY` either. What such a log's offsets held before and hold now is counted there without end, and keeps nothing
+  open.
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident.
 - What is only classified, and what the policy allows, is counted.
 
@@ -106,6 +107,8 @@ class Incidents:
                     self.classified[event.anomaly, event.severity] += 1
             elif event.event == "closed":
                 self._close(event)
+            elif (number := self._cuts.gave_again(event)) is not None:
+                self._add_to_past(number, event)
             elif event.event == "opened" and event.implied_by is None and event.anomaly in WAIT_ON_THE_CLUSTER:
                 self._take_alone(event)
             elif event.implied_by is not None and self._cause(event) is None:
@@ -159,6 +162,15 @@ class Incidents:
             self._tell_cut(event, number)
         if event.anomaly in LOSSES:
             self._tell_missing(event, group)
+
+    def _add_to_past(self, number: int, event: FindingEvent) -> None:
+        """What an incident has said already: it is counted there, and neither goes on nor begins again with it."""
+        if number not in self._groups:
+            self.classified[event.anomaly, event.severity] += 1
+            return
+        self._groups[number].count(event)
+        if self._kept is None:
+            self._members[event.id] = number
 
     def _register(self, key: Key, number: int, event: FindingEvent) -> None:
         """Let others join the incident by this key, unless it leads to another one that goes on."""

@@ -134,6 +134,63 @@ def test_what_happens_in_a_cut_log_while_it_is_told_joins_and_afterwards_begins_
     assert len(standing(cut(9, at=6.0), told("inconsistent-offsets", 1, at=2_000))) == 2
 
 
+def grown_over(offset: int, *, at: float, values: int = 2, more: int = 0, **where: Any) -> FindingEvent:
+    """An offset that holds several values."""
+    held = [{"writer": 1, "seq": seq} for seq in range(values)]
+    evidence = {"offset": offset, "values": held} | ({"more_of_the_same": more} if more else {})
+    return told("inconsistent-offsets", offset, at=at, evidence=evidence, **where)
+
+
+def long_cut(number: int = 900, **when: Any) -> FindingEvent:
+    """The log ended at 100, and had ended behind 900."""
+    return told(CUT, number, evidence={"log_end": 100, "known": number, "written_again": 100}, **when)
+
+
+def test_a_log_that_grows_through_its_old_range_for_hours_does_not_keep_the_cut_open(hook: Hook) -> None:
+    """Each offset of it holds two values, the lost one and the one that is there now: that was said with the cut."""
+    growth = [grown_over(100 + n, at=6.0 + 60 * n) for n in range(1, 121)]
+    heard = hook.hear([long_cut(at=6.0), *growth, grown_over(300, at=7_300, more=600)], until=8_000)
+    assert heard == [
+        (7, "open", "log-truncation in orders/3 (critical)"),
+        (967, "over", "log-truncation in orders/3 (critical)"),
+    ]
+    (one,) = standing(long_cut(at=6.0), *growth, now=8_000)
+    assert (one.folded, one.findings) == ({"inconsistent-offsets": 120}, 121), "each is counted"
+    assert one.until is not None and one.until <= NOON + 66 * S
+    incidents = Incidents(kept=None)
+    incidents.take([long_cut(at=6.0), *growth])
+    assert incidents.of(growth[-1].id) == incidents.of(long_cut(at=6.0).id) is not None
+
+
+@pytest.mark.parametrize(("one", "why"), [
+    (grown_over(901, at=2_000), "beyond what the log had held"),
+    (grown_over(99, at=2_000), "below the cut"),
+    (grown_over(500, at=2_000, values=3), "one more than what was lost and what is there"),
+    (grown_over(500, at=2_000, partition=4), "another log"),
+    (grown_over(500, at=2_000, more=401), "some of them beyond"),
+    (told("inconsistent-offsets", 500, at=2_000), "nobody knows where"),
+    (told("duplicate", 500, at=2_000, evidence=grown_over(500, at=0).evidence), "another anomaly"),
+])  # fmt: skip
+def test_what_a_cut_does_not_say_is_an_incident_after_it(one: FindingEvent, why: str) -> None:
+    assert [each.anomaly for each in standing(long_cut(at=6.0), one, now=2_100)] == [CUT, one.anomaly], why
+
+
+def test_a_deeper_cut_says_more() -> None:
+    deeper = told(CUT, 950, at=30.0, evidence={"log_end": 20, "known": 950, "written_again": 20})
+    late = [grown_over(offset, at=2_000) for offset in (20, 99, 950)]
+    (one,) = standing(long_cut(at=6.0), deeper, *late, now=2_100)
+    assert one.folded == {"inconsistent-offsets": 3}
+
+
+def test_what_was_said_a_day_ago_is_counted_and_tells_nobody() -> None:
+    incidents = Incidents()
+    incidents.take([long_cut(at=6.0)])
+    incidents.take([told("lost-write", 1, at=2 * 86_400, partition=5)])  # and the cut is forgotten
+    incidents.take([grown_over(500, at=2 * 86_400 + 5)])
+    assert [one.anomaly for one in incidents.at(NOON + 200_000 * S)] == ["lost-write"]
+    assert incidents.classified == {("inconsistent-offsets", "critical"): 1}
+
+
 def test_another_election_minutes_later_is_told(hook: Hook) -> None:
     """And what is found of the first one by then is of the first one."""
     late = told("inconsistent-offsets", 1, at=300, partition=3)
