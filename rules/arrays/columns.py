@@ -351,10 +351,12 @@ STEADY: Final = 1_000_000
 """Microseconds by which a mark's wall clock may stray before what it says of other times counts as doubtful."""
 
 
-def marks(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
-    """(through when the journals had been read, process, slices, through) of every mark, as arrays."""
+def marks_of_living(columns: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+    """(through when the journals had been read, process, slices, through) of the marks of lives that were not over, as
+    arrays: of one that was lost with its host, what is behind is not open any more."""
     told = all_marks(columns)
-    return told.at, told.process, told.slices, told.through
+    lives = told.ended < 0
+    return told.at[lives], told.process[lives], told.slices[lives], told.through[lives]
 
 
 def all_marks(columns: Columns) -> Marks:

@@ -45,7 +45,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Columns, marks
+from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Columns, marks_of_living
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
@@ -267,7 +267,7 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
 
 def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
     """The marks that show an operation open for long, and whose slices are here; the others wait for them."""
-    told = concat(own.early, _of_interest(own, state, Held(*marks(columns))))
+    told = concat(own.early, _of_interest(own, state, Held(*marks_of_living(columns))))
     if not len(told):
         return told
     here = {number: process.next for number, process in state.processes.items()}

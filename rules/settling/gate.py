@@ -266,6 +266,8 @@ class Gate:
     def _touching(self, hole: Hole, who: Who, boot: int) -> tuple[int, int]:
         """The earliest and the latest that it can have begun and ended, by that clock."""
         end = hole.read_by if hole.read_by >= 0 and not who.writes else hole.end
+        if 0 <= hole.boot != hole.end_boot >= 0:  # it ended with its boot, before anything was done in the next one
+            end = min(end, clocks.first_done(self.state, hole.end_boot) - 1)
         return hole.start - self.apart(hole.boot, boot), end + self.apart(boot, hole.end_boot)
 
     def apart(self, one: int, other: int) -> int:
