@@ -31,7 +31,7 @@ import orjson
 
 from rules.arrays import intervals
 from rules.arrays.columns import FAIL, INFO, OK, TXN, Runs
-from rules.arrays.intervals import Bools, Ints, indices
+from rules.arrays.intervals import Bools, Ints, among, each, indices
 from rules.checks import absent_values, given_up, losses, partial_reads, transaction_runs, zombie_writes
 from rules.checks.absent_values import Absent
 from rules.checks.transaction_evidence import note_next, of_row
@@ -137,10 +137,14 @@ def _awaits_lives(rows: Written) -> Bools:
 
 
 def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
-    """Judge those that are visible, once all inits that had returned before their commits are known."""
-    rows = own.written
+    """Judge those that are visible, once all inits that had returned before their commits are known. Of one that was
+    never invoked that is its own process's, which may come after it."""
+    rows, processes = own.written, passage.state.processes
     through = passage.end if passage.finished else passage.gate.told_through()
     ready = indices(ripe & _awaits_lives(rows) & ((rows.at <= through) | (rows.ended < 0)))
+    if not passage.finished:
+        awaited = [number for number in each(rows.process[ready]) if number in processes and processes[number].ahead]
+        ready = ready[(rows.at[ready] <= through) | ~among(rows.process[ready], awaited)]
     few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)

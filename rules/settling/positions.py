@@ -177,7 +177,8 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
         if moved >= 0:
             process.position = -1 if dropped[moved] else int(m.last[moved]) + 1
             process.position_known = bool(m.known[moved] & 2)
-            process.last_op = int(m.op[moved])
+            if process.last_op >= 0 or process.assigned or not dropped[moved]:  # else it was never here
+                process.last_op = int(m.op[moved])
             process.moved = max(process.moved, int(m.at[moved]))
 
 

@@ -222,6 +222,19 @@ def test_zombies(build: Callable[[History], None], expected: Findings, seed: int
     found_whole_and_live(build, expected, seed)
 
 
+def test_the_first_rows_of_one_that_never_committed_may_come_after_all_others() -> None:
+    h, store = History(), Store()
+    never_committed(h)
+    late, others = h.rows[0], h.rows[1:]
+    assert late.f == "init"
+    store.feed([*others, h.mark(0.5)])
+    store.feed([h.mark(2.0)])
+    assert found(store.findings) == set(), "nobody knows yet what it had begun with"
+    store.feed([late])
+    store.feed([h.mark(4.0)])
+    assert found(store.findings) == ZOMBIE
+
+
 def of_several_successors(h: History) -> Findings:
     """The first one after it had begun had fenced it."""
     for process, at in (("third", 5.5), ("second", 5), ("earlier", 0.5), ("first", 1), ("fourth", 7), ("first", 8)):

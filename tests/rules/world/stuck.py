@@ -1,4 +1,5 @@
-"""`stuck-consumer` and `stuck-producer`, held against what truly ran: time in which a host stood still does not count.
+"""`stuck-consumer` and `stuck-producer`, held against what truly ran: time in which a host stood still does not count,
+where it was long enough to be told from a committer that is slow.
 
 Only that nobody is told stuck who was not: that such are found is what `tests/rules/test_liveness.py` is about.
 """
@@ -13,6 +14,8 @@ from tests.rules.world.life import Life
 from tests.rules.world.world import World
 
 FAR = 1 << 60
+LONG = 25 * SECOND
+"""A committer that is silent for less may be one that has much to do."""
 SLACK = 3 * SECOND
 """Ticks are seconds, and what is told of one is told by its end."""
 
@@ -25,7 +28,8 @@ def invented(world: World, f: Finding, spread: int) -> bool:
         return False
     life = next(life for life in world.lives if life.process == f.evidence["process"])
     begun, ended = true_time(int(begun)), min(true_time(f.at), *_ends(life))
-    frozen = sum(max(0, min(end, ended) - max(start, begun)) for start, end in life.host.frozen)
+    long = [(start, end) for start, end in life.host.frozen if end - start >= LONG]
+    frozen = sum(max(0, min(end, ended) - max(start, begun)) for start, end in long)
     return ended - begun - frozen < Objectives().liveness - SLACK - spread
 
 
