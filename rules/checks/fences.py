@@ -65,7 +65,8 @@ def fold(own: Fences, passage: Passage) -> None:
         passage.report.add(
             "misleading-fence",
             (process, op),
-            f"process {process} heard {error}, and no other probe has used its transactional id {name} since it began",
+            f"{passage.state.called(process)} heard {error}, and no other probe has used its transactional id {name}"
+            " since it began",
             at=at,
             evidence={"transactional_id": name, "process": process, "op": op, "error": error},
         )

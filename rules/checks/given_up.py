@@ -122,7 +122,7 @@ def report_misleading(process: int, op: int, writer: int, seq: int, passage: Pas
     passage.report.add(
         "misleading-error",
         (process, op),
-        f"operation {op} of process {process} was told that it failed, and its write is visible",
+        f"operation {op} of {passage.state.called(process)} was told that it failed, and its write is visible",
         at=at,
         evidence={"process": process, "op": op, "writer": writer, "seq": seq},
     )

@@ -28,7 +28,7 @@ import orjson
 from rules.arrays.columns import START
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
-from rules.kept.state import Process, State
+from rules.kept.state import State
 from rules.settling.completeness import LATE, lateness
 from rules.vocabulary.objectives import SECOND
 
@@ -135,7 +135,7 @@ def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple
         elif host.now - since <= LATE:
             together.setdefault(("clock", process.host), []).append(host.now)
         elif process.marks or host.now - process.marked <= LATE:
-            found["process", number] = _of_process(number, process, since, host.now, runs)
+            found["process", number] = _of_process(state, number, since, host.now, runs)
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
@@ -160,9 +160,11 @@ def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, n
     return _Held(since, hold, message[hold], {"host": committer, "processes": processes})
 
 
-def _of_process(number: int, process: Process, since: int, now: int, runs: Mapping[int, str]) -> _Held:
+def _of_process(state: State, number: int, since: int, now: int, runs: Mapping[int, str]) -> _Held:
+    process, of = state.processes[number], state.called(number)
     told = {"process": number, "host": process.host}
-    of = f"process {number} of run {runs[process.host]}" if process.host in runs else f"process {number}"
+    if process.host in runs:
+        of += f" of run {runs[process.host]}"
     if process.marks:
         rows = process.marks[-1][0] - process.next
         message = f"{rows} rows of {of} are missing: it is known as of {_seconds(now - since)} s ago"

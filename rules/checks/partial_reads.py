@@ -47,8 +47,8 @@ def _report(rows: Written, row: int, reader: list[int], cut: tuple[int, int], re
     report.add(
         "G1b",
         (int(rows.txn[row]), reader[0], reader[1]),
-        f"operation {reader[1]} of process {reader[0]} polled a part of transaction {rows.txn[row]}, cut at value"
-        f" {rows.writer[row]}/{seq}",
+        f"operation {reader[1]} of {report.state.called(reader[0])} polled a part of transaction {rows.txn[row]}, cut"
+        f" at value {rows.writer[row]}/{seq}",
         at=max(when, int(rows.at[row])),
         evidence={
             "txn": int(rows.txn[row]), "process": reader[0], "op": reader[1], "writer": int(rows.writer[row]),

@@ -475,7 +475,7 @@ def _report_step(
         Finding(
             **report.here, anomaly=f"int-{anomaly}" if step.internal else anomaly,
             subject=(step.process, step.op, step.first) if step.internal else (step.process, step.op),
-            message=f"process {step.process} {what}", evidence=evidence, context=context,
+            message=f"{report.state.called(step.process)} {what}", evidence=evidence, context=context,
             at=at, decidable=at, implied_by=step.implied_by,
         )
     )  # fmt: skip

@@ -113,7 +113,7 @@ def _judge(own: Sends, state: State, frontier: int, at: int, report: Report, *, 
         report.add(
             f"int-{order}" if internal else order,
             (process, op, int(decided.first[i])) if internal else (process, op),
-            f"process {process} wrote at offset {decided.first[i]} after offset {decided.previous[i]}",
+            f"{state.called(process)} wrote at offset {decided.first[i]} after offset {decided.previous[i]}",
             at=at,
             evidence={
                 "process": process,

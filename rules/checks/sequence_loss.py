@@ -177,8 +177,8 @@ def _judge(own: Sequences, passage: Passage) -> None:
         passage.report.add(
             "benign-retention" if low > one.acknowledged else "sequence-loss",
             (one.process, one.op),
-            f"process {one.process} reports {one.error}; it had offset {one.acknowledged} acknowledged, the log starts"
-            f" at {low}",
+            f"{passage.state.called(one.process)} reports {one.error}; it had offset {one.acknowledged} acknowledged,"
+            f" the log starts at {low}",
             at=when,
             evidence={
                 "process": one.process,

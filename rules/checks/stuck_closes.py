@@ -40,7 +40,7 @@ def fold(own: Closes, passage: Passage) -> None:
     """Open and close it in the order of time, and close it for those who are forgotten."""
     state, report = passage.state, passage.report
     for at, number, since in sorted(entry for entry in own.waiting if entry[0] <= passage.end):
-        message = f"closing the client of process {number} does not return" if since >= 0 else None
+        message = f"closing the client of {state.called(number)} does not return" if since >= 0 else None
         evidence = {"process": number} if since < 0 else {"process": number, "since": since}
         report.condition(NAME, message, at=at, since=since, evidence=evidence, subject=(number,))
     own.waiting = [entry for entry in own.waiting if entry[0] > passage.end]

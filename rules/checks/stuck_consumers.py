@@ -42,7 +42,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, START, TXN
+from rules.arrays.columns import INIT, OFFSETS, OK, POLL, POSITION, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, heads, indices
 from rules.checks.watermarks import Observed, Sight
 from rules.kept.check import FOREVER, Check, News, Passage
@@ -112,7 +112,6 @@ class Consumers:
     observing: list[int] = field(default_factory=list)
     observed: Observed = field(default_factory=Observed)
     waiting: Steps = field(default_factory=Steps)
-    names: list[list[Any]] = field(default_factory=list)  # [process, name] of those that live
     errors: list[list[Any]] = field(default_factory=list)  # [process, when, error]: the last of its polls that had one
 
 
@@ -125,15 +124,10 @@ class _Spell(NamedTuple):
 
 
 def arrive(own: Consumers, new: News) -> None:
-    """Learn which of the living processes write transactions, which observe, how readers are called, and how their
-    polls fail."""
+    """Learn which of the living processes write transactions, which observe, and how readers' polls fail."""
     own.transacting = _with(own.transacting, new, INIT, TXN)
     own.observing = _with(own.observing, new, OFFSETS)
     columns = new.columns
-    for row in new.where(START).tolist():
-        name = dict(columns.table["settings"][row].as_py() or ()).get("name")
-        if name is not None and columns.table["isolation"][row].is_valid:
-            own.names.append([int(columns.process[row]), name])
     polled = new.where(POLL)
     for row in polled[columns.type[polled] != OK].tolist():
         error = columns.table["error"][row].as_py()
@@ -159,7 +153,7 @@ def fold(own: Consumers, passage: Passage) -> None:
     first = heads(steps.process)
     begun = first.tolist()
     bounds = dict(zip(steps.process[first].tolist(), pairwise([*begun, len(steps)]), strict=True))
-    names, errors = dict(own.names), {number: (when, error) for number, when, error in own.errors}
+    errors = {number: (when, error) for number, when, error in own.errors}
     transacting, waiting = set(own.transacting), np.zeros(len(steps), bool)
     observed = passage.gate.told_through(Who(lambda number, process: number in own.observing or not process.next))
     stuck = any(key.startswith(NAME) for key in state.open_conditions)
@@ -172,7 +166,7 @@ def fold(own: Consumers, passage: Passage) -> None:
         ahead = _ahead(state, process, own.observed.boot)
         walk = _Walk(
             process, own.readers.pop(process, None), state, sight.by(ahead), report.objectives.liveness,
-            passage.log_start_before, names.get(process, f"process {process}"), *errors.get(process, (-1, "")),
+            passage.log_start_before, _name(state, process), *errors.get(process, (-1, "")),
         )  # fmt: skip
         until = walk.known_through(passage, observed + ahead)
         ripe = a + int(steps.at[a:b].searchsorted(until, side="right"))
@@ -195,10 +189,14 @@ def fold(own: Consumers, passage: Passage) -> None:
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
     own.waiting = _newest(take(steps, waiting))
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
-    own.names = [entry for entry in own.names if entry[0] in state.processes]
     own.errors = [entry for entry in own.errors if entry[0] in state.processes]
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
     own.observed.forget(min([passage.end, *late]))
+
+
+def _name(state: State, number: int) -> str:
+    known = state.processes.get(number)
+    return known.name if known is not None and known.name else f"process {number}"
 
 
 def _ahead(state: State, number: int, observer: int) -> int:
@@ -510,5 +508,5 @@ def _tell_at(
 
 
 CHECK: Final = Check(
-    NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=frozenset({INIT, TXN, OFFSETS, START, "error"})
+    NAME, Consumers, arrive=arrive, fold=fold, live_only=True, rows=frozenset({INIT, TXN, OFFSETS, "error"})
 )

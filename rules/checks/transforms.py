@@ -221,7 +221,7 @@ def _report_twice(own: Transforms, made: Reflections, seq: int, known: bool, rep
         "eos-violation",
         ("twice", group, writer, seq),
         f"input {writer}/{seq} is reflected more than once in the committed output of group {group}, again by operation"
-        f" {made.op[i]} of process {made.process[i]}",
+        f" {made.op[i]} of {report.state.called(int(made.process[i]))}",
         at=int(made.at[i]),
         evidence={
             "writer": writer,

@@ -123,7 +123,9 @@ def _judge_client(number: int, told: Mapping[str, str], at: int, report: Report)
         unsafe["acks"] = told["acks"]
     report.condition(
         "unsafe-config",
-        f"process {number} writes with {' and '.join(f'{k}={v}' for k, v in unsafe.items())}" if unsafe else None,
+        f"{report.state.called(number)} writes with {' and '.join(f'{k}={v}' for k, v in unsafe.items())}"
+        if unsafe
+        else None,
         at=at,
         evidence={"process": number, **unsafe},
         subject=(number,),

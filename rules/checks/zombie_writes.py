@@ -56,7 +56,7 @@ def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
         return None
     after = min(later, key=lambda one: one.mono)
     return Fenced(
-        f"its commit was invoked after process {after.process} had taken the id over",
+        f"its commit was invoked after {state.called(after.process)} had taken the id over",
         {"later_process": after.process, "late_by_s": round((ended - after.mono) / 1e9, 6)},
     )
 
@@ -66,7 +66,7 @@ def report(told: dict[str, Any], why: Fenced, into: Report, *, at: int) -> None:
     into.add(
         "zombie-write",
         (told["process"], told["op"]),
-        f"transaction {told['txn']} of process {told['process']} is visible, and {why.why}",
+        f"transaction {told['txn']} of {into.state.called(told['process'])} is visible, and {why.why}",
         at=at,
         evidence=told | why.evidence,
     )

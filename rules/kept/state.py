@@ -57,6 +57,7 @@ class Process:
     through: int = -1
     marked: int = -1
     first: int = -1
+    name: str = ""  # how people call it: its probe's name
     host: int = -1  # its committer
     boot: int = -1  # of `State.boot_names`
     closes_at: int = -1  # the number of slices, once a close row or a mark has told it
@@ -411,6 +412,11 @@ class State:
     uncommitted: Polls = field(default_factory=Polls)  # the same at read_uncommitted
     sends: SendMoves = field(default_factory=SendMoves)
     checks: dict[str, Any] = field(default_factory=dict, metadata={"apart": True})
+
+    def called(self, number: int) -> str:
+        """How a message calls a process: by its probe's name while that is known, for people, and by its number."""
+        process = self.processes.get(number)
+        return f"{process.name} (process {number})" if process is not None and process.name else f"process {number}"
 
 
 def dump(state: State, kinds: Mapping[str, type]) -> bytes:
