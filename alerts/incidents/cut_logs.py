@@ -9,7 +9,8 @@ anywhere in the cluster about when one was cut: groups' offsets and transforms' 
 Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
 loss elsewhere is told for itself.
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
-an offset there holds two values, what was lost and what is there now, was said with the cut (`Cuts.gave_again`).
+an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
+were differences between a reading before it and one after it, whenever the two are compared.
 Logs that are cut later than `AFTER` are another disaster, and another incident.
 """
 
@@ -32,6 +33,8 @@ SIGNS: Final = frozenset(
     }
 )  # fmt: skip
 LOST: Final = frozenset({"late-record", "lost-write", "torn-transaction", "vanished-record"})
+COMPARED: Final = frozenset({"late-record", "vanished-record"})
+"""Differences between two readings of an offset."""
 MISSING: Final = frozenset({"suspected", "unseen"})
 """Conditions that end when what is missing is found, and when it is found to be lost: so it is called in a log that was
 cut, until that is known."""
@@ -60,24 +63,26 @@ class CutLogs:
         place = place_of(cut)
         if len(self.places) < PLACES:
             self.places.add(place)
-        end, known = cut.evidence.get("log_end"), cut.evidence.get("known")
-        if place in self.places and isinstance(end, int) and isinstance(known, int):
+        told = [cut.evidence.get(name) for name in ("log_end", "written_again", "known")]
+        end, written, known = (one if isinstance(one, int) else None for one in told)
+        if place in self.places and end is not None and known is not None:
             first, last = self.again.get(place, (end, known))
-            self.again[place] = min(first, end), max(last, known)
+            self.again[place] = min(first, end, end if written is None else written), max(last, known)
 
-    def gave_again(self, event: FindingEvent) -> bool:
-        """Are the two values that this finding tells of what an offset held before its log was cut, and since?"""
+    def said(self, event: FindingEvent) -> bool:
+        """Does this finding only compare what an offset held before its log was cut with what it has held since?"""
         first, last = self.again.get(place_of(event), (0, -1))
-        offset, values = event.evidence.get("offset"), event.evidence.get("values")
+        offset = event.evidence.get("offset")
         more = event.evidence.get("more_of_the_same", 0)  # found with it, further on
-        return (
-            event.anomaly == "inconsistent-offsets"
-            and isinstance(offset, int)
-            and first <= offset <= last - more
-            and isinstance(values, list)
-            and len(values) == 2
-            and event.at >= self.first - BEFORE
-        )
+        if not isinstance(offset, int) or not first <= offset <= last - more or event.at < self.first - BEFORE:
+            return False
+        if event.anomaly == "inconsistent-offsets":
+            values = event.evidence.get("values")
+            return isinstance(values, list) and len(values) == 2
+        apart = event.evidence.get("apart_s")  # two readings, of which the later one is told as when it was
+        if event.anomaly not in COMPARED or not isinstance(apart, int | float):
+            return False
+        return event.at - timedelta(seconds=apart) <= self.newest + BEFORE
 
     def holds(self, event: FindingEvent) -> bool:
         """Is this finding one of them, or does it follow from them?"""
@@ -102,11 +107,9 @@ class Cuts:
         """The numbers of the incidents that this finding belongs to, the newest first."""
         return (cuts.number for cuts in reversed(self._of.get(event.cluster, [])) if cuts.holds(event))
 
-    def gave_again(self, event: FindingEvent) -> int | None:
-        """The number of the incident that said already what this finding says, however long ago. What was found about
-        when the log was cut belongs to it as all else does."""
-        known = reversed(self._of.get(event.cluster, []))
-        return next((cuts.number for cuts in known if cuts.gave_again(event) and not cuts.near(event.at)), None)
+    def saying(self, event: FindingEvent) -> Iterator[CutLogs]:
+        """The incidents that say already what this finding says, the newest first, however long ago they were."""
+        return (cuts for cuts in reversed(self._of.get(event.cluster, [])) if cuts.said(event))
 
     def note(self, cut: FindingEvent, number: int) -> CutLogs:
         """A log was cut, in this incident."""

@@ -18,8 +18,8 @@ What is grouped:
   been one, and one of which somebody may have been told ends as a part of the other (`became`).
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
-  `SHORTLY` either. What such a log's offsets held before and hold now is counted there without end, and keeps nothing
-  open.
+  `SHORTLY` either. How what such a log's offsets held before differs from what they hold now is counted there without
+  end, and keeps nothing open.
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident.
 - What is only classified, and what the policy allows, is counted.
 
@@ -107,8 +107,8 @@ class Incidents:
                     self.classified[event.anomaly, event.severity] += 1
             elif event.event == "closed":
                 self._close(event)
-            elif (number := self._cuts.gave_again(event)) is not None:
-                self._add_to_past(number, event)
+            elif (past := self._said(event)) is not None:
+                self._add_to_past(past, event)
             elif event.event == "opened" and event.implied_by is None and event.anomaly in WAIT_ON_THE_CLUSTER:
                 self._take_alone(event)
             elif event.implied_by is not None and self._cause(event) is None:
@@ -162,6 +162,17 @@ class Incidents:
             self._tell_cut(event, number)
         if event.anomaly in LOSSES:
             self._tell_missing(event, group)
+
+    def _said(self, event: FindingEvent) -> int | None:
+        """The number of the incident of a cut that has said already what this finding says, and that it does not keep
+        open: what was found about when the log was cut does, as long as that goes on. A loss is said where one was."""
+        for cuts in self._cuts.saying(event):
+            group = self._groups.get(cuts.number)
+            if self._goes_on(cuts.number, event) and cuts.near(event.at):
+                continue
+            if event.anomaly not in LOSSES or (group is not None and LOSSES & group.folded.keys()):
+                return cuts.number
+        return None
 
     def _add_to_past(self, number: int, event: FindingEvent) -> None:
         """What an incident has said already: it is counted there, and neither goes on nor begins again with it."""

@@ -182,6 +182,49 @@ def test_a_deeper_cut_says_more() -> None:
     assert one.folded == {"inconsistent-offsets": 3}
 
 
+def compared(anomaly: str, offset: int, *, at: float, apart: float, **where: Any) -> FindingEvent:
+    """Two readings of an offset that differ, the later one at this time."""
+    return told(anomaly, (offset, 1, 5), at=at, evidence={"offset": offset, "apart_s": apart}, **where)
+
+
+def test_readings_before_and_after_a_cut_that_are_compared_once_it_is_over_page_nobody(hook: Hook) -> None:
+    """Readers whose commits had gone back read the range once more: what they see was said with the cut."""
+    lost = told("lost-write", 1, at=25)
+    late = [
+        compared("vanished-record", 300, at=190, apart=310, counted=2_000),
+        compared("late-record", 400, at=200, apart=313, counted=2_001),
+        grown_over(500, at=30, more=300, counted=2_080),
+    ]
+    heard = hook.hear([long_cut(at=6.0), lost, *late], until=3_000)
+    assert [(at, state) for at, state, _ in heard] == [(7, "open"), (26, "worse"), (926, "over")]
+    (one,) = standing(long_cut(at=6.0), lost, *late)
+    assert one.folded == {"lost-write": 1, "vanished-record": 1, "late-record": 1, "inconsistent-offsets": 301}
+
+
+@pytest.mark.parametrize(("one", "why"), [
+    (compared("vanished-record", 300, at=1_000, apart=600, counted=2_000), "it was polled after the cut"),
+    (compared("late-record", 300, at=1_000, apart=600, counted=2_000), "it was passed after the cut"),
+    (compared("vanished-record", 901, at=190, apart=310, counted=2_000), "beyond what the log had held"),
+    (compared("vanished-record", 300, at=-60, apart=10, counted=2_000), "both before the cut"),
+    (told("vanished-record", (300, 1, 5), at=190, counted=2_000, evidence={"offset": 300}), "nobody knows when"),
+])  # fmt: skip
+def test_readings_that_a_cut_does_not_explain_are_an_incident(one: FindingEvent, why: str) -> None:
+    found = standing(long_cut(at=6.0), told("lost-write", 1, at=25), one, now=2_100)
+    assert sorted(each.anomaly for each in found) == sorted([CUT, one.anomaly]), why
+
+
+def test_the_first_loss_of_a_cut_is_told_however_late() -> None:
+    first = compared("vanished-record", 300, at=190, apart=310, counted=2_000)
+    found = standing(long_cut(at=6.0), first, now=2_100)
+    assert [each.anomaly for each in found] == [CUT, "vanished-record"]
+
+
+def test_a_log_that_had_grown_before_its_end_was_listed_was_cut_where_it_was_written_again() -> None:
+    cut_lower = told(CUT, 900, at=6.0, evidence={"log_end": 100, "known": 900, "written_again": 80})
+    (one,) = standing(cut_lower, grown_over(85, at=2_000), now=2_100)
+    assert one.folded == {"inconsistent-offsets": 1}
+
+
 def test_what_was_said_a_day_ago_is_counted_and_tells_nobody() -> None:
     incidents = Incidents()
     incidents.take([long_cut(at=6.0)])
