@@ -480,7 +480,7 @@ def _open(walk: _Walk, at: Ints, ticks: range, tell: Callable[[int, bool], None]
             break
         tell(t, True)
     if key in walk.state.open_conditions:
-        until = report.outages.explained_until(NAME, walk.state.open_conditions[key])
+        until = report.explained_until(NAME, key)
         t = max(ticks.start, int(at.searchsorted(until)))
         if t < ticks.stop:
             tell(t, True)

@@ -56,11 +56,11 @@ class Outages:
         return unreachable_id(self.cluster) if self._spell(name, since) is not None else None
 
     def explained_until(self, name: str, since: int) -> int:
-        """Until when it is explained; `FOREVER` where nothing explains it, or the cluster has not answered yet. It goes
-        on explaining where it is away again meanwhile."""
+        """Until when it is explained; `FOREVER` where the cluster has not answered yet, and `since` where nothing
+        explains it, by what is known now. It goes on explaining where it is away again meanwhile."""
         spell = self._spell(name, since)
         if spell is None:
-            return FOREVER
+            return since
         last = _end(spell)
         for again in sorted(self._of(name)):
             if again[0] <= last + self.objectives.liveness and _end(again) - again[0] >= SLACK:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rules.kept.facts import Facts
-from rules.kept.outages import Outages
+from rules.kept.outages import FOREVER, Outages
 from rules.kept.state import State
 from rules.vocabulary.finding import Event, Finding, Recheck
 from rules.vocabulary.objectives import Objectives
@@ -112,7 +112,7 @@ class Report:
         opened = self.state.open_conditions
         key = ":".join((name, *map(str, subject)))
         if message is not None and key in opened:
-            until = self.outages.explained_until(name, opened[key])
+            until = self.explained_until(name, key)
             if at < until:
                 return
             since = until
@@ -120,6 +120,7 @@ class Report:
             if not self.outages.undecided(name, at):
                 opened[key] = at if since is None else since
                 cause = self.outages.cause(name, opened[key])
+                self._note_explained(key, cause is not None)
                 self.tell(
                     Finding(
                         **self.here, anomaly=name, subject=subject, event="opened", message=message, evidence=evidence,
@@ -129,10 +130,24 @@ class Report:
         elif key in opened:
             self._close(name, key, at, evidence, subject)
 
+    def explained_until(self, name: str, key: str) -> int:
+        """Until when an open condition is explained, as it was told to be; `FOREVER` where it was told to stand for
+        itself."""
+        known = self.state
+        if key not in known.explained:
+            return FOREVER
+        return self.outages.explained_until(name, known.open_conditions[key])
+
+    def _note_explained(self, key: str, explained: bool) -> None:
+        known = self.state.explained
+        if (key in known) != explained:
+            (known.append if explained else known.remove)(key)
+
     def _close(
         self, name: str, key: str, at: int, evidence: Mapping[str, Any], subject: tuple[int | str, ...]
     ) -> None:  # fmt: skip
         since = self.state.open_conditions.pop(key)
+        self._note_explained(key, False)
         lasted = (at - since) / 1e6
         self.tell(
             Finding(

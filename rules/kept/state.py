@@ -375,6 +375,7 @@ class State:
     highest_polled: int = -1
     unseen: int = 0
     open_conditions: dict[str, int] = field(default_factory=dict)
+    explained: list[str] = field(default_factory=list)  # those of them that were told as explained by an outage
     told: list[str] = field(default_factory=list)  # what was reported of single records, newest last, bounded
     not_idempotent: list[int] = field(default_factory=list)  # writers
     not_idempotent_processes: list[int] = field(default_factory=list)

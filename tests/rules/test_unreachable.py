@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.kept.outages import unreachable_id
+from rules.kept.outages import Outages, unreachable_id
+from rules.kept.report import Report
+from rules.kept.state import State
 from rules.vocabulary.finding import Finding
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.objectives import SECOND, Objectives
+from rules.vocabulary.slices import Place, Slice
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, events, row_by_row
@@ -424,3 +427,27 @@ def test_what_was_begun_in_an_outage_and_is_due_after_it_is_explained_by_it(fed:
     answered(h, 5, first=12)
     said = [(e[0], e[1], e[3]) for e in told(fed(h)) if e[1] == "stuck-producer"]
     assert said == [("opened", "stuck-producer", AWAY), ("closed", "stuck-producer", AWAY)]
+
+
+def test_who_was_explained_by_an_answer_that_came_later_than_is_known_now_stands_for_itself() -> None:
+    """A row that comes late tells of an earlier answer: nothing explains any more who was due just before."""
+    place, objectives = Place("c", "t", 0), Objectives()
+    state, due = State(), 157 * SECOND
+
+    def report(answered: int) -> Report:
+        made = Report(place, state, objectives)
+        made.outages = Outages("c", objectives, [[96 * SECOND, 126 * SECOND, answered]])
+        return made
+
+    def holds(into: Report, at: int) -> list[tuple[int, str | None]]:
+        told = {"process": 1, "position": 5, "moved": due - 30 * SECOND, "why": "stands"}
+        into.condition("stuck-consumer", "it stands", at=at, since=due, evidence=told, subject=(1,))
+        return [(one.decidable // SECOND, one.implied_by) for one in into.findings()]
+
+    assert holds(report(128 * SECOND), due + SECOND // 2) == [(157, unreachable_id("c"))]
+    assert holds(report(126 * SECOND), due + SECOND) == [(157, None)]
+    assert holds(report(126 * SECOND), due + 9 * SECOND) == [], "it is told once"
+    last = report(126 * SECOND)
+    last.condition("stuck-consumer", None, at=due + 10 * SECOND, evidence={"process": 1}, subject=(1,))
+    assert [one.event for one in last.findings()] == ["closed"]
+    assert (state.open_conditions, state.explained) == ({}, [])
