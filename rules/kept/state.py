@@ -387,6 +387,7 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
+    tops: list[int] = field(default_factory=list)  # of each: one past the highest offset that it was given here
     astray: list[tuple[int, int]] = field(default_factory=list)  # of each: how far its wall clock was ahead, until when
     set_back: list[tuple[int, int]] = field(default_factory=list)  # see `rules.settling.clocks`
     clocks: Clocks = field(default_factory=Clocks)

@@ -12,7 +12,9 @@ was polled by another at its time p: the first was before the second, so the rea
 less than p - s. The least such difference of the last `SPAN`s bounds it from one side, records that go the other way
 from the other side. A listing sees records too: one whose end lies above the offset that a record was given came after
 that record was sent. That counts where records are appended ever higher: a log that was cut gives offsets again, and
-what was listed before tells nothing of a record that took one of them. Where two boots exchanged nothing, a third that
+what was listed before tells nothing of a record that took one of them. So a listing counts once the same boot has
+listed no lower end after it. Two bounds, one from each side, by which either clock would be behind the other are no
+bounds: one of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that
 did with both bounds them. A bound that is not known concludes nothing.
 
 State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
@@ -135,6 +137,7 @@ def _number(state: State, name: str) -> int:
         state.boot_names.append(name)
         state.bases.append(-1)
         state.begun.append(UNKNOWN)
+        state.tops.append(0)
         state.astray.append((0, -1))
         state.set_back.append((0, -1))
     return state.boot_names.index(name)
@@ -169,14 +172,16 @@ def ahead(state: State, reader: int, sender: int) -> int:
         through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
         if through < UNKNOWN:  # a third clock that is behind would make less of it
             best = min(best, int(bound[i]) + through)
-    return best
+    other = int(bound[(known.sender == reader) & (known.reader == sender)].min(initial=UNKNOWN))
+    return UNKNOWN if best + other < -SECOND else best
 
 
 def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
     """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs."""
+    new = _ever_higher(state, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
     if len(state.boot_names) < 2:
         return
-    sends = concat(state.sightings, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
+    sends = concat(state.sightings, new)
     known = polled.take(columns.boot[polled.row] >= 0)
     polls = concat(state.seen, _sightings(columns, _last_of_each(known), columns.completed))
     listings = concat(state.ends, _listings(columns))
@@ -197,6 +202,19 @@ def _listings(columns: Columns) -> Sightings:
     rows = indices(columns.where(OFFSETS) & (columns.log_end >= 0) & (columns.boot >= 0))
     none = np.full(len(rows), -1, np.int64)
     return Sightings(none, none, none, columns.completed[rows], columns.boot[rows], columns.log_end[rows])
+
+
+def _ever_higher(state: State, sends: Sightings) -> Sightings:
+    """The same without the offsets that are given again: those below the highest that their boot was given before."""
+    sends.offset = sends.offset.copy()  # it is the rows' own
+    for boot in each(sends.boot):
+        mine = indices(sends.boot == boot)
+        mine = mine[sends.at[mine].argsort(kind="stable")]
+        tops = np.maximum.accumulate(np.append(state.tops[boot], sends.offset[mine] + sends.length[mine]))
+        again = (sends.offset[mine] >= 0) & (sends.offset[mine] < tops[:-1])
+        sends.offset[mine[again]] = -1
+        state.tops[boot] = int(tops[-1])
+    return sends
 
 
 def _last_of_each(runs: Runs) -> Runs:
@@ -242,6 +260,7 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         own = take(own, np.lexsort((own.offset, own.at)))
         highest = np.maximum.accumulate(own.offset + own.length)
         own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
+        listed = take(listed, _borne_out(listed))
         # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
         last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
@@ -250,6 +269,19 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
             mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
+
+
+def _borne_out(listings: Sightings) -> Bools:
+    """Which of them the same boot has listed since, and never a lower end: the log was not cut in between. What comes
+    after a cut may be known before the next listing is, and the sends before it may be forgotten by then."""
+    found: Bools = np.zeros(len(listings), bool)
+    for boot in each(listings.boot):
+        mine = indices(listings.boot == boot)
+        mine = mine[listings.at[mine].argsort(kind="stable")]
+        end = listings.offset[mine]
+        lowest_since = np.minimum.accumulate(end[:0:-1])[::-1]
+        found[mine[:-1]] = end[:-1] <= lowest_since
+    return found
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:

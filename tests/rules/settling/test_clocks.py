@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rules.arrays.columns import Columns, all_marks, from_table, journals_read
-from rules.kept.state import Hole, State
+from rules.kept.state import Hole, Sightings, State
 from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
 from rules.settling.completeness import horizon, new_rows, note_lives
 from rules.vocabulary.slices import Mark, to_table
@@ -173,6 +173,13 @@ def sent_by_a(*sends: tuple[int, int, float]) -> State:
     return state
 
 
+def later_by_a(state: State, *sends: tuple[int, int, float]) -> None:
+    h = History()
+    for offset, length, at in sends:
+        h.send("w", 10 * offset + round(at), length, at=offset, **timed("a", at, at))
+    taken(state, h)
+
+
 def between(state: State) -> tuple[int, int]:
     a, b = state.boot_names.index("a"), state.boot_names.index("b")
     return ahead(state, b, a), ahead(state, a, b)
@@ -180,7 +187,7 @@ def between(state: State) -> tuple[int, int]:
 
 def test_a_listing_shows_the_records_below_its_end() -> None:
     state = sent_by_a((0, 10, 100), (10, 5, 101), (15, 5, 102))
-    listed(state, (15, 116.004))
+    listed(state, (15, 116.004), (15, 117))
     assert between(state) == (15_005_000, UNKNOWN)  # what lies at 15 may have been sent after it
     listed(state, (14, 116.002), (16, 117.5))
     assert between(state) == (15_003_000, UNKNOWN)
@@ -189,8 +196,42 @@ def test_a_listing_shows_the_records_below_its_end() -> None:
 def test_a_listing_from_before_a_cut_says_nothing_of_what_took_an_offset_again() -> None:
     """b saw an end of 20. The log was cut to 10, and a was given 10 again much later."""
     state = sent_by_a((0, 10, 100), (10, 10, 101), (10, 5, 160))
-    listed(state, (20, 116.5))
+    listed(state, (20, 116.5), (20, 117))
     assert between(state) == (15_501_000, UNKNOWN)
+
+
+def test_nor_does_it_once_the_sends_before_the_cut_are_forgotten() -> None:
+    """a sends much between two listings."""
+    state = sent_by_a((0, 10, 100), (10, 10, 101))
+    state.sightings = Sightings()
+    later_by_a(state, (10, 5, 160))
+    listed(state, (18, 115.5), (20, 116.5), (20, 117.5))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    later_by_a(state, (20, 5, 200))
+    listed(state, (25, 215.5), (25, 216.5))
+    assert between(state) == (15_501_000, UNKNOWN), "it is beyond where it was"
+
+
+def test_a_listing_counts_once_the_log_is_known_not_to_have_been_cut_behind_it() -> None:
+    """Others had written up to 20 before the cut, which a had never been given."""
+    state = sent_by_a((0, 10, 100))
+    state.sightings = Sightings()
+    later_by_a(state, (10, 5, 160))
+    listed(state, (20, 116.5))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    listed(state, (15, 175.5), (16, 176.5))
+    assert between(state) == (15_501_000, UNKNOWN)
+
+
+def test_bounds_that_contradict_each_other_bound_nothing() -> None:
+    """Each clock would be behind the other: one of the two is wrong, and nobody knows which."""
+    state = exchange(back=True)
+    there, back = between(state)
+    assert 0 < there < UNKNOWN > abs(back)
+    state.clocks.least[0] -= there + back + 900_000
+    assert UNKNOWN not in between(state), "clocks drift"
+    state.clocks.least[0] -= 200_000
+    assert between(state) == (UNKNOWN, UNKNOWN)
 
 
 def test_a_third_clock_bounds_two_that_exchange_nothing() -> None:
@@ -240,7 +281,8 @@ def test_what_was_seen_may_be_here_before_what_was_sent() -> None:
     h.row("committer", "mark", **timed("a", 90, 90))
     h.row("other", "mark", **timed("b", 105, 5))
     h.poll("r", [("w", 0, 10, 0)], **timed("b", 115.005, 15.005))
-    h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, **timed("b", 116.002, 16.002))
+    for at in (116.002, 117.002):
+        h.row("observer", "offsets", log_start=0, log_end=20, last_stable=20, **timed("b", at, at - 100))
     taken(state, h)
     h.rows = []
     h.send("w", 0, 10, at=0, **timed("a", 100, 100))
