@@ -28,8 +28,9 @@ difference has been measured (`rules.settling.clocks`).
 
 Its name is told where its start row tells one, and the error in which its polls ended since it moved last, if any.
 
-State: ten numbers and a name for each reader that holds the partition, and the last error of its polls; while one is
-late, its moves (`WAITING_KEPT`) and the watermarks since then (`rules.checks.watermarks`).
+State: ten numbers for each reader that holds the partition, and the last error of its polls; while one is late, its
+moves (`WAITING_KEPT`: what is more counts as having gone on) and the watermarks since then
+(`rules.checks.watermarks`).
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ from rules.kept.state import Moves, State
 from rules.settling import clocks, standstills
 from rules.settling.frontier import TICK, TICKS_AT_ONCE, forgets
 from rules.settling.gate import Who, only
+from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "stuck-consumer"
 WAITING_KEPT: Final = 4096
+BRIEF: Final = 5 * SECOND
 _BEGUN, _WENT_ON = -1, -2
 """The functions of steps that stand for the end of what is missing of a reader's log, and for the end of a time
 in which it tried nothing."""
@@ -187,7 +190,7 @@ def fold(own: Consumers, passage: Passage) -> None:
         if len(at) and (walk.spells or stuck):
             _tell(walk, at, report)
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
-    own.waiting = _newest(take(steps, waiting))
+    own.waiting = _bounded(own, take(steps, waiting))
     own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
     own.errors = [entry for entry in own.errors if entry[0] in state.processes]
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
@@ -232,10 +235,25 @@ def _brisk(own: Consumers, steps: Steps, bounds: dict[int, tuple[int, int]], lim
     return {p: at for p, was, at in zip(bounds, slow.tolist(), last.tolist(), strict=True) if not was}
 
 
-def _newest(waiting: Steps) -> Steps:
+def _bounded(own: Consumers, waiting: Steps) -> Steps:
+    """What waits, as far as there is room. Of polls in a row the last of each few seconds is enough. Where that is too
+    much all the same, the oldest are no longer waited for: the readers had gone on by then."""
     if len(waiting) <= WAITING_KEPT:
         return waiting
-    return take(waiting, np.sort(waiting.at.argsort(kind="stable")[-WAITING_KEPT:]))
+    told = (waiting.type == OK) & (np.maximum(waiting.after, waiting.last) >= 0)
+    row = told & ((waiting.f == POLL) | (waiting.f == TXN))
+    same = (waiting.process[1:] == waiting.process[:-1]) & (waiting.at[1:] // BRIEF == waiting.at[:-1] // BRIEF)
+    between = np.append(row[:-1] & row[1:] & same, np.zeros(min(len(row), 1), bool))
+    waiting = take(waiting, ~between)
+    over = np.zeros(len(waiting), bool)
+    over[waiting.at.argsort(kind="stable")[: max(0, len(waiting) - WAITING_KEPT)]] = True
+    gone, told = take(waiting, over), (waiting.type == OK) & (np.maximum(waiting.after, waiting.last) >= 0)
+    for number in each(gone.process):
+        mine, reader = indices(over & (waiting.process == number)), own.readers.get(number)
+        if reader is not None:
+            _go_on(reader, waiting, int(mine[-1]), int(mine[told[mine]].max(initial=-1)))
+            reader.judged = max(reader.judged, reader.moved // TICK * TICK)
+    return take(waiting, ~over)
 
 
 def _close_rest(own: Consumers, passage: Passage, late: set[int]) -> None:

@@ -281,3 +281,38 @@ def test_readers_wait_for_the_observer_s_log_which_says_what_they_may_read() -> 
     h.rows = [row for row in h.rows if row not in late] + late
     traffic(h, 3, first=i, reads="s")
     assert events(row_by_row(h), "stuck-consumer") == [("opened", (R,), 41)]
+
+
+def a_host_comes_back(h: Hosts, seconds: int, *, reads: str) -> None:
+    """An observer of another host is silent for so long, and all that it did comes with the next mark. What readers do
+    meanwhile waits for it."""
+    h.hosts = {"one": ("w", "observer", "r", "s"), "two": ("watcher",)}
+    h.assign("r")
+    h.assign("s")
+    i = traffic(h, 10)
+    h.row("watcher", "offsets", log_start=0, log_end=i, last_stable=i)
+    h.second()
+    h.silent.add("two")
+    for n in range(seconds):
+        i = traffic(h, 1, first=i, reads="rs" if n < 20 else reads)
+    h.row("watcher", "offsets", log_start=0, log_end=i, last_stable=i)
+    h.silent.clear()
+    h.second()
+    traffic(h, 5, first=i, reads=reads)
+
+
+@pytest.mark.parametrize("kept", [4096, 8])
+def test_readers_went_on_while_what_they_did_waited_for_a_host(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """More than is kept: it is what waited longest that is not waited for any more."""
+    monkeypatch.setattr("rules.checks.stuck_consumers.WAITING_KEPT", kept)
+    h = Hosts()
+    a_host_comes_back(h, 200, reads="rs")
+    assert events(row_by_row(h), "stuck-consumer") == []
+
+
+@pytest.mark.parametrize("kept", [4096, 8])
+def test_one_that_stopped_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr("rules.checks.stuck_consumers.WAITING_KEPT", kept)
+    h = Hosts()
+    a_host_comes_back(h, 200, reads="s")
+    assert [event[:2] for event in events(row_by_row(h), "stuck-consumer")] == [("opened", (R,))]
