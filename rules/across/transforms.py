@@ -3,7 +3,8 @@
 Joins, per transform group and partition number, what the input's partition settled (`input`) with what the output's
 partition reflected (`reflected`): see `rules.checks.transforms`. What is told of the output is taken in the order of
 log time, up to where the output's log is complete. An input is missing when a later one was reflected, and the grace
-after that is over in both logs without the input itself being reflected. It is not called missing
+after that is over in both logs, by the clock of whoever may have reflected it, without the input itself being
+reflected. It is not called missing
 
 - while an indefinite transaction may have reflected it (`doubtful`, until `dropped` or `reflected`);
 - below the first input that was reflected at all: a transform begins somewhere; it does so again after a part of the
@@ -71,7 +72,8 @@ class Group:
     the highest offset reflected], both rising; `gone`: [at, log start], likewise. `lowest`: the first input reflected.
     `told`: all inputs below were told. `earlier`: the id of the topic before this one, and `since` when the transform
     began in this one (-1: there was none before it); `written`, `written_before`: the output's topic id, and the one
-    before it. `output`, `input`: how far their logs are complete. `blocks`: those in which inputs wait. `last`: when
+    before it. `output`, `input`: how far their logs are complete. `apart`: by how much the
+    clocks of those that reflect differ, at most. `blocks`: those in which inputs wait. `last`: when
     something was reflected last."""
 
     cluster: str = ""
@@ -92,6 +94,7 @@ class Group:
     told: int = -1
     output: int = -1
     input: int = -1
+    apart: int = 0
     blocks: list[int] = field(default_factory=list)
     last: int = -1
 
@@ -148,7 +151,7 @@ def join(
         inputs = _take(one, by_key[key])
         if finished:
             one.group.output = one.group.input = FOREVER
-        _apply(one, objectives.grace)
+        _apply(one, objectives.grace + one.group.apart)
         if inputs:
             _take_inputs(one, Inputs(*np.array(inputs, np.int64).T.copy()))
         findings.extend(_missing(one, objectives.grace))
@@ -177,6 +180,8 @@ def _take(one: _Open, facts: list[dict[str, Any]]) -> list[list[int]]:
             one.moved = True
         elif kind == "horizon":
             side = "input" if fact["about"] else "output"
+            if side == "output":
+                group.apart = fact["length"] or 0
             if at > getattr(group, side):
                 setattr(group, side, at)
                 one.moved |= bool(group.blocks or group.queue)
@@ -254,7 +259,7 @@ def _joined(inputs: Inputs, group: Group) -> Inputs:
     )  # fmt: skip
 
 
-def _apply(one: _Open, grace: int) -> None:
+def _apply(one: _Open, patience: int) -> None:
     """Take what log time has reached from the queue, in order."""
     group = one.group
     ready = sorted(entry for entry in group.queue if entry[0] <= group.output)
@@ -272,7 +277,7 @@ def _apply(one: _Open, grace: int) -> None:
             if [start, end] in group.doubtful:
                 group.doubtful.remove([start, end])
         else:
-            _reflect(group, at, start, end, grace)
+            _reflect(group, at, start, end, patience)
 
 
 def _begin_again(one: _Open) -> None:
@@ -283,11 +288,11 @@ def _begin_again(one: _Open) -> None:
     group.lowest, group.reflected, group.doubtful, group.tops = -1, [], [], []
 
 
-def _reflect(group: Group, at: int, start: int, end: int, grace: int) -> None:
+def _reflect(group: Group, at: int, start: int, end: int, patience: int) -> None:
     if group.lowest < 0:
         group.lowest = start
-    # Too late for what lies below an input that was reflected longer ago than the grace.
-    over = max((top for time, top in group.tops if time + grace < at), default=-1)
+    # Too late for what lies below an input that was reflected longer ago than the grace, by whatever clock.
+    over = max((top for time, top in group.tops if time + patience < at), default=-1)
     _add(group.reflected, max(start, over - 1), end)
     if not group.tops or end > group.tops[-1][1]:
         group.tops.append([at, end])
@@ -316,7 +321,7 @@ def _add(spans: list[list[int]], start: int, end: int) -> None:
 
 def _missing(one: _Open, grace: int) -> Iterator[Finding]:
     group = one.group
-    limit = min(group.output, group.input) - grace
+    limit = min(group.output, group.input) - grace - group.apart
     passed = max((top for at, top in group.tops if at <= limit), default=0) - 1
     if group.lowest < 0:
         return
@@ -362,7 +367,7 @@ def _report(group: Group, inputs: Inputs, i: int, offsets: range, grace: int) ->
     for offset in offsets:
         reflected_at, top = next((at, top) for at, top in group.tops if top > offset + 1)
         at = max(int(inputs.at[i]), reflected_at + grace)
-        if any(when <= at and log_start > offset for when, log_start in group.gone):
+        if any(when <= at + group.apart and log_start > offset for when, log_start in group.gone):
             continue
         writer, seq = int(inputs.writer[i]), int(inputs.seq[i] + offset - inputs.offset[i])
         evidence = {"writer": writer, "seq": seq, "offset": offset, "group": group.group, "reflected": top - 1}

@@ -49,7 +49,9 @@ from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
-from rules.kept.state import Hole
+from rules.kept.state import Hole, State
+from rules.settling.clocks import UNKNOWN, ahead
+from rules.settling.frontier import TICK
 from rules.vocabulary.objectives import SECOND
 
 DOUBTFUL_KEPT: Final = 1024
@@ -147,7 +149,8 @@ def fold(own: Transforms, passage: Passage) -> None:
     _tell_inputs(own, passage)
     if own.reflected_by and not passage.finished:
         _tell_holes(own, passage)
-        _tell_horizon(passage, list(own.reflected_by), None)
+        groups = list(own.reflected_by)
+        _tell_horizon(passage, groups, None, [_apart(own, passage.state, group) for group in groups])
     _forget(own, int(passage.at[-1]))
 
 
@@ -244,10 +247,24 @@ def _tell_holes(own: Transforms, passage: Passage) -> None:
     own.told_holes = holes
 
 
-def _tell_horizon(passage: Passage, groups: list[str], about: str | None) -> None:
-    """How far this partition's log is complete, for these groups, and what of it will never be."""
+def _apart(own: Transforms, state: State, group: str) -> int:
+    """By how much the clock of one of the group's transforms is ahead of that of another that may have reflected as
+    well, at most, where that is a tick or more: the transform may have come back on another host. `FOREVER` where
+    nobody knows."""
+    if len(state.boot_names) < 2:
+        return 0
+    boots = {state.processes[process].boot for process, of in own.readers if of == group and process in state.processes}
+    worst = max((ahead(state, one, other) for one in boots for other in boots), default=0)
+    return FOREVER if worst >= UNKNOWN else worst if worst >= TICK else 0
+
+
+def _tell_horizon(passage: Passage, groups: list[str], about: str | None, apart: list[int] | None = None) -> None:
+    """How far this partition's log is complete, for these groups; of the output, how far `apart` each one's clocks
+    are."""
     facts, through = passage.report.facts, min(passage.end, passage.gate.told_through())
-    facts.add("horizon", np.full(len(groups), through), group=groups, about=[about] * len(groups))
+    none = np.zeros(len(groups), np.int64)
+    runs = Runs(none, none, none, none, none if apart is None else np.array(apart, np.int64))
+    facts.add("horizon", np.full(len(groups), through), group=groups, about=[about] * len(groups), runs=runs)
 
 
 # Stage 1: the input's partition

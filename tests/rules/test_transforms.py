@@ -4,14 +4,23 @@ the rows are cut, and what stage 2 keeps for it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rules.across.resolution import expired
-from rules.across.transforms import BLOCK, HEAD
+from rules.across.transforms import BLOCK, HEAD, join
+from rules.arrays.columns import Runs
 from rules.checks.transforms import FORGET_GROUP
-from rules.vocabulary.slices import Irregular, Mark, Run, Slice
+from rules.kept.check import FOREVER
+from rules.kept.facts import Facts
+from rules.step import Stored, prepare
+from rules.vocabulary.finding import FactKind
+from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.slices import Irregular, Mark, Place, Run, Slice, to_table
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, number
 from tests.rules.splits import WAYS
@@ -520,3 +529,110 @@ def test_a_group_that_is_gone_for_a_week_is_forgotten() -> None:
     at = micros(START) + 10_000_000
     assert head and not expired(store.store.across, at + FORGET_GROUP - 60_000_000)
     assert set(expired(store.store.across, at + FORGET_GROUP)) == set(store.store.across) - {"format"}
+
+
+def a_host_that_lost_its_disk(late: float, *, seen: bool = False) -> list[Slice]:
+    """The transform's host goes down with the rows of what it reflected last. Its successor, of the same group, goes on
+    behind that, by a clock that is `late` behind the others'. Where it has `seen` what they write, that is known from
+    both sides."""
+    p = Pair()
+    p.feed(0, 40)
+    p.transform(0, 0, 5, 0)
+    p.wait(20)
+    known = len(p.rows)
+    p.transform(1, 5, 5, 6)
+    p.transform(2, 10, 5, 12)
+    lost = [row for row in p.rows[known:] if row.process == X]
+    for h in (p.inputs, p.outputs):
+        h.processes.remove("x")
+    begun = len(p.rows)
+    for h in (p.inputs, p.outputs):
+        h.row("y", "start", kind="transform", settings={"group.id": "g"})
+    p.begun("y")
+    p.inputs.assign("y", f="subscribe")
+    for op in range(3, 8):
+        p.transform(op, 5 * op, 5, 6 * op, process="y")
+        p.wait(2)
+    if seen:
+        p.outputs.send("v", 0, at=60)
+        p.outputs.poll("y", [("v", 0, 1, 60)])
+        p.output_end = 61
+    p.wait(90)
+    shift = timedelta(seconds=late)
+    there = [row for row in p.rows[begun:] if row.process == Y]
+    for row in there:
+        row.boot, row.invoked, row.completed = "c", row.invoked - shift, row.completed - shift
+    marked = []
+    for row in p.rows:
+        marked.append(row)
+        if row.f == "mark" and row.marks and any(mark.process == Y for mark in row.marks):
+            (own,) = (mark for mark in row.marks if mark.process == Y)
+            row.marks = [mark for mark in row.marks if mark.process != Y]
+            now = row.completed - shift
+            marked.append(
+                replace(
+                    row, process=number("its committer"), slice=len(marked), boot="c", invoked=now, completed=now,
+                    marks=[own._replace(through=own.through - shift)],
+                )
+            )  # fmt: skip
+    slices: dict[tuple[str, int], int] = {}
+    for row in marked:
+        if row.process == number("its committer"):
+            key = row.topic_id, row.process
+            row.slice = slices[key] = slices.get(key, -1) + 1
+    return [row for row in marked if row not in lost]
+
+
+@pytest.mark.parametrize(("apart", "through", "missing"), [
+    (0, 30, range(5, 15)),  # both by one clock: what a transform skipped
+    (600, 30, range(0)),
+    (600, 611, range(0)),  # its rows may be underway
+    (600, 615, range(5, 15)),
+    (2**62 / 1e6, 10**6, range(0)),  # nobody knows by how much
+])  # fmt: skip
+def test_what_is_reflected_by_another_clock_waits_for_as_long_as_they_are_apart(
+    apart: float, through: float, missing: range
+) -> None:
+    """The successor of a transform, on another host, whose clock is behind: it reflects on 595 seconds before."""
+    facts = Facts()
+
+    def told(kind: FactKind, at: float, runs: tuple[int, int, int, float], about: str | None = None) -> None:
+        writer, offset, length = runs[0], runs[1], runs[2] or round(runs[3] * 1e6)
+        made = Runs(*(np.array([value], np.int64) for value in (0, writer, offset, offset, length)))
+        facts.add(kind, np.array([round(at * 1e6)]), group=["g"], about=[about], runs=made)
+
+    told("begun", 0, (W, 0, 1, 0))
+    told("input", 8, (W, 0, 40, 0))
+    told("reflected", 1, (W, 0, 5, 0))
+    told("reflected", 605 - 600, (W, 15, 5, 0))
+    told("horizon", through, (W, 0, 0, 0), "input")
+    told("horizon", through, (W, 0, 0, apart))
+    _, found = join({}, facts.table(Place("c", "in", 0), "in"), Objectives())
+    assert [f.evidence["offset"] for f in found] == [*missing]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_how_far_the_clocks_of_a_groups_transforms_are_apart_is_told_with_the_horizon(seen: bool) -> None:
+    kept, told = Stored(), {}
+    rows = [row for row in a_host_that_lost_its_disk(600, seen=seen) if row.topic == "out"]
+    for row in rows:
+        prepared = prepare(kept.hot, to_table([row]))
+        stepped = prepared.step({n: kept.chunks[n] for n in prepared.chunks if n in kept.chunks}, Objectives())
+        kept.take(stepped)
+        for fact in stepped.facts.to_pylist():
+            if fact["kind"] == "horizon" and not fact["about"]:
+                told[fact["length"]] = None
+    first, *_, last = told
+    assert first == 0, "one transform, one clock"
+    assert last == FOREVER if not seen else 600e6 <= last < 601e6
+
+
+@pytest.mark.parametrize("late", [0, 5, 600])
+@pytest.mark.parametrize("pieces", [1, 7, 1000])
+def test_what_a_lost_host_reflected_last_is_not_called_missing(late: float, pieces: int) -> None:
+    """Nobody knows what it reflected: its rows are not here, and its host has not been declared gone."""
+    store = Store()
+    rows = a_host_that_lost_its_disk(late)
+    for at in range(0, len(rows), pieces):
+        store.feed(rows[at : at + pieces])
+    assert [f.message for f in store.findings if f.anomaly == "eos-violation"] == []
