@@ -231,12 +231,33 @@ def _seen(
         unseen = intervals.subtract(*unseen, *_polled_by(passage, step[0]))
     counted = intervals.subtract(*held, *unseen)
     known = intervals.merge(sends.start, sends.end)
+    cuts = _cuts_before(state, step[0])
+    for span, told in cuts:
+        # What a cut took away stands there no more, whatever has been written there since.
+        lost = (sends.start < span[1]) & (sends.end > span[0]) & (sends.invoked < told)
+        others = intervals.merge(sends.start[~lost], sends.end[~lost])
+        gone = intervals.intersect(*intervals.merge(sends.start[lost], sends.end[lost]), *span)
+        counted = intervals.subtract(*counted, *intervals.subtract(*gone, *others))
     unsure = intervals.subtract(*counted, *known)
-    if len(unsure[0]) and len(state.given_again):
-        again = intervals.intersect(*unsure, state.given_again.start, state.given_again.end)
-        counted, unsure = intervals.subtract(*counted, *again), intervals.subtract(*unsure, *again)
+    for span in [(state.given_again.start, state.given_again.end), *(span for span, _ in cuts)]:
+        if len(unsure[0]) and len(span[0]):
+            again = intervals.intersect(*unsure, *span)
+            counted, unsure = intervals.subtract(*counted, *again), intervals.subtract(*unsure, *again)
     sure = intervals.intersect(*counted, *known)
     return _Seen(counted, len(sure[0]) > 0, len(unsure[0]) > 0)
+
+
+def _cuts_before(state: State, at: int) -> list[tuple[tuple[Ints, Ints], int]]:
+    """The cuts of the log before this time, by whatever clock: the offsets whose values each took away, and by when
+    these had been sent."""
+    cuts = state.checks.get(log_ends.CHECK.name)
+    if cuts is None or not len(cuts.gone):
+        return []
+    doubt, gone = spread(state), cuts.gone
+    every = zip(gone.again.tolist(), gone.known.tolist(), gone.at.tolist(), strict=True)
+    return [
+        ((np.array([again]), np.array([known + 1])), told + doubt) for again, known, told in every if at > told - doubt
+    ]
 
 
 def _polled_by(passage: Passage, at: int) -> tuple[Ints, Ints]:

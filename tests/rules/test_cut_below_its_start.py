@@ -16,15 +16,19 @@ START, END = 100, 120
 """Of the log before it was cut."""
 
 
-def cut(h: History, again: int, *, lost: int | None = None, start: int | None = None, seconds: int = 40) -> History:
+def cut(
+    h: History, again: int, *, lost: int | None = None, start: int | None = None, seconds: int = 40, unread: int = 0
+) -> History:
     """Retention has taken what was below `START`; then the log is cut, and goes on from `again`, below that. One record
-    a second is written and polled, but for number `lost`, which readers pass. `start`: of the log since."""
+    a second is written and polled, but for number `lost`, which readers pass. `start`: of the log since. `unread`: so
+    many of the last records before the cut nobody had polled."""
     h.assign("r")
     h.observe(start=START, end=START)
     h.mark(1.0)
     for i in range(END - START):
         h.send("w", i, 1, at=START + i)
-        h.poll("r", [("w", i, 1, START + i)])
+        if i < END - START - unread:
+            h.poll("r", [("w", i, 1, START + i)])
     h.observe(start=START, end=END)
     h.mark(2.0)
     h.observe(start=0 if start is None else start, end=again)
@@ -129,7 +133,8 @@ def test_who_went_back_over_the_cut_is_told_when_it_is_known_and_not_when_the_lo
     h.mark(1.0)
     for i in range(END - START):
         h.send("w", i, 1, at=START + i)
-        h.poll("r", [("w", i, 1, START + i)])
+        if i < END - START - unread:
+            h.poll("r", [("w", i, 1, START + i)])
     h.observe(start=START, end=END)
     h.mark(2.0)
     h.observe(start=0, end=again)
@@ -163,3 +168,26 @@ def test_what_nobody_reads_of_the_log_as_it_is_since_is_told(late: bool) -> None
     for row in rows[-60:]:
         store.feed([row])
     assert [one.event for one in whole(store, ["unseen"])] == ["opened"]
+
+
+@FEEDS
+@pytest.mark.parametrize("unread", [0, 1, 6])
+@pytest.mark.parametrize("again", [110, 114])
+@pytest.mark.parametrize("skipped", [None, 20])
+def test_where_a_value_stood_before_the_cut_there_may_be_a_marker_now(
+    fed: Fed, again: int, unread: int, skipped: int | None
+) -> None:
+    """Nobody skips what a cut took away. What was written since, a reader that goes over it has skipped."""
+    h = cut(History(), again, seconds=0, unread=unread)
+    for i in range(40):
+        at = again + i + i // 5 + 1  # a commit marker behind each five
+        h.send("v", i, 1, at=at)
+        h.observe(start=START, end=at + 1)
+        if i != skipped:
+            h.poll("r", [("v", i, 1, at)])
+        h.poll("s", [("v", i, 1, at)])
+        h.mark(1.0)
+    told = whole(fed(h), ["poll-skip", "log-truncation"])
+    skips = [one.evidence["skipped"] for one in told if one.anomaly == "poll-skip"]
+    assert [[one["seq"] for one in each] for each in skips] == ([] if skipped is None else [[skipped]])
+    assert len(told) > len(skips), "it was cut"
