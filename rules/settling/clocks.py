@@ -12,9 +12,9 @@ was polled by another at its time p: the first was before the second, so the rea
 less than p - s. The least such difference of the last `SPAN`s bounds it from one side, records that go the other way
 from the other side. A listing sees records too: one whose end lies above the offset that a record was given came after
 that record was sent. That counts where records are appended ever higher: a log that was cut gives offsets again, and
-what was listed before tells nothing of a record that took one of them. So a listing counts once the same boot has
-listed no lower end after it. Two bounds, one from each side, by which either clock would be behind the other are no
-bounds: one of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that
+what was listed before tells nothing of a record that took one of them. So sends to an offset below one that the same
+boot was given before do not count. Two bounds, one from each side, by which each clock would be behind the other are
+none: one of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that
 did with both bounds them. A bound that is not known concludes nothing.
 
 State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
@@ -260,7 +260,6 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         own = take(own, np.lexsort((own.offset, own.at)))
         highest = np.maximum.accumulate(own.offset + own.length)
         own = take(own, own.offset >= np.append(-1, highest[:-1])[: len(own)])
-        listed = take(listed, _borne_out(listed))
         # Offsets go up with the times now: of the records that a listing shows, the last was sent last.
         last = own.offset.searchsorted(listed.offset, side="left") - 1
         listed, last = take(listed, last >= 0), last[last >= 0]
@@ -269,19 +268,6 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
             mine = indices(listed.boot == reader)
             i = int(mine[np.argmin(gap[mine])])
             _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
-
-
-def _borne_out(listings: Sightings) -> Bools:
-    """Which of them the same boot has listed since, and never a lower end: the log was not cut in between. What comes
-    after a cut may be known before the next listing is, and the sends before it may be forgotten by then."""
-    found: Bools = np.zeros(len(listings), bool)
-    for boot in each(listings.boot):
-        mine = indices(listings.boot == boot)
-        mine = mine[listings.at[mine].argsort(kind="stable")]
-        end = listings.offset[mine]
-        lowest_since = np.minimum.accumulate(end[:0:-1])[::-1]
-        found[mine[:-1]] = end[:-1] <= lowest_since
-    return found
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:

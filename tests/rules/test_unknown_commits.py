@@ -137,10 +137,10 @@ def test_a_lost_commit_waits_for_what_tells_how_far_a_member_s_clock_is_ahead(
         read(h, 1000 + second - (second == 60), **now("here"))
         listed(h, 5000, **now("here"))
         if second == 5:
-            late.append(h.send("p", 0, 1, at=0, **now("there")))
-            late.append(h.poll("q", [("p", 0, 1, 0)], **now("here")))
-            late.append(h.send("q", 0, 1, at=1, **now("here")))
-            late.append(h.poll("p", [("q", 0, 1, 1)], **now("there")))
+            late.append(h.send("p", 0, 1, at=5000, **now("there")))
+            late.append(h.poll("q", [("p", 0, 1, 5000)], **now("here")))
+            late.append(h.send("q", 0, 1, at=5001, **now("here")))
+            late.append(h.poll("p", [("q", 0, 1, 5001)], **now("there")))
         for boot, living in (("here", ("r", "observer", "q")), ("there", ("z", "p"))):
             marks = vouched(h, *living)
             marks += [Mark(number("s"), len(committed) + 1, ended, ended)] if boot == "there" else []

@@ -205,22 +205,11 @@ def test_nor_does_it_once_the_sends_before_the_cut_are_forgotten() -> None:
     state = sent_by_a((0, 10, 100), (10, 10, 101))
     state.sightings = Sightings()
     later_by_a(state, (10, 5, 160))
-    listed(state, (18, 115.5), (20, 116.5), (20, 117.5))
+    listed(state, (18, 115.5), (20, 116.5))
     assert between(state) == (UNKNOWN, UNKNOWN)
     later_by_a(state, (20, 5, 200))
-    listed(state, (25, 215.5), (25, 216.5))
+    listed(state, (25, 215.5))
     assert between(state) == (15_501_000, UNKNOWN), "it is beyond where it was"
-
-
-def test_a_listing_counts_once_the_log_is_known_not_to_have_been_cut_behind_it() -> None:
-    """Others had written up to 20 before the cut, which a had never been given."""
-    state = sent_by_a((0, 10, 100))
-    state.sightings = Sightings()
-    later_by_a(state, (10, 5, 160))
-    listed(state, (20, 116.5))
-    assert between(state) == (UNKNOWN, UNKNOWN)
-    listed(state, (15, 175.5), (16, 176.5))
-    assert between(state) == (15_501_000, UNKNOWN)
 
 
 def test_bounds_that_contradict_each_other_bound_nothing() -> None:
