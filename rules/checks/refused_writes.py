@@ -39,9 +39,11 @@ REFUSALS: Final = frozenset(
         "POLICY_VIOLATION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_COMPRESSION_TYPE", "NOT_ENOUGH_REPLICAS",
         "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING",
         "PRODUCER_FENCED", "_FENCED", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
+        "UNKNOWN",
     }
 )  # fmt: skip
-"""Errors by which a broker answers that it does not take what is sent."""
+"""Errors by which a broker answers that it does not take what is sent. `UNKNOWN` is an error inside the broker,
+whose log says which: one that cannot append to a log answers so to every send."""
 _TOLD_BY_METADATA: Final = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """The client says them, and rests them on what a broker told."""
 
