@@ -106,7 +106,9 @@ def test_a_single_cluster_has_to_answer(tmp_path: Path, said: list[str]) -> None
         with pytest.raises(UserError, match=f"no broker answers at {nobody}"):
             kept.start()
         kept.stop()
-    assert (said, heard.read_text()) == ([], "")
+    # Clients that other tests have left in this process may say that their broker is gone.
+    lines = [line for line in heard.read_text().splitlines() if "rdkafka#" not in line or nobody in line]
+    assert (said, lines) == ([], [])
     assert kept.pid is not None and not psutil.pid_exists(kept.pid)
 
 
