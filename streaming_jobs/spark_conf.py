@@ -82,11 +82,12 @@ _FEW_CORES: Final = {
     "spark.sql.files.openCostInBytes": str(64 << 10),
     "spark.sql.files.maxPartitionBytes": str(16 << 20),
     "spark.cleaner.periodicGC.interval": "10min",
-    # What is kept of a batch is written anew with the next, 300 kB a second of it. A kernel writes files to the disk
-    # when they are half a minute old: what the next batches have replaced is removed before, and four fifths of it
-    # never reach the disk (`make bench`, canary).
-    "spark.sql.streaming.minBatchesToRetain": "4",
-    _MAINTENANCE: "10s",
+    # What is kept of a batch is written anew with the next, 300 kB each. A kernel writes files to the disk when they are
+    # half a minute old: what later batches have replaced is removed before, with a snapshot every third of them, and
+    # most of it never reaches the disk (`python -m tests.bench canary`).
+    "spark.sql.streaming.minBatchesToRetain": "3",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+    _MAINTENANCE: "5s",
 }
 """For small and frequent batches on few cores of one machine, and for nobody else to reach."""
 
