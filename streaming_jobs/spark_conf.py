@@ -83,8 +83,8 @@ _FEW_CORES: Final = {
     "spark.sql.files.maxPartitionBytes": str(16 << 20),
     "spark.cleaner.periodicGC.interval": "10min",
     # What is kept of a batch is written anew with the next, 300 kB each. A kernel writes files to the disk when they
-    # are half a minute old: what later batches have replaced is removed before, with a snapshot every third of them, and
-    # most of it never reaches the disk (`python -m tests.bench canary`).
+    # are half a minute old: what later batches have replaced is removed before, with a snapshot every third of them,
+    # and most of it never reaches the disk (`python -m tests.bench canary`).
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
     _MAINTENANCE: "5s",
