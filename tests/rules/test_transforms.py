@@ -594,21 +594,32 @@ def test_what_is_reflected_by_another_clock_waits_for_as_long_as_they_are_apart(
     apart: float, through: float, missing: range
 ) -> None:
     """The successor of a transform, on another host, whose clock is behind: it reflects on 595 seconds before."""
+    assert missing_of([(1, 0, 5), (605 - 600, 15, 5)], apart, through) == [*missing]
+
+
+@pytest.mark.parametrize(("apart", "missing"), [(0, range(5, 15)), (600, range(0))])
+def test_what_its_predecessor_reflected_before_it_is_not_too_late(apart: float, missing: range) -> None:
+    """By its clock that was five minutes after what the successor did."""
+    assert missing_of([(1, 0, 5), (605 - 600, 15, 5), (300, 5, 10)], apart, 1_000) == [*missing]
+
+
+def missing_of(reflected: list[tuple[float, int, int]], apart: float, through: float) -> list[int]:
+    """Of 40 inputs, those that are called missing, where (when, from, how many) were reflected and the logs are
+    complete `through` that time."""
     facts = Facts()
 
-    def told(kind: FactKind, at: float, runs: tuple[int, int, int, float], about: str | None = None) -> None:
-        writer, offset, length = runs[0], runs[1], runs[2] or round(runs[3] * 1e6)
-        made = Runs(*(np.array([value], np.int64) for value in (0, writer, offset, offset, length)))
+    def told(kind: FactKind, at: float, offset: int, length: int, about: str | None = None) -> None:
+        made = Runs(*(np.array([value], np.int64) for value in (0, W, offset, offset, length)))
         facts.add(kind, np.array([round(at * 1e6)]), group=["g"], about=[about], runs=made)
 
-    told("begun", 0, (W, 0, 1, 0))
-    told("input", 8, (W, 0, 40, 0))
-    told("reflected", 1, (W, 0, 5, 0))
-    told("reflected", 605 - 600, (W, 15, 5, 0))
-    told("horizon", through, (W, 0, 0, 0), "input")
-    told("horizon", through, (W, 0, 0, apart))
+    told("begun", 0, 0, 1)
+    told("input", 8, 0, 40)
+    for at, offset, length in reflected:
+        told("reflected", at, offset, length)
+    told("horizon", through, 0, 0, "input")
+    told("horizon", through, 0, round(apart * 1e6))
     _, found = join({}, facts.table(Place("c", "in", 0), "in"), Objectives())
-    assert [f.evidence["offset"] for f in found] == [*missing]
+    return [f.evidence["offset"] for f in found]
 
 
 @pytest.mark.parametrize("seen", [True, False])
