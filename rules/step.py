@@ -34,11 +34,16 @@ from rules.kept.state import State, UnknownFormat, dump, load
 from rules.settling import clocks, completeness, frontier
 from rules.settling.gate import Gate
 from rules.vocabulary.finding import Finding, Recheck
-from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Place
+from rules.vocabulary.objectives import SECOND, Objectives
+from rules.vocabulary.slices import SLICE_SCHEMA, Place
 from rules.vocabulary.times import from_micros
 
-__all__ = ["SUMMARY_SCHEMA", "Prepared", "Stepped", "Stored", "UnknownFormat", "prepare", "step"]
+__all__ = ["HELD", "SUMMARY_SCHEMA", "Prepared", "Stepped", "Stored", "UnknownFormat", "prepare", "settle", "step"]
+
+
+HELD: Final = 900 * SECOND
+"""By how much log time is held back while a log is read again in the order of its times: for so much hosts' clocks may
+differ without a verdict that had to be told otherwise."""
 
 
 @dataclass(slots=True)
@@ -127,14 +132,25 @@ class Prepared:
         return _stepped(self, Chunks(chunks, set(self.chunks)), objectives, None)
 
 
-def prepare(hot: bytes | None, slices: pa.Table) -> Prepared:
+def prepare(hot: bytes | None, slices: pa.Table, *, held: int = 0) -> Prepared:
     """Read a partition's hot value and its new rows (`slices`, `SLICE_SCHEMA`, of that partition alone).
+
+    `held`: log time stays so many microseconds behind the newest mark. Rows that are read again in the order of their
+    times come from hosts whose clocks differ: what one of them did may come as much later.
 
     Raises `UnknownFormat` where the state was written by a version that this one does not know."""
     columns = from_table(slices)
     place = Place(*(columns.arrays[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
     state = load(hot, order.KINDS) if hot is not None else State()
+    state.held = held
     clocks.set_times(state, columns)  # what is asked for rests on log time, as what is judged does
+    return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
+
+
+def settle(place: Place, hot: bytes) -> Prepared:
+    """A step without rows, for a partition whose log time was `held` back: it comes to the newest mark now."""
+    columns, state = from_table(SLICE_SCHEMA.empty_table()), load(hot, order.KINDS)
+    state.held = 0
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 
 
@@ -175,7 +191,8 @@ def _stepped(
 ) -> Stepped:  # fmt: skip
     """`visible`: the indefinite operations of a finished history that turned out visible; None for a live one."""
     state, columns, place = prepared.state, prepared.columns, prepared.place
-    state.topic = columns.arrays["topic"][0].as_py()
+    if len(columns):
+        state.topic = columns.arrays["topic"][0].as_py()
     report = Report(place, state, objectives)
     fresh = completeness.new_rows(state, columns)
     completeness.note_lives(state, columns)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rules.across.resolution import Resolved, expired, resolve
 from rules.arrays.columns import by_place
-from rules.step import Stepped, Stored, prepare
+from rules.step import Prepared, Stepped, Stored, prepare, settle
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Place
 
@@ -30,6 +30,8 @@ class MemoryStore:
     stored: dict[Place, Stored] = field(default_factory=dict)
     across: dict[str, bytes] = field(default_factory=dict)
     joined: int = 0
+    held: int = 0
+    """By how much log time is held back (`rules.step.prepare`), until `settle`."""
 
     def step(self, slices: pa.Table) -> dict[Place, Stepped]:
         """Check slices of any partitions, in any order, and keep the states."""
@@ -38,7 +40,20 @@ class MemoryStore:
     def step_one(self, place: Place, slices: pa.Table) -> Stepped:
         """The same for the slices of one partition."""
         kept = self.stored.setdefault(place, Stored())
-        prepared = prepare(kept.hot, slices)
+        return self._take(kept, prepare(kept.hot, slices, held=self.held))
+
+    def settle(self) -> dict[Place, Stepped]:
+        """Log time is not held back any longer."""
+        self.held = 0
+        return {place: self.settle_one(place) for place in self.stored}
+
+    def settle_one(self, place: Place) -> Stepped:
+        """The same for one partition."""
+        kept = self.stored[place]
+        assert kept.hot is not None
+        return self._take(kept, settle(place, kept.hot))
+
+    def _take(self, kept: Stored, prepared: Prepared) -> Stepped:
         stepped = prepared.step({n: kept.chunks[n] for n in prepared.chunks if n in kept.chunks}, self.objectives)
         kept.take(stepped)
         return stepped

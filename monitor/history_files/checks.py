@@ -8,7 +8,7 @@ look-ups and the rechecks that the log's rows answer. Drills follow a log with i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,9 @@ CHECK_FAILED: Final = "check-failed"
 class Checks:
     """The checks of one history, from its first row. Not for several threads at once."""
 
-    def __init__(self, objectives: Objectives) -> None:
-        self._store = MemoryStore(objectives)
+    def __init__(self, objectives: Objectives, *, held: int = 0) -> None:
+        """`held`: by how much log time is held back until `settle` (`rules.step.prepare`)."""
+        self._store = MemoryStore(objectives, held=held)
         self._failed: set[Place] = set()
         self.rechecks: list[Asked] = []
         """What the log's rows have to explain; whoever does so takes it out."""
@@ -66,6 +67,20 @@ class Checks:
         for place, own in _by_place(rows):
             if place not in self._failed:
                 findings += self._step(place, own, facts)
+        return findings + self._resolved(facts)
+
+    def settle(self) -> list[Finding]:
+        """Log time is not held back any longer: no more rows will come."""
+        self._store.held = 0
+        findings: list[Finding] = []
+        facts: list[pa.Table] = []
+        for place in list(self._store.stored):
+            if place not in self._failed:
+                findings += self._step(place, None, facts)
+        return findings + self._resolved(facts)
+
+    def _resolved(self, facts: list[pa.Table]) -> list[Finding]:
+        findings: list[Finding] = []
         if facts:
             resolved = self._store.resolve(pa.concat_tables(facts))
             findings += resolved.findings
@@ -111,13 +126,14 @@ class Checks:
                         del waiting[asked]
         return findings
 
-    def _step(self, place: Place, rows: pa.Table, facts: list[pa.Table]) -> list[Finding]:
+    def _step(self, place: Place, rows: pa.Table | None, facts: list[pa.Table]) -> list[Finding]:
+        """`rows`: None for a step without any."""
         try:
-            stepped = self._store.step_one(place, rows)
+            stepped = self._store.settle_one(place) if rows is None else self._store.step_one(place, rows)
         except Exception as error:  # a check that crashed means unknown, not passed
             log.exception("a rule failed on partition %s", place)
             self._failed.add(place)
-            return [_crashed(place, rows, error)]
+            return [_crashed(place, self.summaries.get(place, {}), rows, error)]
         if stepped.facts.num_rows:
             facts.append(stepped.facts)
         self.rechecks += [Asked(place, recheck.start, recheck.end) for recheck in stepped.rechecks]
@@ -140,14 +156,16 @@ def _by_place(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
         yield Place(*(own[name][0].as_py() for name in KEYS)), own
 
 
-def _crashed(place: Place, rows: pa.Table, error: Exception) -> Finding:
-    at = micros(pc.max(rows["completed"]).as_py())
-    topic = rows["topic"][0].as_py()
+def _crashed(place: Place, before: Mapping[str, Any], rows: pa.Table | None, error: Exception) -> Finding:
+    """`before`: the summary of the partition's last step."""
+    now = before["now"] if rows is None else pc.max(rows["completed"]).as_py()
+    at = -1 if now is None else micros(now)
+    topic = before["topic"] if rows is None else rows["topic"][0].as_py()
+    said, slices = f"{type(error).__name__}: {error}", 0 if rows is None else rows.num_rows
     return Finding(
         anomaly=CHECK_FAILED, cluster=place.cluster, topic_id=place.topic_id, topic=topic, partition=place.partition,
         subject=(), event="opened", message=f"a rule failed on partition {place.partition} of {topic}: its verdict is"
-        f" unknown from here on ({type(error).__name__}: {error})",
-        evidence={"error": f"{type(error).__name__}: {error}", "slices": rows.num_rows}, at=at, decidable=at,
+        f" unknown from here on ({said})", evidence={"error": said, "slices": slices}, at=at, decidable=at,
     )  # fmt: skip
 
 

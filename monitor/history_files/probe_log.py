@@ -22,6 +22,7 @@ from alerts.evidence import exact
 from monitor.errors import UserError
 from monitor.history_files.checks import Checks, cycles_of
 from monitor.history_files.verdict import Evidence, Verdict, grouped
+from rules.step import HELD
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
@@ -66,7 +67,7 @@ def judge(
 ) -> Judged:
     """Check the log in `history`. `cycles`: whether dependency cycles are searched for, their pictures go to the folder
     `pictures`. Raises the jobs' `TableError` and `EvidenceGap` where it cannot be read."""
-    replay, checks = Replay(history), Checks(objectives)
+    replay, checks = Replay(history), Checks(objectives, held=HELD)
     found: list[Finding] = []
     edges = replay.edges()
     checks.begin(edges)
@@ -77,6 +78,7 @@ def judge(
     for piece in replay.pieces():
         found += checks.take(replay.read(piece))
         rows += piece.rows
+    found += checks.settle()
     if cycles:
         found += _cycles(history, ww, pictures)
     found += checks.answer(history, last=True)

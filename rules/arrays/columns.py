@@ -333,12 +333,11 @@ def alterations(columns: Columns) -> list[tuple[int, dict[str, Any]]]:
 
 
 class Marks(NamedTuple):
-    """Every mark, as arrays: its `row`, through when its host's journals had been read (`at`), when it was written, who
-    wrote it (`host`), and what it says; `ended` is -1 where the process lives. Times are log time."""
+    """Every mark, as arrays: its `row`, through when its host's journals had been read (`at`), who wrote it (`host`),
+    and what it says; `ended` is -1 where the process lives. Times are log time."""
 
     row: Ints
     at: Ints
-    written: Ints
     host: Ints
     process: Ints
     slices: Ints
@@ -369,7 +368,7 @@ def all_marks(columns: Columns) -> Marks:
 
 def _marks(columns: Columns) -> Marks:
     if not columns.tells("marks"):
-        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
+        return Marks(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, np.empty(0, bool))
     rows, listed = _list(columns.arrays["marks"])
     others = indices(columns.f[rows] != MARK)
     if len(others):
@@ -380,7 +379,7 @@ def _marks(columns: Columns) -> Marks:
     if (ended >= 0).any():
         ended = np.where(ended < 0, -1, np.maximum(ended, ended + _shift(columns, rows)))
     return Marks(
-        rows, read, columns.completed[rows], columns.process[rows], _ints(listed.field("process")),
+        rows, read, columns.process[rows], _ints(listed.field("process")),
         _ints(listed.field("slices")), _told_earlier(columns, rows, _ints(listed.field("through"))), ended,
         _flags(listed.field("lost"), False),
     )  # fmt: skip

@@ -16,8 +16,8 @@ from rules.checks.kept_commits import Committed, let_go_unsaid
 from rules.kept.check import Passage
 from rules.kept.codec import concat, take
 from rules.kept.state import State
+from rules.settling.boots import boots_after, boots_before
 from rules.settling.clocks import UNKNOWN, ahead, first_done
-from rules.settling.completeness import boots_after, boots_before
 from rules.settling.gate import EVERYBODY, Evidence, Who
 from rules.vocabulary.objectives import SECOND
 

@@ -4,8 +4,8 @@ Log time goes on without a process that is late (`rules.settling.completeness`),
 judged on time. What needs it waits, however long: this says for whom. These hold a process back, each longer than log
 time waits for anybody: an *operation* of it is open, or its committer has not read on; *rows* of it are missing that
 its committer has counted; its committer does not tell of its *journals* any more, though it has not closed; its whole
-*host* is silent while others are not; or the host goes on, and is behind by its *clock*, or its log comes so much later
-than the others'. Of the last three all processes of a host are told as one.
+*host* is silent while others are not; or the host goes on, and is behind another one by its *clock*, or its log comes
+so much later than that one's. Of the last three all processes of a host are told as one.
 
 Each partition tells stage 2, which tells it once (`rules.across.shared_conditions`). An operation that is open while
 the cluster answers nobody waits on the cluster.
@@ -139,9 +139,23 @@ def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple
         else:
             together.setdefault(("journals", process.host), []).append(max(since, process.marked))
     for (hold, committer), times in together.items():
-        one = _of_host(hold, _name(committer, runs), committer, min(times), len(times), state.now)
+        if hold == "clock":
+            one = _behind(committer, min(times), len(times), state, runs)
+        else:
+            one = _of_host(hold, _name(committer, runs), committer, min(times), len(times), state.now)
         found["journals" if hold == "journals" else "host", committer] = one
     return found
+
+
+def _behind(committer: int, since: int, processes: int, state: State, runs: Mapping[int, str]) -> _Held:
+    """A host whose clock is behind another's, or whose log is. Which of the two clocks is wrong nobody knows here."""
+    newest = max(state.hosts, key=lambda number: state.hosts[number].now)
+    seconds = _seconds(state.now - since)
+    message = (
+        f"{_name(committer, runs)} is {seconds} s behind {_name(newest, runs)}, by either's clock or because its log"
+        " comes late"
+    )
+    return _Held(since, "clock", message, {"host": committer, "processes": processes, "newest": newest})
 
 
 def _name(committer: int, runs: Mapping[int, str]) -> str:
@@ -154,7 +168,6 @@ def _of_host(hold: _Hold, of: str, committer: int, since: int, processes: int, n
     seconds = _seconds(now - since)
     message = {
         "host": f"nothing has come of {of} for {seconds} s, nor what {processes} processes did there",
-        "clock": f"{of} is {seconds} s behind the newest, by its clock or by its log",
         "journals": f"{processes} processes of {of} have not closed, and nothing is told of them for {seconds} s",
     }
     return _Held(since, hold, message[hold], {"host": committer, "processes": processes})

@@ -65,7 +65,8 @@ class Process:
     lost_by: int = -1  # by when it was over, where its end may be missing
     over_by: int = -1  # by when a later boot of its host had begun
     over_boot: int = -1  # by whose clock, if not its own
-    heard: int = -1  # when its host mentioned it last
+    over_at: int = -1  # the number of that boot's first append
+    heard: int = -1  # the number of the last append with which its host mentioned it
     vouched: int = -1  # through when its host told of it as of one that lives
     lost: bool = False  # it did not end in order, and its end may be missing
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
@@ -88,6 +89,11 @@ class Process:
         return 0 <= self.closes_at <= self.next
 
     @property
+    def is_gone(self) -> bool:
+        """Has its host been booted anew, and not mentioned it since? Then it has no journal any more."""
+        return self.heard < self.over_at
+
+    @property
     def known_through(self) -> int:
         """The log time up to which all that it invoked is here; -1 while nothing is known."""
         if 0 <= self.closes_at <= self.next:  # it is complete
@@ -107,9 +113,9 @@ class Process:
 @dataclass(slots=True)
 class Host:
     """One committer, as one partition knows it. `now`: through when it had read the journals of its host, as its newest
-    mark tells; `silent`: 1 while log time does not wait for it; `boots`: the newest [boot, time of its first mark] in
-    the order of their times; `stood`: the newest [from, to] in which nothing ran there (`settling.standstills`);
-    `reads`: 1 where somebody has read there who has ended in order."""
+    mark tells; `silent`: 1 while log time does not wait for it; `boots`: the newest [boot, time of its first mark,
+    number of the append with it] in the order of the numbers; `stood`: the newest [from, to] in which nothing ran there
+    (`settling.standstills`); `reads`: 1 where somebody has read there who has ended in order."""
 
     now: int = -1
     silent: int = 0
@@ -121,14 +127,13 @@ class Host:
 @dataclass(slots=True)
 class Clocks(Table):
     """By how much one boot's clock is ahead of another's, at most: a record that `sender` sent at its time s was seen
-    by `reader` at its time p, so reader's clock is ahead by less than p - s. The least of them of this span of time
-    (`least`, since `since`) and of the one before it."""
+    by `reader` at its time p, so reader's clock is ahead by less than p - s. `least`: the least of them, as of `at` by
+    reader's clock; each bounds less and less, as clocks drift."""
 
     sender: Ints = field(default_factory=lambda: EMPTY)
     reader: Ints = field(default_factory=lambda: EMPTY)
-    since: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
     least: Ints = field(default_factory=lambda: EMPTY)
-    before: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -359,6 +364,7 @@ class State:
 
     topic: str = ""
     begins: int = -1  # since when all of its rows are there: see `rules.engine.retention`
+    held: int = 0  # by how much log time is held back behind the newest mark: see `rules.step.prepare`
     now: int = -1
     tick: int = -1
     settled: int = 0
@@ -387,7 +393,7 @@ class State:
     boot_names: list[str] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each of them: log time less its monotonic clock, -1 for unknown
     begun: list[int] = field(default_factory=list)  # of each: the earliest that was done in it, by its monotonic clock
-    tops: list[int] = field(default_factory=list)  # of each: one past the highest offset that it was given here
+    tops: list[tuple[int, int]] = field(default_factory=list)  # of each: one past the highest offset given here, when
     astray: list[tuple[int, int]] = field(default_factory=list)  # of each: how far its wall clock was ahead, until when
     set_back: list[tuple[int, int]] = field(default_factory=list)  # see `rules.settling.clocks`
     clocks: Clocks = field(default_factory=Clocks)

@@ -9,16 +9,18 @@ later than that.
 
 **Between boots** order in real time is concluded only by a measured bound. A record that one boot sent at its time s
 was polled by another at its time p: the first was before the second, so the reader's clock is ahead of the sender's by
-less than p - s. The least such difference of the last `SPAN`s bounds it from one side, records that go the other way
-from the other side. A listing sees records too: one whose end lies above the offset that a record was given came after
-that record was sent. That counts where records are appended ever higher: a log that was cut gives offsets again, and
-what was listed before tells nothing of a record that took one of them. So sends to an offset below one that the same
-boot was given before do not count. Two bounds, one from each side, by which each clock would be behind the other are
-none: one of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that
-did with both bounds them. A bound that is not known concludes nothing.
+less than p - s. The least such difference bounds it from one side, records that go the other way from the other side;
+clocks drift, so what was measured earlier bounds it less. A listing sees records too: one whose end lies above the
+offset that a record was given came after that record was sent. That counts where records are appended ever higher: a
+log that was cut gives offsets again, and what was listed before tells nothing of a record that took one of them. So
+sends to an offset below one that the same boot was given before do not count, and a listing shows no more than those
+that its host listed later. Two bounds, one from each side, by which each clock would be behind the other are none: one
+of them is wrong, and nobody knows which. Where two boots exchanged nothing, a third that did with both bounds them. A
+bound that is not known concludes nothing.
 
-State: one entry for each ordered pair of boots that exchanged records within two spans, and the newest `SIGHTINGS_KEPT`
-sends, polls and listings each, only where a partition knows more than one boot.
+State: one entry for each ordered pair of boots that exchanged records, and the newest `SIGHTINGS_KEPT` sends, polls and
+listings each, only where a partition knows more than one boot; `HELD_SIGHTINGS` where log time is held back, since what
+saw a record may come as much later than it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ import pyarrow.compute as pc
 
 from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
 from rules.arrays.intervals import Bools, Ints, each, indices
-from rules.kept.state import Clocks, Sightings, State, concat, take
+from rules.kept.state import NEVER, Clocks, Sightings, State, concat, take
+from rules.settling.boots import boots_after
 from rules.vocabulary.objectives import SECOND
 
-SPAN: Final = 600 * SECOND
 SIGHTINGS_KEPT: Final = 256
+HELD_SIGHTINGS: Final = 1 << 14
+DRIFT: Final = 2_000
+"""Of so many seconds two clocks drift apart by less than one, also while one of them is brought right little by little.
+Where log time is held back, what was measured in the end counts for what was done as much earlier."""
 ASTRAY_FOR: Final = 40 * SECOND
 """For so long after a wall clock was ahead, marks may tell of times by what it said then."""
 ALWAYS: Final = 2**60
@@ -137,7 +143,7 @@ def _number(state: State, name: str) -> int:
         state.boot_names.append(name)
         state.bases.append(-1)
         state.begun.append(UNKNOWN)
-        state.tops.append(0)
+        state.tops.append((0, -1))
         state.astray.append((0, -1))
         state.set_back.append((0, -1))
     return state.boot_names.index(name)
@@ -164,7 +170,7 @@ def ahead(state: State, reader: int, sender: int) -> int:
     if reader == sender:
         return 0
     known = state.clocks
-    bound = np.minimum(known.least, known.before)
+    bound = known.least
     from_sender, to_reader = known.sender == sender, known.reader == reader
     best = int(bound[from_sender & to_reader].min(initial=UNKNOWN))
     # A third bounds both better where what one sent was old already when the other began to read.
@@ -179,22 +185,25 @@ def ahead(state: State, reader: int, sender: int) -> int:
 def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
     """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs."""
     new = _ever_higher(state, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
-    if len(state.boot_names) < 2:
+    if not len(columns) or (len(state.boot_names) < 2 and not state.held):  # else who saw this may be heard of later
         return
-    sends = concat(state.sightings, new)
+    kept = HELD_SIGHTINGS if state.held else SIGHTINGS_KEPT
+    sends = concat(_newest(state.sightings, kept), new)
     known = polled.take(columns.boot[polled.row] >= 0)
-    polls = concat(state.seen, _sightings(columns, _last_of_each(known), columns.completed))
-    listings = concat(state.ends, _listings(columns))
+    polls = concat(_newest(state.seen, kept), _sightings(columns, _last_of_each(known), columns.completed))
+    listings = concat(_newest(state.ends, kept), _listings(columns))
+    later = _listed_later(state, listings)
+    listings.offset = np.minimum(listings.offset, later)
     _meet(state, sends, polls)
-    _meet_listings(state, sends, listings)
+    _meet_listings(state, sends, take(listings, later < NEVER))
     # What was sent, and what saw it, come with different appends, and either may come first.
-    state.sightings, state.seen, state.ends = _newest(sends), _newest(polls), _newest(listings)
+    state.sightings, state.seen, state.ends = (_newest(one, kept) for one in (sends, polls, listings))
 
 
-def _newest(sightings: Sightings) -> Sightings:
-    if len(sightings) <= SIGHTINGS_KEPT:
+def _newest(sightings: Sightings, kept: int) -> Sightings:
+    if len(sightings) <= kept:
         return sightings
-    return take(sightings, sightings.at.argsort(kind="stable")[-SIGHTINGS_KEPT:])
+    return take(sightings, sightings.at.argsort(kind="stable")[-kept:])
 
 
 def _listings(columns: Columns) -> Sightings:
@@ -204,16 +213,32 @@ def _listings(columns: Columns) -> Sightings:
     return Sightings(none, none, none, columns.completed[rows], columns.boot[rows], columns.log_end[rows])
 
 
+def _listed_later(state: State, listings: Sightings) -> Ints:
+    """The lowest end that the host of each listing listed later, in this boot or another one; `NEVER` while it has
+    not."""
+    lowest = np.full(len(listings), NEVER, np.int64)
+    for boot in each(listings.boot):
+        mine = indices(listings.boot == boot)
+        mine = mine[listings.at[mine].argsort(kind="stable")]
+        after = boots_after(state, boot)
+        least = min((int(listings.offset[listings.boot == later].min(initial=NEVER)) for later in after), default=NEVER)
+        lowest[mine] = np.minimum.accumulate(np.append(listings.offset[mine][1:], least)[::-1])[::-1]
+    return lowest
+
+
 def _ever_higher(state: State, sends: Sightings) -> Sightings:
     """The same without the offsets that are given again: those below the highest that their boot was given before."""
     sends.offset = sends.offset.copy()  # it is the rows' own
     for boot in each(sends.boot):
         mine = indices(sends.boot == boot)
         mine = mine[sends.at[mine].argsort(kind="stable")]
-        tops = np.maximum.accumulate(np.append(state.tops[boot], sends.offset[mine] + sends.length[mine]))
-        again = (sends.offset[mine] >= 0) & (sends.offset[mine] < tops[:-1])
-        sends.offset[mine[again]] = -1
-        state.tops[boot] = int(tops[-1])
+        top, since = state.tops[boot]
+        ends = sends.offset[mine] + sends.length[mine]
+        before = np.maximum.accumulate(np.append(0, ends))[:-1]
+        before = np.maximum(before, np.where(sends.at[mine] >= since, top, 0))
+        sends.offset[mine[(sends.offset[mine] >= 0) & (sends.offset[mine] < before)]] = -1
+        if int(ends.max()) > top:
+            state.tops[boot] = int(ends.max()), int(sends.at[mine[ends.argmax()]])
     return sends
 
 
@@ -265,27 +290,36 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
         listed, last = take(listed, last >= 0), last[last >= 0]
         gap = listed.at - own.at[last]
         for reader in each(listed.boot):
+            if sender in boots_after(state, reader):
+                continue  # nothing was sent before it had been over
             mine = indices(listed.boot == reader)
-            i = int(mine[np.argmin(gap[mine])])
-            _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
+            for i in _telling(gap[mine], listed.at[mine], mine):
+                _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 
 
 def _tightest(sends: Sightings, polls: Sightings, sender: Ints, other: Bools) -> list[int]:
-    """Of many, the one that bounds each pair of boots best."""
+    """Of many, those that bound each pair of boots best."""
     rows = indices(other)
     pair = sends.boot[sender[rows]] * (1 << 20) + polls.boot[rows]
-    gap = polls.at[rows] - sends.at[sender[rows]]
-    return [int(rows[pair == one][np.argmin(gap[pair == one])]) for one in each(pair)]
+    gap, at = polls.at[rows] - sends.at[sender[rows]], polls.at[rows]
+    own = [indices(pair == one) for one in each(pair)]
+    return [i for mine in own for i in _telling(gap[mine], at[mine], rows[mine])]
+
+
+def _telling(gap: Ints, at: Ints, rows: Ints) -> set[int]:
+    """Of one pair's, the row that bounds best as of the newest, and the newest, which tells until when."""
+    return {int(rows[np.argmin(gap - at // DRIFT)]), int(rows[np.argmax(at)])}
 
 
 def _bound(state: State, sender: int, reader: int, polled: int, sent: int) -> None:
-    known, least = state.clocks, polled - sent
+    known, least = state.clocks, polled - sent + state.held // DRIFT
     own = indices((known.sender == sender) & (known.reader == reader))
     if not len(own):
-        made = Clocks(*(np.array([value], np.int64) for value in (sender, reader, polled, least, UNKNOWN)))
+        made = Clocks(*(np.array([value], np.int64) for value in (sender, reader, polled, least)))
         state.clocks = concat(known, made)
         return
     i = int(own[0])
-    if polled - int(known.since[i]) >= SPAN:
-        known.before[i], known.least[i], known.since[i] = known.least[i], UNKNOWN, polled
-    known.least[i] = min(int(known.least[i]), least)
+    was, before = int(known.at[i]), int(known.least[i])
+    newest = max(was, polled)
+    known.least[i] = min(before + (newest - was) // DRIFT, least + (newest - polled) // DRIFT)
+    known.at[i] = newest

@@ -30,6 +30,7 @@ from rules.arrays.columns import CLOSE, MARK, START, SUBSCRIBE, Columns, all_mar
 from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers, standstills
+from rules.settling.boots import boots_after_its, note_mark
 from rules.vocabulary.objectives import SECOND
 
 LATE: Final = 30 * SECOND
@@ -38,7 +39,6 @@ REMEMBERED: Final = 180 * SECOND
 """How long it is remembered of a process that it is forgotten: marks and rows may come out of their order."""
 MARKS_KEPT: Final = 128
 HOLES_KEPT: Final = 256
-BOOTS_KEPT: Final = 8
 
 
 def new_rows(state: State, columns: Columns) -> Bools:
@@ -123,10 +123,8 @@ def note_lives(state: State, columns: Columns) -> None:
         number = int(columns.process[row])
         process = state.processes.get(number)
         if columns.f[row] == MARK:
-            host = state.hosts.setdefault(number, Host())
-            host.now = max(host.now, read[row])
-            _note_boot(host, int(columns.boot[row]), int(columns.completed[row]))
-            state.now = max(state.now, host.now)
+            host, at = state.hosts.setdefault(number, Host()), int(columns.completed[row])
+            note_mark(host, read[row], int(columns.boot[row]), at, int(columns.op[row]))
             committers.add(number)
         elif process is None:
             continue
@@ -138,6 +136,7 @@ def note_lives(state: State, columns: Columns) -> None:
                 process.broke_off = int(columns.completed[row])
         else:
             _note_settings(state, columns, row)
+    state.now = max([state.now, *(host.now - state.held for host in state.hosts.values())])
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
     _note_first_rows(state, columns)
@@ -148,41 +147,6 @@ def _read_by_marks(columns: Columns) -> dict[int, int]:
     """Through when each mark row says that the journals of its host had been read."""
     rows = indices(columns.where(MARK))
     return dict(zip(rows.tolist(), journals_read(columns, rows).tolist(), strict=True)) if len(rows) else {}
-
-
-def _note_boot(host: Host, boot: int, at: int) -> None:
-    if boot < 0:
-        return
-    for known in host.boots:
-        if known[0] == boot:
-            if at >= known[1]:
-                return
-            known[1] = at
-            break
-    else:
-        host.boots.append([boot, at])
-    host.boots = sorted(host.boots, key=lambda known: known[1])[-BOOTS_KEPT:]
-
-
-def boots_after(state: State, boot: int) -> set[int]:
-    """The later boots of the host of this one, as far as they are known: whatever was done in them was done later, also
-    where nobody knows how their clocks differ."""
-    return set(_around(state, boot)[1])
-
-
-def boots_before(state: State, boot: int) -> set[int]:
-    """The earlier ones: all that was done in them was over when this one began."""
-    return set(_around(state, boot)[0])
-
-
-def _around(state: State, boot: int) -> tuple[list[int], list[int]]:
-    """The boots of its host before and after this one."""
-    for host in state.hosts.values():
-        numbers = [known[0] for known in host.boots]
-        if boot in numbers:
-            at = numbers.index(boot)
-            return numbers[:at], numbers[at + 1 :]
-    return [], []
 
 
 def _note_first_rows(state: State, columns: Columns) -> None:
@@ -229,9 +193,9 @@ def _note_marks(state: State, columns: Columns) -> None:
     forgotten = {entry[0] for entry in state.gone}
     order = np.lexsort((told.through, told.slices, told.process))
     boots = columns.boot[told.row]
-    fields = (told.process, told.slices, told.through, told.at, told.host, told.written, told.ended, boots)
+    fields = (told.process, told.slices, told.through, told.at, told.host, columns.op[told.row], told.ended, boots)
     entries = zip(order.tolist(), *(one[order].tolist() for one in fields), strict=True)
-    for i, number, slices, through, at, host, written, ended, boot in entries:
+    for i, number, slices, through, at, host, append, ended, boot in entries:
         if number in forgotten:
             continue
         process = state.processes.get(number)
@@ -252,7 +216,7 @@ def _note_marks(state: State, columns: Columns) -> None:
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, at])
-        process.heard = written if written > process.heard else process.heard
+        process.heard = append if append > process.heard else process.heard
 
 
 def horizon(state: State) -> int:
@@ -265,7 +229,7 @@ def horizon(state: State) -> int:
     for host in state.hosts.values():
         host.silent = int(state.now - host.now > LATE)
     awaited = [host.now for host in state.hosts.values() if not host.silent]
-    earliest = min(awaited, default=state.now)
+    earliest = min([*awaited, state.now])
     for number, process in list(state.processes.items()):
         _fulfil(state, number, process)
         if process.complete:
@@ -276,7 +240,7 @@ def horizon(state: State) -> int:
                 state.gone.append([number, state.now, *standstills.last_known(process)])
                 standstills.note_read(state, process)
             continue
-        if process.heard < process.over_by:
+        if process.is_gone:
             continue  # its journal is not there any more
         its, told = state.hosts.get(process.host), process.told_through
         now = state.now if its is None else its.now
@@ -301,7 +265,7 @@ def _all_said(state: State, process: Process) -> bool:
 def _fulfil(state: State, number: int, process: Process) -> None:
     """Take the marks whose slices are all here, and give up what is overdue."""
     host = state.hosts.get(process.host)
-    if host is not None and (len(host.boots) > 1 or process.heard < process.over_by):
+    if host is not None and (len(host.boots) > 1 or process.is_gone):
         _outlive(state, number, process, host)
     for mark in process.marks if process.ahead else ():
         for later in process.ahead:
@@ -352,11 +316,11 @@ def _outlive(state: State, number: int, process: Process, host: Host) -> None:
     """A process is over by the time that its host was booted anew. One that the host has not mentioned since, for long,
     has left no journal: what it did last is missing for good."""
     if process.boot >= 0 and len(host.boots) > 1:
-        began = next((at for boot, at in host.boots if boot == process.boot), process.first)
-        later = [(at, boot) for boot, at in host.boots if boot != process.boot and at > began]
-        later = [(min(at, clocks.first_done(state, boot) - 1), boot) for at, boot in later]  # before its first mark
-        process.over_by, process.over_boot = min(later, default=(-1, process.over_boot))
-    if process.heard < process.over_by < host.now - GIVEN_UP and process.closes_at < 0:
+        later = boots_after_its(process, host)
+        if later:
+            process.over_boot, at, process.over_at = later[0]
+            process.over_by = min(at, clocks.first_done(state, process.over_boot) - 1)  # before its first mark
+    if process.is_gone and process.closes_at < 0 and host.boots[-1][1] < host.now - GIVEN_UP:
         slices = max([process.next, *(one[1] for one in process.ahead)])
         process.closes_at, process.closed, process.lost_by = slices, process.over_by, process.over_by
 

@@ -32,8 +32,9 @@ import numpy as np
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks
+from rules.settling.boots import boots_after
 from rules.settling.clocks import UNKNOWN
-from rules.settling.completeness import GIVEN_UP, LATE, boots_after
+from rules.settling.completeness import GIVEN_UP, LATE
 from rules.vocabulary.objectives import SECOND
 
 APART: Final = 60 * SECOND
@@ -235,7 +236,7 @@ class Gate:
         or has no journal any more."""
         through = self.state.now
         for number, process, known, _ in self._living:
-            if known < through and READERS.picks(number, process) and process.heard >= process.over_by:
+            if known < through and READERS.picks(number, process) and not process.is_gone:
                 ahead = [NEVER if _is_all(process, one[1]) else one[3] for one in process.ahead]
                 through = min(through, max([known, *ahead]))
         return through

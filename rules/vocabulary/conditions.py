@@ -24,6 +24,7 @@ _LATE: Final = (
     Field("behind_s", "float", "s", "how far it is behind the newest"),
 )
 _OF_HOST: Final = (_HOST, Field("processes", "int", "processes", "how many processes there are late"), *_LATE)
+_BEHIND: Final = optional(Field("newest", "int", "host", "of a clock: the host that it is behind"))
 _REACH: Final = (
     Field("brokers", "list of int", "broker", "those that do not answer; none where only the leader is known not to"),
     Field("known_brokers", "list of int", "broker", "all that are known"),
@@ -134,7 +135,7 @@ CONDITIONS: Final = (
                 PROCESS, _HOST, *optional(Field("rows", "int", "rows", "how many of its rows are missing")), *_LATE,
                 subject=('"process"', "process"), when="one process",
             ),
-            _opened(*_OF_HOST, subject=('"host"', "host"), when="a host"),
+            _opened(*_OF_HOST, *_BEHIND, subject=('"host"', "host"), when="a host"),
             _opened(*_OF_HOST, subject=('"journals"', "host"), when="processes of a host that did not close"),
         ),
         (

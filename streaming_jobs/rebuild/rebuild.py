@@ -7,9 +7,10 @@ compaction left the files.
 
 The log is read at one version of its table in the order of its times (`replay`), each piece goes through the same
 checks as the stream's batches (`verdicts.checks`, their state in memory), and the verdicts into the same tables
-(`sink`), as far as these do not tell them yet (`untold`). Then the state becomes that of a new checkpoint (`handover`),
-and the stream goes on with the commit after that version: it begins at the version itself, whose own rows it passes
-over.
+(`sink`), as far as these do not tell them yet (`untold`). Log time is held back meanwhile (`rules.step.HELD`): in the
+order of their times, what hosts did whose clocks differ comes further apart than it did live. Then the state becomes
+that of a new checkpoint (`handover`), and the stream goes on with the commit after that version: it begins at the
+version itself, whose own rows it passes over.
 
 A rebuild that is killed goes on from the last state it saved, with the same pieces: what it had written already it
 finds in the tables, by the number of the piece. Rows beyond the log's retention are gone: `rules.engine.retention`
@@ -31,7 +32,7 @@ import orjson
 import pyarrow as pa
 
 from rules.engine.retention import begun
-from rules.step import UnknownFormat
+from rules.step import HELD, UnknownFormat
 from rules.vocabulary.slices import Place
 from rules.vocabulary.times import from_micros, micros
 from streaming_jobs.config import JobConfig
@@ -227,7 +228,8 @@ class Rebuild:
             if now - told >= _TELL_EVERY:
                 self._tell(plan, number + 1, rows)
                 told = now
-        sink.accept(len(plan.pieces), self._last(untold), last=True)
+        sink.accept(len(plan.pieces), self._settled())
+        sink.accept(len(plan.pieces) + 1, self._last(untold), last=True)
         self._space.prepare(plan, self._state())
         seconds = time.monotonic() - began
         self._say(f"{rows} rows of {len(self._partitions)} partitions were checked again in {seconds:.1f} s")
@@ -274,11 +276,22 @@ class Rebuild:
                 continue
             for place, own in slices_in([bundle["payload"]]).items():
                 try:
-                    row = self._checks.verdict(place, own, *self._partition(place))
+                    row = self._checks.verdict(place, own, *self._partition(place), held=HELD)
                 except UnknownFormat as error:
                     raise translated(error, checkpoint=str(self._config.checkpoint_path)) from error
                 self._summaries[place], row["summary"] = row["summary"], None
                 rows[place] = row | {"rejected": rows.get(place, row)["rejected"]}
+        return pa.Table.from_pylist(list(rows.values()), schema=OUTPUT_SCHEMA)
+
+    def _settled(self) -> pa.Table:
+        """The verdicts that were held back, now that all is here."""
+        made = {
+            place: self._checks.settled(place, *self._partition(place), orjson.loads(before))
+            for place, before in self._summaries.items()
+        }
+        rows = {place: row for place, row in made.items() if row is not None}
+        for place, row in rows.items():
+            self._summaries[place], row["summary"] = row["summary"], None
         return pa.Table.from_pylist(list(rows.values()), schema=OUTPUT_SCHEMA)
 
     def _last(self, untold: Untold) -> pa.Table:

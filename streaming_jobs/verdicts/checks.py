@@ -13,16 +13,16 @@ other partitions go on. No evidence is lost: every row is in `history`, and a re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.step import Stepped, UnknownFormat, prepare
+from rules.step import Stepped, UnknownFormat, prepare, settle
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.finding import to_table as findings_table
 from rules.vocabulary.objectives import Objectives
@@ -50,9 +50,11 @@ spent in the checks and in the store's round trips (those that several partition
 
 @dataclass(frozen=True)
 class Check:
-    """The checks' entry point. Another stands in for it where the operator itself is tested."""
+    """The checks' entry points. Others stand in for them where the operator itself is tested; `settle` is None where
+    they know no log time that is held back."""
 
-    prepare: Callable[[bytes | None, pa.Table], Any] = prepare
+    prepare: Callable[..., Any] = prepare
+    settle: Callable[[Place, bytes], Any] | None = settle
 
 
 def _plain(value: object) -> object:
@@ -63,22 +65,30 @@ def _plain(value: object) -> object:
     raise TypeError(f"a summary holds a {type(value).__name__}")
 
 
-def _failure(place: Place, topic: str, slices: pa.Table, error: Exception) -> Finding:
+class _Failed(NamedTuple):
+    """A rule that raised, over so many `slices`, at a log time."""
+
+    topic: str
+    at: int
+    slices: int
+    error: Exception
+
+
+def _failure(place: Place, failed: _Failed) -> Finding:
     """The condition that opens when a rule raises. Its time is the last of the batch's, so that a re-run agrees."""
-    at = micros(pc.max(slices["completed"]).as_py())
-    said = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    said = f"{type(failed.error).__name__}: {failed.error}".splitlines()[0][:500]
     return Finding(
         anomaly="check-failed",
         cluster=place.cluster,
         topic_id=place.topic_id,
-        topic=topic,
+        topic=failed.topic,
         partition=place.partition,
         subject=(),
         event="opened",
-        message=f"A rule failed on partition {place.partition} of {topic}: its verdict is unknown from here on.",
-        evidence={"error": said, "slices": slices.num_rows},
-        at=at,
-        decidable=at,
+        message=f"A rule failed on partition {place.partition} of {failed.topic}: its verdict is unknown from here on.",
+        evidence={"error": said, "slices": failed.slices},
+        at=failed.at,
+        decidable=failed.at,
     )
 
 
@@ -89,34 +99,56 @@ class Checks:
         self.objectives = objectives
         self.check = check
 
-    def verdict(self, place: Place, slices: pa.Table, kept: Kept, chunks: Chunks) -> dict[str, Any]:
-        """The row of `OUTPUT_SCHEMA` for one batch's slices of this partition. Changes `kept` and `chunks`."""
+    def verdict(
+        self, place: Place, slices: pa.Table, kept: Kept, chunks: Chunks, *, held: int = 0
+    ) -> dict[str, Any]:  # fmt: skip
+        """The row of `OUTPUT_SCHEMA` for one batch's slices of this partition. Changes `kept` and `chunks`. `held`: as
+        `rules.step.prepare` has it."""
         row = no_verdict(place)
         row["slices"] = slices.num_rows
         row["sent"], row["polled"] = records_in(slices)
         if kept.failed is not None:
             kept.behind += slices.num_rows
-            row["summary"] = _unknown(slices, kept)
+            row["summary"] = _unknown(slices["topic"][0].as_py(), kept)
             return row
-        check_ns = state_ns = 0
         try:
-            began = time.perf_counter_ns()
-            prepared = self.check.prepare(kept.hot, slices)
-            loaded = time.perf_counter_ns()
-            found = {name: chunk for name in prepared.chunks if (chunk := chunks.get(name)) is not None}
-            ready = time.perf_counter_ns()
-            stepped = prepared.step(found, self.objectives)
-            told = _told(stepped)
-            check_ns = time.perf_counter_ns() - ready + (loaded - began)
-            state_ns = ready - loaded
+            return row | self._judged(kept, chunks, lambda: self.check.prepare(kept.hot, slices, held=held))
         except UnknownFormat:
             raise
         except Exception as error:  # a check that crashed means unknown, not passed
-            return row | _quarantine(place, slices, kept, error)
+            at, topic = micros(pc.max(slices["completed"]).as_py()), slices["topic"][0].as_py()
+            return row | _quarantine(place, _Failed(topic, at, slices.num_rows, error), kept)
+
+    def settled(self, place: Place, kept: Kept, chunks: Chunks, before: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The row for a partition whose log time was held back and is no longer; None where it has no state, or a rule
+        had failed there. `before`: the summary of its last step."""
+        hot, settle = kept.hot, self.check.settle
+        if hot is None or kept.failed is not None or settle is None:
+            return None
+        try:
+            return no_verdict(place) | self._judged(kept, chunks, lambda: settle(place, hot))
+        except UnknownFormat:
+            raise
+        except Exception as error:
+            failed = _Failed(before["topic"], -1 if before["now"] is None else before["now"], 0, error)
+            return no_verdict(place) | _quarantine(place, failed, kept)
+
+    def _judged(self, kept: Kept, chunks: Chunks, prepare: Callable[[], Any]) -> dict[str, Any]:
+        """What of the row tells of one step."""
+        began = time.perf_counter_ns()
+        prepared = prepare()
+        loaded = time.perf_counter_ns()
+        found = {name: chunk for name in prepared.chunks if (chunk := chunks.get(name)) is not None}
+        ready = time.perf_counter_ns()
+        stepped = prepared.step(found, self.objectives)
+        told = _told(stepped)
+        check_ns = time.perf_counter_ns() - ready + (loaded - began)
+        state_ns = ready - loaded
         before = time.perf_counter_ns()
-        row["state_bytes"], row["chunks_written"] = _save(stepped, kept, chunks)
+        size, written = _save(stepped, kept, chunks)
         state_ns += time.perf_counter_ns() - before
-        return row | told | {"check_us": check_ns // 1000, "state_us": state_ns // 1000}
+        cost = {"check_us": check_ns // 1000, "state_us": state_ns // 1000}
+        return told | cost | {"state_bytes": size, "chunks_written": written}
 
 
 def _told(stepped: Stepped) -> dict[str, Any]:
@@ -146,15 +178,15 @@ def _save(stepped: Stepped, kept: Kept, chunks: Chunks) -> tuple[int, int]:
     return size, written
 
 
-def _quarantine(place: Place, slices: pa.Table, kept: Kept, error: Exception) -> dict[str, Any]:
-    finding = _failure(place, slices["topic"][0].as_py(), slices, error)
-    kept.failed, kept.behind = finding.evidence["error"], slices.num_rows
+def _quarantine(place: Place, failed: _Failed, kept: Kept) -> dict[str, Any]:
+    finding = _failure(place, failed)
+    kept.failed, kept.behind = finding.evidence["error"], failed.slices
     judged = [(finding, severity(finding.anomaly, finding.context))]
-    return {"findings": pack(findings_table(judged)), "summary": _unknown(slices, kept)}
+    return {"findings": pack(findings_table(judged)), "summary": _unknown(failed.topic, kept)}
 
 
-def _unknown(slices: pa.Table, kept: Kept) -> str:
-    told = {"topic": slices["topic"][0].as_py(), "check_failed": kept.failed, "slices_behind": kept.behind}
+def _unknown(topic: str, kept: Kept) -> str:
+    told = {"topic": topic, "check_failed": kept.failed, "slices_behind": kept.behind}
     return orjson.dumps(told).decode()
 
 

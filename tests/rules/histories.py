@@ -141,6 +141,14 @@ class Store:
         """One step with these rows; returns its findings."""
         table = rows if isinstance(rows, pa.Table) else to_table(rows)
         out = step({}, table, self.objectives, finished=True) if finished else self.store.step(table)
+        self.rows.append(table)
+        return self._take(out, finished=finished)
+
+    def settle(self) -> list[Finding]:
+        """A step without rows, after which log time is not held back any longer."""
+        return self._take(self.store.settle())
+
+    def _take(self, out: dict[Place, Stepped], *, finished: bool = False) -> list[Finding]:
         new: list[Finding] = [finding for stepped in out.values() for finding in stepped.findings]
         facts = [stepped.facts for stepped in out.values() if stepped.facts.num_rows]
         if facts:
@@ -152,7 +160,6 @@ class Store:
                 self.questions[asked.key] = asked if known is None else known.joined(asked)
         self.rechecks.extend((place, r) for place, stepped in out.items() for r in stepped.rechecks)
         self.last.update(out)
-        self.rows.append(table)
         new.extend(self._looked_up())
         self.findings.extend(new)
         return new

@@ -146,20 +146,23 @@ def apart(ahead: float, *, compared: bool, sent_before: bool) -> Boots:
     h.second()
     h.assign("r")
     h.assign("q")
-    h.send("w" if compared else "v", 0, 3, at=0)
+    first = [("w", 0, 2, 0), ("v", 9, 1, 2)] if compared else [("v", 7, 3, 0)]
+    for writer, seq, length, at in first:
+        h.send(writer, seq, length, at=at)
     h.send("v", 10, 1, at=4)
     h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
     if sent_before:
         h.send("z", 0, 1, at=3)
-    h.poll("r", [("w" if compared else "v", 0, 3, 0)])
+    h.poll("r", first)
     h.second()
     h.poll("r", [("v", 10, 1, 4)])
+    h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
     h.second()
     if not sent_before:
         h.second()
         h.row("o", "offsets", log_start=0, log_end=3, last_stable=3)
         h.send("z", 0, 1, at=3)
-    h.poll("q", [("w" if compared else "v", 0, 3, 0), ("z", 0, 1, 3), ("v", 10, 1, 4)])
+    h.poll("q", [*first, ("z", 0, 1, 3), ("v", 10, 1, 4)])
     for _ in range(100):
         h.row("o", "offsets", log_start=0, log_end=5, last_stable=5)
         h.second()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -144,6 +145,21 @@ def a_journal_is_not_told_of(h: Hosts) -> list[Slice]:
     return []
 
 
+def a_clock_is_behind(h: Hosts) -> list[Slice]:
+    """By 40 s, of the host two; w is of the run east, q of the run west."""
+    for process, run in (("w", "east"), ("q", "west")):
+        h.row(process, "start").run = run
+    h.hosts = {"one": ("w", "observer", "r"), "two": ("s", "q")}
+    h.assign("r")
+    h.assign("s")
+    traffic(h, 60, reads="r")
+    for row in h.rows:
+        if row.process in (number("s"), number("q"), number("committer two")):
+            row.invoked, row.completed = (at - timedelta(seconds=40) for at in (row.invoked, row.completed))
+            row.marks = [mark._replace(through=mark.through - timedelta(seconds=40)) for mark in row.marks]
+    return []
+
+
 HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
     (
         a_row_is_missing, ("process", Q), "rows",
@@ -157,6 +173,11 @@ HELD: list[tuple[Callable[[Hosts], list[Slice]], tuple[str, int], str, str]] = [
     (
         a_host_of_which_no_beginning_is_known_is_silent, ("host", number("committer two")), "host",
         f"nothing has come of the host of committer {number('committer two')} for 30 s, nor what 2 processes did there",
+    ),
+    (
+        a_clock_is_behind, ("host", number("committer two")), "clock",
+        f"the host of run west (committer {number('committer two')}) is 40 s behind the host of run east (committer"
+        f" {number('committer one')}), by either's clock or because its log comes late",
     ),
     (
         a_journal_is_not_told_of, ("journals", number("committer one")), "journals",

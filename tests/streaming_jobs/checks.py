@@ -31,14 +31,14 @@ class _Prepared:
 def instead(step: Step, chunks: list[str] | None = None) -> Check:
     """Checks that ask for the real ones' chunks (or for `chunks`), and then make this step."""
 
-    def prepared(hot: bytes | None, slices: pa.Table) -> Any:
+    def prepared(hot: bytes | None, slices: pa.Table, *, held: int = 0) -> Any:
         place = Place(*(slices[name][0].as_py() for name in ("cluster", "topic_id", "partition")))
         if chunks is not None:
             return _Prepared(hot, slices, step, place, chunks)
         try:
-            asked: Prepared = prepare(hot, slices)
+            asked: Prepared = prepare(hot, slices, held=held)
         except ValueError:  # a state that is no real one
             return _Prepared(hot, slices, step, place, [])
         return _Prepared(hot, slices, step, place, asked.chunks)
 
-    return Check(prepared)
+    return Check(prepared, settle=None)

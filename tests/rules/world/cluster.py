@@ -255,3 +255,11 @@ class Cluster:
         del p.records[i:]
         p.end = min(p.end, to)
         return gone
+
+    def put_back(self, number: int, records: list[Record], to: int, end: int) -> list[Record]:
+        """A disk is put back: from `to` on the log holds what it held before, and ends at `end`. What took its place is
+        gone."""
+        gone, p = self.cut(number, to), self.partitions[number]
+        p.records.extend(record for record in records if record.offset >= p.start)
+        p.end = end
+        return gone

@@ -22,6 +22,8 @@ class Step:
 
     rows: list[Slice]
     until: int
+    held: bool = False
+    """Log time is held back: these are read again in the order of their times. No rows: it is no longer."""
 
 
 def by_time(appends: list[Append], every: int, shuffle: random.Random | None = None) -> Iterator[Step]:
@@ -96,4 +98,5 @@ def rebuilt(appends: list[Append], size: int = 500) -> Iterator[Step]:
     rows = sorted((row for a in appends for row in a.rows), key=lambda row: (row.completed, row.process, row.slice))
     last = max((a.arrived for a in appends), default=0)
     for i in range(0, len(rows), size):
-        yield Step(rows[i : i + size], last)
+        yield Step(rows[i : i + size], last, held=True)
+    yield Step([], last)

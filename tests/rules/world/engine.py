@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rules.step import HELD
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Slice
@@ -43,8 +44,10 @@ class Checker:
         self.rechecks: list[tuple[int, str, int, int, int]] = []
         """(step, topic id, partition, start, end): where readers saw different logs (the rows tell how)."""
 
-    def feed(self, rows: Sequence[Slice]) -> list[Finding]:
-        out = self._store.feed(list(rows))
+    def feed(self, rows: Sequence[Slice], *, held: bool = False) -> list[Finding]:
+        """`held`: log time is held back, as in a rebuild, until rows come with which it is not, or none."""
+        self._store.store.held = HELD if held else 0
+        out = self._store.feed(list(rows)) if rows else self._store.settle()
         for f in out:
             kept = self.violations if CATALOGUE[f.anomaly].kind == "violation" else self.conditions
             kept.append(Said(f, self.steps))

@@ -263,7 +263,38 @@ def cut(at: int, count: int, partition: int = 0) -> Event:
         values = [(partition, r.writer, r.seq) for r in gone]
         world.plant(Planted("cut", world.kernel.now, partition, values, [to, end]))
 
-    return at, f"cut@{at // 1_000_000}", strike
+    return at, f"cut({count})@{at // 1_000_000}", strike
+
+
+def cut_and_put_back(at: int, count: int, after: int, partition: int = 0) -> Event:
+    """The log loses its last `count` offsets, and `after` microseconds later what it held there is put back in the
+    place of what came since: a leader is made from a damaged disk, and the disk is restored."""
+
+    def strike(world: World) -> None:
+        cluster = world.cluster
+        p = cluster.partitions[partition]
+        if p.open:
+            world.kernel.at(world.kernel.now + 20_000, lambda: strike(world))
+            return
+        to, end = max(p.start, p.end - count), p.end
+        gone = cluster.cut(partition, to)
+        world.plant(Planted("cut", world.kernel.now, partition, _values(gone), [to, end]))
+        world.kernel.at(world.kernel.now + after, lambda: put_back(world, gone, to, end))
+
+    def put_back(world: World, gone: list[Record], to: int, end: int) -> None:
+        cluster = world.cluster
+        p = cluster.partitions[partition]
+        if p.open:
+            world.kernel.at(world.kernel.now + 20_000, lambda: put_back(world, gone, to, end))
+            return
+        until, start = p.end, max(to, p.start)
+        since = cluster.put_back(partition, gone, start, max(start, end))
+        world.plant(Planted("cut", world.kernel.now, partition, _values(since), [start, max(until, end)]))
+
+    def _values(records: list[Record]) -> list[Value]:
+        return [(partition, r.writer, r.seq) for r in records]
+
+    return at, f"cut_and_put_back@{at // 1_000_000}+{after // 1_000_000}", strike
 
 
 def zombie(at: int, after: int, probe: str = "t1") -> Event:

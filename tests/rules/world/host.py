@@ -52,6 +52,8 @@ class Reboot:
     at: int
     down: int
     disk_lost: bool = False
+    by: int = 0
+    """So much more than before its clock is off in the next boot."""
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def _hear(verdict: Verdict, name: str, steps: Iterable[Step], every: int | None)
     verdict.heard[name] = checker
     when: list[int] = []
     for step in steps:
-        checker.feed(step.rows)
+        checker.feed(step.rows, held=step.held)
         when.append(step.until)
     verdict.given[name] = when
     said = checker.violations

@@ -14,7 +14,7 @@ from __future__ import annotations
 from rules.vocabulary.finding import Finding
 from tests.rules.world.clocks import true_time
 from tests.rules.world.engine import values_of
-from tests.rules.world.explains import ALWAYS, EXPLAINS, LOST, ORDER
+from tests.rules.world.explains import ALWAYS, CUT_TO_NOTHING, EXPLAINS, LOST, ORDER
 from tests.rules.world.must import GRACE
 from tests.rules.world.oracle import SILENT, Oracle
 from tests.rules.world.skews import Skews
@@ -42,7 +42,7 @@ def is_lasting(oracle: Oracle, f: Finding) -> bool:
         audits = {life.process for life in world.lives if life.kind == "audit"}
         untimely = _came_late(oracle, f) or _came_last(oracle, f)
         return "late" not in here and "cut" not in here and f.subject[0] not in audits and not untimely
-    return not (f.anomaly in EXPLAINS["cut"] and "cut" in here)
+    return not (f.anomaly in EXPLAINS["cut"] | CUT_TO_NOTHING and "cut" in here)
 
 
 def _comparable(oracle: Oracle, f: Finding) -> bool:

@@ -54,7 +54,8 @@ class Oracle:
         offs = []
         for h in self.world.plan.hosts:
             drift = round(self.world.plan.length * abs(h.drift) / 1e6)
-            offs.append((h.skew - drift, h.skew + drift))
+            skews = [h.skew, *itertools.accumulate((r.by for r in h.reboots), initial=h.skew)]
+            offs.append((min(skews) - drift, max(skews) + drift))
         return max(o[1] for o in offs) - min(o[0] for o in offs)
 
     def _comparable(self, partition: int, hosts: set[str]) -> bool:

@@ -15,6 +15,9 @@ from tests.rules.world.world import HostPlan, Plan
 
 FROZEN_FROM = 61_000
 """Hosts stand still in worlds from this seed on: the others stay what they were."""
+UPSET_FROM = 63_000
+"""From this seed on worlds are upset as those are that people attack: logs are cut to their beginnings and disks put
+back, clocks are minutes apart, and boots come back late with another time."""
 READ_AGAIN = 60 * SECOND
 """How long after the last trouble a world goes on."""
 
@@ -50,7 +53,32 @@ def random_plan(seed: int) -> Plan:
     _witness(dice, plan)
     if seed >= FROZEN_FROM:
         _freeze(Dice(f"freeze/{seed}"), plan)
+    if seed >= UPSET_FROM:
+        _upset(Dice(f"upset/{seed}"), plan)
     return plan
+
+
+def _upset(dice: Dice, plan: Plan) -> None:
+    if dice.one_in(3):
+        plan.length = max(plan.length, dice.choice([400, 600]) * SECOND)
+    latest = plan.length - READ_AGAIN
+    for host in plan.hosts[1:]:
+        if dice.one_in(3):
+            host.skew = dice.choice([-1, 1]) * dice.choice([40, 90, 600]) * SECOND
+    for host in plan.hosts:
+        if dice.one_in(3):
+            down, by = (
+                dice.choice([3, 75, 75, 200]) * SECOND,
+                dice.choice([0, 0, 2, -2, 20, -20, 90, -90, -600]) * SECOND,
+            )
+            host.reboots = [Reboot(dice.time(20, latest), down, disk_lost=dice.one_in(3), by=by)]
+    for _ in range(dice.choice([0, 1, 1, 2])):
+        at, count, p = dice.time(15, latest), dice.choice([2, 20, 150, 1 << 30]), dice.randrange(plan.partitions)
+        if dice.one_in(3):
+            after = dice.choice([2, 15, 60, 150]) * SECOND
+            plan.events.append(faults.cut_and_put_back(at, count, after, p))
+        else:
+            plan.events.append(faults.cut(at, count, p))
 
 
 def _freeze(dice: Dice, plan: Plan) -> None:

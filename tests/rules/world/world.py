@@ -17,6 +17,8 @@ from tests.rules.world.life import Life
 from tests.rules.world.probes import Audit, Habits, Observer, Probe, Reader, Writer
 from tests.rules.world.transactions import TransactionalWriter
 
+NEVER = 1 << 60
+"""A true time that does not come."""
 KINDS: dict[str, type[Probe]] = {
     "writer": Writer,
     "reader": Reader,
@@ -50,7 +52,11 @@ class HostPlan:
         what += [f"jump {j.by / SECOND:g}s at {j.start // SECOND}s" for j in self.jumps]
         what += [f"away {a.start // SECOND}-{a.end // SECOND}s/{a.pieces}" for a in self.away]
         what += [f"frozen {start // SECOND}-{end // SECOND}s" for start, end in self.frozen]
-        what += [f"boot {r.at // SECOND}s{' disk' if r.disk_lost else ''}" for r in self.reboots]
+        what += [
+            f"boot {r.at // SECOND}-{(r.at + r.down) // SECOND}s{' disk' if r.disk_lost else ''}"
+            f"{f' {r.by / SECOND:+g}s' if r.by else ''}"
+            for r in self.reboots
+        ]
         return f"{self.name}({', '.join(what)})"
 
 
@@ -156,6 +162,8 @@ class World:
             probe.leave()
 
         def boot() -> None:
+            if reboot.by:
+                host.clock.jumps = (*host.clock.jumps, Jump(self.kernel.now, NEVER, reboot.by))
             host.start()
             for probe in mine:
                 self.kernel.at(self.kernel.now + 2 * SECOND, probe.launch)

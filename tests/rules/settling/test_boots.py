@@ -1,0 +1,89 @@
+"""The boots of a host come one after the other, whatever their clocks say."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rules.arrays.columns import from_table
+from rules.kept.state import Host, Process, State
+from rules.settling.boots import BOOTS_KEPT, boots_after, boots_after_its, boots_before, note_mark
+from rules.settling.clocks import set_times
+from rules.settling.completeness import GIVEN_UP, horizon, new_rows, note_lives
+from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import Mark, to_table
+from tests.rules.histories import START, History, number
+
+BACK = 600.0
+"""The clock of the second boot is so many seconds behind that of the first."""
+
+
+def timed(boot: str, wall: float, mono: float) -> dict[str, Any]:
+    at, ns = START + timedelta(seconds=wall), round(mono * 1e9)
+    return {"boot": boot, "invoked": at, "completed": at, "mono_invoked": ns, "mono_completed": ns}
+
+
+def taken(state: State, h: History) -> None:
+    columns = from_table(to_table(h.rows))
+    h.rows = []
+    set_times(state, columns)
+    new_rows(state, columns)
+    note_lives(state, columns)
+    horizon(state)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_they_are_in_the_order_of_the_appends_in_whatever_order_their_marks_come(seed: int) -> None:
+    marks = [(0, 1000, 1), (0, 1001, 2), (1, 400, 3), (1, 401, 4), (2, 700, 5)]
+    random.Random(seed).shuffle(marks)
+    host, state = Host(), State()
+    state.hosts[1] = host
+    for boot, at, append in marks:
+        note_mark(host, at, boot, at, append)
+    assert host.boots == [[0, 1000, 1], [1, 400, 3], [2, 700, 5]]
+    assert host.now == 700
+    assert (boots_before(state, 1), boots_after(state, 1)) == ({0}, {2})
+    assert boots_after_its(Process(boot=0), host) == [[1, 400, 3], [2, 700, 5]]
+    assert boots_after_its(Process(boot=7, first=500), host) == [[0, 1000, 1], [2, 700, 5]], "by their clocks"
+
+
+def test_the_newest_are_kept() -> None:
+    host = Host()
+    for boot in range(BOOTS_KEPT + 3):
+        note_mark(host, 100 - boot, boot, 100 - boot, boot)
+    assert [boot for boot, *_ in host.boots] == list(range(3, BOOTS_KEPT + 3))
+    assert host.now == 100 - BOOTS_KEPT - 2
+
+
+def lost_with_its_host(mentioned: bool) -> tuple[State, History]:
+    """w lives in the first boot; the second one mentions it, as one that was recovered, or never does."""
+    h, state = History(), State()
+    h.row("committer", "mark", **timed("a", 1000, 1000))
+    h.send("w", 0, at=0, **timed("a", 1001, 1001))
+    h.row("committer", "mark", marks=[Mark(number("w"), 1, h.at(1001))], **timed("a", 1001.5, 1001.5))
+    taken(state, h)
+    for i in range(round(GIVEN_UP / SECOND) + 3):
+        own = [Mark(number("w"), 1, h.at(1001 - BACK), h.at(1002 - BACK), True)] if mentioned and not i else []
+        h.row("committer", "mark", marks=own, **timed("b", 1060 - BACK + i, 1 + i))
+    return state, h
+
+
+def test_a_life_of_which_the_next_boot_has_no_journal_is_over_though_its_clock_is_behind() -> None:
+    state, h = lost_with_its_host(mentioned=False)
+    late, h.rows = h.rows[-3:], h.rows[:-3]
+    taken(state, h)
+    assert not state.processes[number("w")].complete, "it may be recovered yet"
+    h.rows = late
+    taken(state, h)
+    (hole,) = state.holes
+    assert (hole[0], hole[6], hole[7]) == (number("w"), 0, 1), "from the first boot's time to the second's"
+
+
+def test_one_that_was_recovered_is_known_to_be_over_at_once() -> None:
+    state, h = lost_with_its_host(mentioned=True)
+    h.rows = h.rows[:2]
+    taken(state, h)
+    assert state.processes[number("w")].complete

@@ -1,0 +1,81 @@
+"""A log that is read again in the order of its times, of hosts whose clocks differ: its verdicts are what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rules.step import HELD
+from rules.vocabulary.slices import Slice
+from tests.rules.histories import Store, found, number
+from tests.rules.test_given_again import Boots
+
+W = number("w")
+LOST = 30
+"""What is polled by the other host's reader alone, or by nobody."""
+
+
+def history(ahead: float, *, polled: bool) -> Boots:
+    """One host writes and reads, and another one reads, whose clock is so many seconds ahead."""
+    h = Boots(ahead={"two": ahead}, one=("w", "r", "o"), two=("s", "v"))
+    for name in ("r", "s"):
+        h.assign(name)
+    for i in range(150):
+        h.send("w", i, at=2 * i)
+        h.send("v", i, at=2 * i + 1)
+        for name in ("r", "s"):
+            if i != LOST or (name == "s" and polled):
+                h.poll(name, [("w", i, 1, 2 * i), ("v", i, 1, 2 * i + 1)])
+            else:
+                h.poll(name, [("v", i, 1, 2 * i + 1)])
+        h.row("o", "offsets", log_start=0, log_end=2 * i + 2, last_stable=2 * i + 2)
+        h.second()
+    return h
+
+
+def read_again(rows: Sequence[Slice], held: int) -> Store:
+    """In the order of their times, 100 rows at once."""
+    store, rows = Store(), sorted(rows, key=lambda row: row.completed)
+    store.store.held = held
+    for first in range(0, len(rows), 100):
+        store.feed(rows[first : first + 100])
+    if held:
+        store.settle()
+    return store
+
+
+def live(rows: Sequence[Slice]) -> Store:
+    store = Store()
+    for first in range(0, len(rows), 10):
+        store.feed(rows[first : first + 10])
+    return store
+
+
+@pytest.mark.parametrize("ahead", [0.0, 90.0, -90.0, 600.0, -600.0])
+@pytest.mark.parametrize("polled", [True, False], ids=["innocent", "guilty"])
+def test_what_another_host_did_by_another_clock_counts(ahead: float, polled: bool) -> None:
+    h = history(ahead, polled=polled)
+    told, now = found(read_again(h.rows, HELD).findings), found(live(h.rows).findings)
+    assert {subject for name, subject in told if name == "lost-write"} == (set() if polled else {(W, LOST)})
+    # Of readers whose clocks are minutes apart the order is known only where nothing has been forgotten meanwhile.
+    assert now <= told
+    assert {name for name, _ in told - now} <= {"poll-skip"}
+
+
+@pytest.mark.parametrize("ahead", [90.0, 600.0])
+def test_log_time_that_is_not_held_back_accuses_wrongly(ahead: float) -> None:
+    """What it is for: the other host was not heard of yet when a verdict was due."""
+    assert ("lost-write", (W, LOST)) in found(read_again(history(ahead, polled=True).rows, 0).findings)
+
+
+def test_nothing_is_judged_before_it_settles_and_all_of_it_then() -> None:
+    h, store = history(0.0, polled=False), Store()
+    store.store.held = HELD
+    assert not found(store.feed(h.rows))
+    (last,) = store.last.values()
+    now = last.summary["now"]
+    assert found(store.settle()) == found(live(h.rows).findings)
+    (last,) = store.last.values()
+    assert (last.summary["now"] - now).total_seconds() == HELD / 1e6
+    assert store.settle() == []
