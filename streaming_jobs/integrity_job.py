@@ -48,7 +48,7 @@ from streaming_jobs.verdicts.checks import Check
 from streaming_jobs.verdicts.lookups import Lookups
 from streaming_jobs.verdicts.operator import STATE_DDL, verdict_rows, verdicts
 from streaming_jobs.verdicts.recheck import Rechecks
-from streaming_jobs.verdicts.sink import Batch, Listener, Sink, query_id
+from streaming_jobs.verdicts.sink import Batch, Listener, Sink, Unwritten, query_id
 from streaming_jobs.warming import warm
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class IntegrityJob:
     """One run of the job over one checkpoint. `start` or `run_available_now` once, then `stop`.
 
     `check` is the checks' entry point, replaced only where the job itself is tested. `clock` is machine time (UTC), for
-    `evidence-stalled`, `recorded` and `counted`."""
+    `evidence-stalled`, `recorded` and `counted`. `unwritten`: what the job before this one told and could not write."""
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class IntegrityJob:
         *,
         check: Check | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        unwritten: Sequence[Unwritten] = (),
     ) -> None:
         self._config = config
         self._spark = spark
@@ -116,6 +117,7 @@ class IntegrityJob:
         self._clock = clock
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
+        self._unwritten = list(unwritten)
         self._log_watch: LogWatch | None = None
         self._stopping = threading.Event()
         self._busy = threading.Lock()  # held while a batch is in our hands
@@ -206,6 +208,15 @@ class IntegrityJob:
         if self._busy_since is not None:
             return time.monotonic() - self._busy_since
         return 0.0 if self._log_watch is None else max(0.0, self._log_watch.waiting() - self._config.hold)
+
+    def waits_for_spark(self) -> float:
+        """Seconds since there are rows and Spark has not given us a batch; 0 while we have one."""
+        return self.busy_for() if self._busy_since is None else 0.0
+
+    @property
+    def unwritten(self) -> list[Unwritten]:
+        """What has been told and could not be written yet, for the job that follows."""
+        return self._unwritten if self._sink is None else self._sink.unwritten
 
     def record(self, findings: Sequence[Finding]) -> None:
         """Write findings that no batch made, once there is a query; what cannot be written now is written before the
@@ -302,6 +313,7 @@ class IntegrityJob:
         why = "the probe log no longer keeps what it wants next"
         if isinstance(cause, StateFormat):
             why = "it was written by another version of the checks"
+        self._unwritten = self.unwritten
         self._query, self._sink, self._cause = None, None, None
         self._last_batch = self._seen_progress = -1
         if self._rebuilt(why):
@@ -318,6 +330,7 @@ class IntegrityJob:
         known = set(open_gaps(current_findings(self._config.tables_path)))
         sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), damaged=lost))
         log.warning("%s", damage.told(lost))
+        self._unwritten = self.unwritten
         self._query, self._sink, self._cause = None, None, None
         self._last_batch = self._seen_progress = -1
         self._run_query()
@@ -340,9 +353,10 @@ class IntegrityJob:
                     clock=self._clock,
                     objectives=config.objectives.objectives(),
                 )
+                sink.take_over(self._unwritten)
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)
-                found = current_findings(config.tables_path)
+                found = current_findings(config.tables_path, [one.rows for one in self._unwritten])
                 self._log_watch = LogWatch(config, self._newest, sink.clusters, found, self._clock)
                 self._sink = sink
                 sink.report(gap("closed", open_gaps(found), self._clock()))

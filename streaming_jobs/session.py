@@ -101,6 +101,17 @@ def kill() -> None:
             gateway.shutdown()
 
 
+def processes() -> list[int]:
+    """The numbers of the JVM's process and of all that it has begun; none where it is not ours, or gone."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None or getattr(gateway, "proc", None) is None:
+        return []
+    with suppress(psutil.Error):
+        first = psutil.Process(gateway.proc.pid)
+        return [first.pid, *(child.pid for child in first.children(recursive=True))]
+    return []
+
+
 class Planners:
     """The Python processes in which Spark asks what a source is and how it reads.
 

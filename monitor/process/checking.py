@@ -1,7 +1,8 @@
 """Spark, the integrity job and the search for cycles, kept at work: what fails begins again.
 
 A monitor is always on. Its JVM may be killed for want of memory, the disk be full for an hour, a batch hang for ever (a
-state server of Spark's that cannot write leaves its worker waiting). So once a batch has been checked, whatever ends
+state server of Spark's that cannot write leaves its worker waiting: neither does anything then, which is seen in a
+minute, and not only by the time that a batch may take). So once a batch has been checked, whatever ends
 the checks is told once (`checks-stalled`), and they begin again, in a new JVM, until they go on; nothing is lost by it,
 since a batch that was not committed is checked again. What is wrong before the first batch is the user's to mend, and
 ends the command; a query that fails there is tried a few times.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from monitor.config.config import Config
 from monitor.errors import known_errors
+from monitor.process.idleness import Idleness
 from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from streaming_jobs.cycles.search import CycleJob, Searched
     from streaming_jobs.integrity_job import Batch, IntegrityJob, Progress
+    from streaming_jobs.verdicts.sink import Unwritten
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,16 @@ fails once; that a worker was late (`WorkerLate`) does not count, up to `LATE_WO
 LATE_WORKERS: Final = 10
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two attempts to go on."""
+SUSPICIOUS: Final = 10.0
+"""Seconds that a batch may take before it is looked whether Spark is at work."""
+STANDS_STILL: Final = 60.0
+"""Seconds in which Spark does nothing, and rows wait for it."""
+
+
+def _spark_processes() -> list[int]:
+    from streaming_jobs.session import processes
+
+    return processes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,8 @@ class Checks:
         self._since: datetime | None = None
         self._opened: Finding | None = None
         self._pause = FIRST_PAUSE
+        self._idleness = Idleness(_spark_processes)
+        self._unwritten: Sequence[Unwritten] = ()
 
     def prepare(self) -> None:
         """Start Spark before there is anything to check. What fails is tried again by `start`."""
@@ -131,11 +146,12 @@ class Checks:
             if self._stopping.is_set():
                 return ended
             limit = self._config.job.batch_limit
-            if not ended and self._job.busy_for() <= limit:
-                return False
-            raise JobFailed(
-                "the query ended without an error" if ended else f"a batch hangs, for more than {limit:g} s"
+            hangs = (
+                f"a batch hangs, for more than {limit:g} s" if self._job.busy_for() > limit else self._stands_still()
             )
+            if not ended and not hangs:
+                return False
+            raise JobFailed("the query ended without an error" if ended else hangs)
         except Exception as error:  # whatever it is: a JVM that goes leaves errors of Spark's, py4j's and Python's own
             if self._stopping.is_set():
                 return True
@@ -153,6 +169,17 @@ class Checks:
                 raise
             self._begin_again(error)
             return False
+
+    def _stands_still(self) -> str:
+        """Why a batch will not end, where it waits for what will not come. One whose tables are in a store may wait for
+        that: it is given the whole limit."""
+        if self._job is None or isinstance(self._config.job.tables_path, TableUrl):
+            return ""
+        waits = self._job.waits_for_spark()
+        idle = self._idleness.seconds() if waits > SUSPICIOUS else 0.0
+        if min(waits, idle) < STANDS_STILL:
+            return ""
+        return f"a batch stands still, and Spark has done nothing for {idle:.0f} s"
 
     @property
     def stalled(self) -> bool:
@@ -204,9 +231,7 @@ class Checks:
         self._late_workers += 1
         log.info("%s", late)
         self._told.say("Spark's workers are slow to start; trying again")
-        job, self._job = self._job, None
-        if job is not None:
-            job.abandon()
+        self._leave()
         if self._cycles is not None:
             self._cycles.stop()
             self._cycles = None
@@ -228,15 +253,20 @@ class Checks:
                 self._told.say(f"the checks have stopped and begin again until they go on: {why}")
         from streaming_jobs.session import kill
 
-        job, self._job = self._job, None
-        if job is not None:
-            job.abandon()
+        self._leave()
         cycles, self._cycles, self._session = self._cycles, None, None
         kill()
         if cycles is not None:
             cycles.stop()
         self._stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _leave(self) -> None:
+        """Another job follows; what this one has told and could not write, that one writes."""
+        job, self._job = self._job, None
+        if job is not None:
+            job.abandon()
+            self._unwritten = job.unwritten
 
     def _on_done(self, progress: Progress) -> None:
         self._served = True
@@ -292,7 +322,7 @@ class Checks:
             on_progress=[self._on_done, *self._told.on_progress],
             on_rebuild=[self._told.say],
         )
-        self._job = IntegrityJob(job, session, listeners)
+        self._job = IntegrityJob(job, session, listeners, unwritten=self._unwritten)
         if self._stopping.is_set():
             return
         if self._first_time:

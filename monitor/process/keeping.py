@@ -22,7 +22,8 @@ from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.lease import Lease
 
 ALONE: Final = 60.0
-"""Seconds without a lease after which another monitor would have been at work for long, had it reached the store."""
+"""Seconds of asking for the lease in vain, after which another monitor would have been at work for long, had it reached
+the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ class InTheStore:
         """The incidents that are to be told by this process now, None where it must be silent."""
         if self.lease.lost is not None:
             return None
-        doubtful = self.lease.doubtful_for
-        if not doubtful:
+        if not self.lease.doubtful_for:
             return incidents
-        return None if doubtful < ALONE else [one for one in incidents if one.anomaly == CHECKS_STALLED]
+        if self.lease.asked_in_vain_for < ALONE:  # one that was frozen has not asked yet
+            return None
+        return [one for one in incidents if one.anomaly == CHECKS_STALLED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,11 +150,11 @@ def _held(state: State, silent: set[int], runs: Mapping[int, str]) -> dict[tuple
 def _behind(committer: int, since: int, processes: int, state: State, runs: Mapping[int, str]) -> _Held:
     """A host whose clock is behind another's, or whose log is. Which of the two clocks is wrong nobody knows here."""
     newest = max(state.hosts, key=lambda number: state.hosts[number].now)
-    seconds = _seconds(state.now - since)
-    message = (
-        f"{_name(committer, runs)} is {seconds} s behind {_name(newest, runs)}, by either's clock or because its log"
-        " comes late"
-    )
+    before = f"{_name(committer, runs)} is {_seconds(state.now - since)} s behind"
+    if newest == committer:
+        message = f"{before} what was told before its last boot, by its clock"
+    else:
+        message = f"{before} {_name(newest, runs)}, by either's clock or because its log comes late"
     return _Held(since, "clock", message, {"host": committer, "processes": processes, "newest": newest})
 
 

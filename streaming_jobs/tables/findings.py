@@ -5,6 +5,7 @@ A violation or an observation stands from the moment it was raised. A condition 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -64,6 +65,7 @@ def current(events: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=[("at", "descending"), ("id", "ascending")]))
 
 
-def current_findings(tables: TableLocation) -> pa.Table:
-    """The current findings of the tables below `tables`; none where there is no table yet."""
-    return current(read_table(tables, "findings"))
+def current_findings(tables: TableLocation, unwritten: Iterable[pa.Table] = ()) -> pa.Table:
+    """The current findings of the tables below `tables`; none where there is no table yet. `unwritten`: events that are
+    not there yet."""
+    return current(pa.concat_tables([read_table(tables, "findings"), *unwritten]))

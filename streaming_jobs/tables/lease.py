@@ -94,6 +94,7 @@ class Lease:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._complaint = ""
+        self._in_vain_since: float | None = None
 
     def take(self) -> bool:
         """Whether it is ours now: it was free, or nobody has renewed it for `WAIT` seconds of looking."""
@@ -130,8 +131,10 @@ class Lease:
                 return
         except TableError as error:
             self._complaint = str(error).rstrip(".")
+            if self._in_vain_since is None:
+                self._in_vain_since = self._now()  # and not when it asked: this machine may have slept since
             return
-        self._until, self._complaint = max(self._until, asked + HOLD), ""
+        self._until, self._complaint, self._in_vain_since = max(self._until, asked + HOLD), "", None
 
     @property
     def lost(self) -> str | None:
@@ -142,6 +145,11 @@ class Lease:
     def doubtful_for(self) -> float:
         """For how many seconds another monitor may have had it: 0 while it is certainly ours."""
         return max(0.0, self._now() - self._until)
+
+    @property
+    def asked_in_vain_for(self) -> float:
+        """For how many seconds the store is known not to answer; 0 where it did last, or has not been asked since."""
+        return 0.0 if self._in_vain_since is None else self._now() - self._in_vain_since
 
     def require(self) -> None:
         """Raises `LeaseLost` where another has taken it, and `TableError` where another might have: it was not renewed

@@ -93,6 +93,14 @@ class Rebuilt(NamedTuple):
     resolution: bytes | None
 
 
+class Unwritten(NamedTuple):
+    """Findings of no batch that have been told and could not be written yet; under which name and number."""
+
+    app: str
+    number: int
+    rows: pa.Table
+
+
 class Sink:
     """Writes batches and calls `listeners` in order. One batch at a time, from any thread.
 
@@ -116,7 +124,7 @@ class Sink:
         self._lock = threading.Lock()
         self._alone = f"{app}:alone:{uuid.uuid4().hex}"
         self._told_alone = 0
-        self._put_off: list[tuple[int, pa.Table]] = []
+        self._put_off: list[Unwritten] = []
         self._tables = open_tables(root)
         begin = (rebuilt.resolution,) if rebuilt is not None else None
         self._resolution = Resolution(self._tables["across"], app, objectives or Objectives(), begin)
@@ -128,6 +136,15 @@ class Sink:
     def resolution(self) -> bytes | None:
         """The state of stage 2 after the last batch."""
         return self._resolution.state
+
+    @property
+    def unwritten(self) -> list[Unwritten]:
+        """What has been told, and waits for the table of findings."""
+        return list(self._put_off)
+
+    def take_over(self, unwritten: Sequence[Unwritten]) -> None:
+        """What the sink before this one left is written before the next batch. To be called before any."""
+        self._put_off = list(unwritten)
 
     @property
     def clusters(self) -> dict[str, datetime | None]:
@@ -192,7 +209,7 @@ class Sink:
             now = self._clock()
             rows = _stamped(findings_table(judged), FINDINGS, None, now)
             self._told_alone += 1
-            self._put_off.append((self._told_alone, rows))
+            self._put_off.append(Unwritten(self._alone, self._told_alone, rows))
             try:
                 self._write_put_off()
             except TableError as error:
@@ -216,8 +233,8 @@ class Sink:
         """Write findings of no batch, each under the number that it had when it was first tried: that may have come
         through although no answer did."""
         while self._put_off:
-            number, rows = self._put_off[0]
-            self._tables["findings"].write(rows, mode="append", app_id=self._alone, batch=number)
+            app, number, rows = self._put_off[0]
+            self._tables["findings"].write(rows, mode="append", app_id=app, batch=number)
             del self._put_off[0]
 
     def _tell(self, batch: Batch) -> None:

@@ -12,6 +12,7 @@ from alerts.config import AlertsConfig, WebhookConfig
 from alerts.event import FindingEvent
 from alerts.paging import Paging
 from monitor.process.keeping import ALONE, InTheStore
+from streaming_jobs.errors import TableError
 from streaming_jobs.location import TableUrl
 from streaming_jobs.tables.lease import HOLD, WAIT, Lease
 from tests.alerts.findings import NOON, event, finding
@@ -109,11 +110,12 @@ def test_who_may_have_been_taken_over_from_tells_nothing(tables: TableUrl, tmp_p
         a, b = (Monitor(tables, tmp_path / name, hook, clock) for name in "ab")
         assert a.lease.take()
         a.begin([])
-        clock[0] += HOLD + 1
-        a.deliver(at(clock[0], "duplicate", 1))
-        a.deliver(at(clock[0], "checks-stalled", 2, what="opened"))
-        a.tell()
-        assert told(hook) == []
+        for frozen in (HOLD + 1, ALONE + 1):
+            clock[0] += frozen
+            a.deliver(at(clock[0], "duplicate", 1))
+            a.deliver(at(clock[0], "checks-stalled", 2, what="opened"))
+            a.tell()
+            assert told(hook) == []
         takes_over(b, clock)
         a.lease.renew()
         assert a.lease.lost is not None
@@ -122,7 +124,9 @@ def test_who_may_have_been_taken_over_from_tells_nothing(tables: TableUrl, tmp_p
         assert told(hook) == []
 
 
-def test_who_lost_the_store_for_long_tells_that_it_checks_nothing(tables: TableUrl, tmp_path: Path) -> None:
+def test_who_lost_the_store_for_long_tells_that_it_checks_nothing(
+    tables: TableUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No one else is known to be at work, and may not be. When the store is back, it goes on."""
     clock = [0.0]
     with sink() as hook:
@@ -131,8 +135,19 @@ def test_who_lost_the_store_for_long_tells_that_it_checks_nothing(tables: TableU
         a.begin([])
         a.deliver(at(0, "duplicate", 1))
         a.deliver(at(0, "checks-stalled", 2, what="opened"))
-        clock[0] += HOLD + ALONE + 1
-        a.tell()
+
+        def is_away(after: int, holder: str) -> bool:
+            raise TableError("The store does not answer.")
+
+        with monkeypatch.context() as away:
+            away.setattr(a.lease, "_commit", is_away)
+            for seconds in (HOLD + ALONE, ALONE - 1):  # it asks for the first time after the one, and again
+                clock[0] += seconds
+                a.lease.renew()
+                a.tell()
+                assert told(hook) == []
+            clock[0] += 2
+            a.tell()
         assert told(hook) == [("checks-stalled", "open")]
         a.lease.renew()
         a.tell()

@@ -138,6 +138,27 @@ def test_what_is_told_while_the_store_is_away_is_written_before_the_next_batch(
     ]  # fmt: skip
 
 
+def test_what_one_sink_told_and_could_not_write_the_next_one_writes_once_and_tells_nobody(
+    tables: TableUrl, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "READING", {"max_retries": "1", "retry_timeout": "1s"})
+    told: list[Batch] = []
+    first = sink(tables)
+    proxy.away = True
+    first.report([finding(1, anomaly="checks-behind", event="opened", at=1)], put_off=True)
+    assert first.unwritten
+    proxy.away = False
+    shown = current_findings(tables, [one.rows for one in first.unwritten])
+    assert shown["state"].to_pylist() == ["open"], "to whoever looks what stands"
+    for _ in range(2):
+        after = sink(tables, told)
+        after.take_over(first.unwritten)
+        after.accept(0, verdicts())
+        assert after.unwritten == []
+    assert read_table(tables, "findings")["event"].to_pylist() == ["opened"]
+    assert [batch.findings.num_rows for batch in told] == [0, 0]
+
+
 def test_what_is_no_batch_of_anybody_is_there_once_where_its_answer_is_lost(tables: TableUrl, proxy: Proxy) -> None:
     writing = sink(tables)
     proxy.lost = 1
