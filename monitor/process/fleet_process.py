@@ -210,6 +210,8 @@ class _Child:
         worker.start()
         while not self._stop.wait(self._errand.interval):
             self._report()
+            if self._fleet is not None and self._fleet.failure is not None:
+                break  # it has been said, and nothing that they go on doing would be known
         if self._starting:
             worker.join(_STOPPING_START)
         if self._fleet is None:

@@ -86,10 +86,11 @@ def fleets_of(probes: Probes) -> Sequence[Running]:
 
 
 def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[str], None] = to_stderr) -> None:
-    """Run the probes until `stop` is set; then writers, readers, observer and committer end in that order.
+    """Run the probes until `stop` is set; then writers, readers, observer and committer end in that order. Where what
+    they do can never be appended to the probe log, they end as well: the journals keep it.
 
     Raises the probes' and the probe log's own errors."""
-    served = ExitStack()
+    served, failure = ExitStack(), None
     try:
         serve(config, probes, say, served)
         probes.start()
@@ -98,7 +99,8 @@ def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[st
             kept = evidence_topic(config) if config.evidence.used else config.job.history_path
             say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {kept}")
         with watched():
-            stop.wait()
+            while failure is None and not stop.wait(1.0):
+                failure = probes.failure if isinstance(probes, Fleet) else None
         say("stopping: writers, readers, observer, then the last append to the probe log")
     finally:
         probes.stop()
@@ -106,6 +108,8 @@ def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[st
     for fleet in fleets_of(probes):
         of = f"{fleet.name}: " if isinstance(fleet, KeptFleet) else ""
         say(f"{of}stopped: {summary(fleet.status())}")
+    if failure is not None:
+        raise failure
 
 
 def register_probes(registry: CollectorRegistry, probes: Probes, brokers: int) -> None:

@@ -143,6 +143,8 @@ class Fleet:
         self._processes: ProcessSupervisor | None = None
         self._topics: ProbeTopics | None = None
         self._admin: AdminClient | None = None
+        self.failure: ProbeLogError | None = None
+        """Why nothing that its probes do can be appended to the probe log, where only its user can mend that."""
         self._committer: Committer | None = None
         self._committer_thread: threading.Thread | None = None
         self._committer_stop = threading.Event()
@@ -247,6 +249,7 @@ class Fleet:
         try:
             self._committer.run(self._committer_stop)
         except ProbeLogError as error:
+            self.failure = error
             self._say(str(error))
         finally:
             self._committer.__exit__(None, None, None)

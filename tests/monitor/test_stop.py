@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,6 +149,18 @@ def test_probe_run(kafka: LocalKafka, tmp_path: Path) -> None:
     assert 0 < acknowledged <= sent and polled > 0
     assert "0 bytes of journals not yet" in said
     check_that_the_log_is_whole(tmp_path)
+    check_that_they_end_where_their_log_is_gone(kafka, tmp_path)
+
+
+def check_that_they_end_where_their_log_is_gone(kafka: LocalKafka, folder: Path) -> None:
+    """Somebody has deleted the probe log: nothing of these journals can ever be appended to another one."""
+    shutil.rmtree(folder / "data" / "tables" / "history")
+    with running("probe", "run", folder=folder, kafka=kafka) as child:
+        assert child.wait(timeout=300) == 2, (folder / "err.txt").read_text()
+    said = (folder / "err.txt").read_text()
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("offsetwatch: ") and "belongs to another probe log" in said.splitlines()[-1]
+    assert list((folder / "data" / "journals" / "lives").iterdir()), "nothing is thrown away"
 
 
 def test_a_stop_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
