@@ -15,7 +15,7 @@ NAME: Final = "checks-stalled"
 
 
 def stalled(event: Event, now: datetime, since: datetime, why: str = "") -> Finding:
-    """The condition's event. `why`: one line on what ended them."""
+    """The condition's event: nothing has been checked `since` then. `why`: one line on what ended them."""
     opened = event == "opened"
     lasted = round((now - since).total_seconds(), 3)
     return Finding(
@@ -28,6 +28,6 @@ def stalled(event: Event, now: datetime, since: datetime, why: str = "") -> Find
         event=event,
         message=f"Nothing is being checked: {why}." if opened else f"The checks go on, after {lasted:.0f} s.",
         evidence={"why": why} if opened else {"lasted_s": lasted},
-        at=micros(now),
+        at=micros(since if opened else now),
         decidable=micros(now),
     )

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from monitor.config.config import Config
@@ -246,8 +246,10 @@ class Checks:
                 if self._left is not None:
                     (self._since, self._opened), self._left = self._left, None
                 else:
-                    self._since = datetime.now(UTC)
-                    self._opened = stalled("opened", self._since, self._since, why)
+                    now = datetime.now(UTC)
+                    waited = 0.0 if self._job is None else self._job.busy_for()
+                    self._since = now - timedelta(seconds=waited)
+                    self._opened = stalled("opened", now, self._since, why)
                     self._note.keep(self._since, why)
                     self._told.on_condition(self._opened)
                 self._told.say(f"the checks have stopped and begin again until they go on: {why}")

@@ -11,8 +11,9 @@ since when its name is stuck, and has lived for `GOING` without trying here.
 
 It is reported where the writer sends; a writer that has been stuck since it was born (its producer id never came) has
 sent nowhere, and is reported in the topic that its start row names (`sends_to`), everywhere where it names none. Who is
-stuck is named by the probe's own name where its start row tells one: a life that ends with an error and is followed by
-another does not begin anew, the next life inherits since when.
+stuck is named by the probe's own name where its start row tells one, and by its run, since other hosts have a probe of
+that name: a life that ends with an error and is followed by another does not begin anew, the next life inherits since
+when.
 
 Where the partition is not there, nobody is stuck in it: somebody has deleted its topic, and what was under way comes
 back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
@@ -54,6 +55,7 @@ from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.settling import standstills
+from rules.settling.completeness import LATE
 from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "stuck-producer"
@@ -127,6 +129,8 @@ operation invoked then was still open. `_FAILED`, `_ENDED`: it closed, with an e
 _IN_TURN: Final = frozenset({_READY, _NOT_READY, _REFUSED, _FAILED, _ENDED})
 """These wait for all that their process did before: an acknowledgement may be late, and who was not given a producer id
 closes at once."""
+_OVER: Final = frozenset({_FAILED, _ENDED})
+"""Of them, these wait for `LATE`: whoever is over is not stuck any more, whatever is missing of what it did."""
 
 
 def arrive(own: Producers, new: News) -> None:
@@ -181,7 +185,8 @@ def _is_ripe(event: list[Any], passage: Passage) -> bool:
     """Has its time come, and its turn?"""
     time, kind, number, slice_, _ = event
     process = passage.state.processes.get(number) if kind in _IN_TURN and not passage.finished else None
-    return bool(time <= passage.end) and (process is None or slice_ < process.next)
+    in_turn = process is None or slice_ < process.next or (kind in _OVER and time <= passage.end - LATE)
+    return bool(time <= passage.end) and in_turn
 
 
 def _life(columns: Columns, row: int, topic: str) -> list[Any]:
@@ -190,7 +195,8 @@ def _life(columns: Columns, row: int, topic: str) -> list[Any]:
     if columns.f[row] == START:
         told = dict(columns.table["settings"][row].as_py() or ())
         writes = "writer" in told and told.get("sends_to", topic) == topic
-        return [time, _BEGUN, number, invoked if writes else -1, told.get("name") or str(number)]
+        who = f"{told['name']} of run {columns.table['run'][row].as_py()}" if told.get("name") else str(number)
+        return [time, _BEGUN, number, invoked if writes else -1, who]
     failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
     return [time, _FAILED if failed else _ENDED, number, int(columns.slice[row]), ""]
 

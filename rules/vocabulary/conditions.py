@@ -44,7 +44,7 @@ _OVERFLOW: Final = (
 )
 _PRODUCER: Final = (
     PROCESS,
-    Field("writer", "str", "", "the probe's own name where it told one, else its process id"),
+    Field("writer", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
     Field("answered", "int", "micros", "when it had its last answer here, -1 for never"),
 )
 _UNSEEN: Final = (_VALUES, _FIRST, _AGE)

@@ -244,7 +244,8 @@ class Rebuild:
     def _tell(self, plan: Plan, done: int, rows: int) -> None:
         so_far = sum(piece.rows for piece in plan.pieces[:done])
         end = plan.pieces[done - 1].end
-        until = plan.pieces[done - 1].day if end is None else from_micros(end).strftime("%Y-%m-%d %H:%M:%S")
+        day = plan.pieces[done - 1].day
+        until = f"the end of {day}" if end is None else from_micros(end).strftime("%Y-%m-%d %H:%M:%S")
         self._say(f"rebuilt up to {until} UTC: {so_far} of {rows} rows ({100 * so_far // max(1, rows)} %)")
 
     def _untold(self, plan: Plan) -> Untold:

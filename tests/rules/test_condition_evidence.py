@@ -15,6 +15,8 @@ from tests.rules.histories import START, History, Store, number, singly
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, whole
 
+W1 = "writer-1 of run run"
+
 R, W = number("r"), number("w")
 
 
@@ -116,8 +118,8 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         test_stability.open_for_long, "stuck-producer",
         [
             Told(
-                "stuck-producer", ("writer-1",), "an operation of writer-1 does not return",
-                {"process": W, "writer": "writer-1", "answered": at(2.012), "began": at(3.014)}, 33.072, 33.014,
+                "stuck-producer", (W1,), f"an operation of {W1} does not return",
+                {"process": W, "writer": W1, "answered": at(2.012), "began": at(3.014)}, 33.072, 33.014,
                 "opened",
             )
         ],
@@ -126,12 +128,12 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
         answered_at_last, "stuck-producer",
         [
             Told(
-                "stuck-producer", ("writer-1",), "no send and no transaction of writer-1 has completed for 35 s",
-                {"process": W, "writer": "writer-1", "answered": at(1.008), "began": at(2.01)}, 37.024, 32.01, "opened",
+                "stuck-producer", (W1,), f"no send and no transaction of {W1} has completed for 35 s",
+                {"process": W, "writer": W1, "answered": at(1.008), "began": at(2.01)}, 37.024, 32.01, "opened",
             ),
             Told(
-                "stuck-producer", ("writer-1",), "stuck-producer ended after 24.0 s",
-                {"process": W, "writer": "writer-1", "answered": at(56.036), "lasted_s": 24.026}, 56.036, None,
+                "stuck-producer", (W1,), "stuck-producer ended after 24.0 s",
+                {"process": W, "writer": W1, "answered": at(56.036), "lasted_s": 24.026}, 56.036, None,
                 "closed",
             ),
         ],

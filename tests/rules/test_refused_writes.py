@@ -11,6 +11,8 @@ from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.test_stability import born
 from tests.rules.whole import Told, in_any_way, live, whole
 
+W1 = "writer-1 of run run"
+
 Fed = Callable[[History], Store]
 NAME = "refused-writes"
 DENIED = "TOPIC_AUTHORIZATION_FAILED"
@@ -41,15 +43,15 @@ def test_a_writer_that_is_refused_and_writes_again(fed: Fed) -> None:
     goes_on(h, 3, first=38)
     opened, closed = whole(fed(h), [NAME])
     assert (opened.event, opened.subject, opened.message) == (
-        "opened", ("writer-1",), f"the cluster refuses what writer-1 sends, with {DENIED} for 30 s",
+        "opened", (W1,), f"the cluster refuses what {W1} sends, with {DENIED} for 30 s",
     )  # fmt: skip
     evidence = dict(opened.evidence)
     since, acknowledged = evidence.pop("since"), evidence.pop("acknowledged")
-    assert evidence == {"process": number("w"), "writer": "writer-1", "error": DENIED}
+    assert evidence == {"process": number("w"), "writer": W1, "error": DENIED}
     assert since - acknowledged == pytest.approx(1e6, abs=1e4)
     assert opened.at == pytest.approx(33, abs=0.3)
     assert closed == Told(
-        NAME, ("writer-1",), f"{NAME} ended after 5.1 s", {"writer": "writer-1", "lasted_s": 5.14},
+        NAME, (W1,), f"{NAME} ended after 5.1 s", {"writer": W1, "lasted_s": 5.14},
         38.156, None, "closed", {}, None,
     )  # fmt: skip
 
@@ -173,7 +175,7 @@ def test_a_writer_that_is_refused(build: Callable[[History], None], fed: Fed) ->
     h = History()
     build(h)
     (opened,) = whole(fed(h), [NAME])
-    assert (opened.event, opened.subject) == ("opened", ("writer-1",))
+    assert (opened.event, opened.subject) == ("opened", (W1,))
     assert opened.evidence["error"] in (DENIED, "MSG_SIZE_TOO_LARGE", NO_ID, "UNKNOWN")
 
 
@@ -279,7 +281,7 @@ def test_it_ends_where_nobody_bears_the_name_any_more(fed: Fed) -> None:
     for _ in range(60):
         h.mark(1.0)
     _, closed = whole(fed(h), [NAME])
-    assert (closed.event, closed.evidence["writer"]) == ("closed", "writer-1")
+    assert (closed.event, closed.evidence["writer"]) == ("closed", W1)
     assert closed.at == pytest.approx(67, abs=0.5)
 
 
@@ -339,7 +341,7 @@ def test_one_that_gets_no_answer_instead_of_a_producer_id_is_stuck(fed: Fed) -> 
         h.row(f"w{life}", "close", type="info", error="_TIMED_OUT")
         h.mark(1.0)
     (opened,) = whole(fed(h), ["stuck-producer"])
-    assert (opened.event, opened.subject, opened.evidence["answered"]) == ("opened", ("writer-1",), -1)
+    assert (opened.event, opened.subject, opened.evidence["answered"]) == ("opened", (W1,), -1)
 
 
 @pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
@@ -350,5 +352,8 @@ def test_a_producer_that_gets_its_id_again_is_refused_no_more(fed: Fed) -> None:
     for _ in range(5):
         h.mark(1.0)
     told = whole(fed(h), [NAME])
-    assert [(one.event, one.subject) for one in told] == [("opened", ("writer-1",)), ("closed", ("writer-1",))]
+    assert [(one.event, one.subject) for one in told] == [
+        ("opened", (W1,)),
+        ("closed", (W1,)),
+    ]
     assert told[1].at == pytest.approx(36, abs=0.5)

@@ -197,6 +197,19 @@ def never_answered(h: History) -> None:
     writes(h, 6, first=2, type="info", lasting=8.0)
 
 
+def while_another_host_s_of_that_name_goes_on(h: History) -> None:
+    born(h, "w", "writer-1")
+    writes(h, 3)
+    h.start("other", name="writer-1", writer=str(number("other")), idempotent="true").run = "west"
+    through, slices = h.at(h.time), sum(row.process == number("w") for row in h.rows)
+    for i in range(40):
+        h.send("other", i, at=100 + i)
+        h.time += 1.0
+        now = h.at(h.time)
+        marks = [Mark(number("w"), slices, through), Mark(number("other"), i + 2, now)]
+        h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+
 def stillborn(h: History) -> None:
     """Its producer id never came: it has sent nothing anywhere."""
     born(h, "w", "writer-1")
@@ -217,7 +230,14 @@ def stillborn_here(h: History) -> None:
     held(h, 40)
 
 
-STUCK = [open_for_long, never_answered, stillborn, stillborn_here, failing_lives]
+STUCK = [
+    open_for_long,
+    while_another_host_s_of_that_name_goes_on,
+    never_answered,
+    stillborn,
+    stillborn_here,
+    failing_lives,
+]
 
 
 def answers_late(h: History) -> None:
@@ -277,7 +297,31 @@ FINE = [
 def test_a_stuck_writer(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
     h = History()
     build(h)
-    assert [e[:2] for e in events(fed(h), "stuck-producer")] == [("opened", ("writer-1",))]
+    assert [e[:2] for e in events(fed(h), "stuck-producer")] == [("opened", ("writer-1 of run run",))]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_who_is_over_is_stuck_no_more_though_rows_of_it_are_missing(named: bool) -> None:
+    """It hung for 46 s, and closed; an append with an earlier row of it was lost."""
+    h = History()
+    if named:
+        born(h, "w", "writer-1")
+    writes(h, 3)
+    hidden = h.send("w", 3, 1, at=3)
+    writes(h, 1, first=4, type="info", lasting=46.0)
+    h.row("w", "close", type="info", error="_STUCK")
+    over = h.time
+    h.row("committer", "mark", marks=[Mark(number("w"), h._slices[number("w"), 0], h.at(over), h.at(over))])
+    h.processes.remove("w")
+    for _ in range(120):
+        h.mark(1.0)
+    store = Store()
+    for row in h.rows:
+        if row is not hidden:
+            store.feed([row])
+    told = events(store, "stuck-producer")
+    assert [event for event, _, _ in told] == ["opened", "closed"]
+    assert told[-1][2] <= over + 75
 
 
 @FEEDS
