@@ -324,6 +324,7 @@ def test_an_outage_meanwhile_is_told(fed: Callable[[History], Store]) -> None:
 
 def of_one_name(h: Full, error: str) -> None:
     """The writer's life ends in the middle of a send, and so does the next one's first."""
+    h.start("q", writer=str(number("q")), name="writer-1")
     h.go(10, "s", "r")
     h.go(20, "q", "s", "r")
     h.row("q", "send", type="info", error="_TIMED_OUT", invoked=h.at(10), sent=[Run(number("q"), 10, None, 1)])
@@ -331,7 +332,7 @@ def of_one_name(h: Full, error: str) -> None:
     now = h.at(h.time)
     h.row("committer two", "mark", marks=[Mark(number("q"), h._slices[number("q"), 0], now, now)], invoked=now,
           completed=now)  # fmt: skip
-    h.start("p", writer=str(number("p")), name=str(number("q")))
+    h.start("p", writer=str(number("p")), name="writer-1")
     h.hosts["two"] = ("s", "r", "p")
     h.go(15, "q", "s", "r")
     h.row("p", "send", type="info", error="_TIMED_OUT", invoked=h.at(31), sent=[Run(number("p"), 0, None, 1)])

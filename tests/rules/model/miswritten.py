@@ -292,7 +292,7 @@ def stuck_producer(world: World, dice: Random) -> Expected:
     expected = Expected()
     for sent_to in sorted(writer.next):
         writer.send(sent_to, 1)
-        expected.add("stuck-producer", sent_to, writer.name)
+        expected.add("stuck-producer", sent_to, f"{writer.name} of run run")
     return expected
 
 
