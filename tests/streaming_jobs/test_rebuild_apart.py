@@ -1,0 +1,61 @@
+"""State that is rebuilt from a log of hosts whose clocks are minutes apart: nothing that one did is overlooked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from monitor.history_files import probe_log
+from rules.vocabulary.objectives import Objectives
+from streaming_jobs.config import JobConfig
+from streaming_jobs.history.handover import Workspace
+from streaming_jobs.history.replay import Replay
+from streaming_jobs.rebuild import rebuild
+from streaming_jobs.rebuild.rebuild import Rebuild
+from streaming_jobs.tables.delta_tables import read_table
+from tests.rules.test_held import LOST, W, history
+from tests.streaming_jobs.probe_log import commit
+
+SUBJECT = [str(W), str(LOST)]
+
+
+def rebuilt(config: JobConfig) -> list[list[str]]:
+    Rebuild(config).run("its checkpoint is gone", rows=100)
+    rows = read_table(config.tables_path, "findings").to_pylist()
+    told = [orjson.loads(row["evidence"]) for row in rows if row["anomaly"] == "lost-write"]
+    return [[str(one["writer"]), str(one["seq"])] for one in told]
+
+
+def checked(config: JobConfig) -> list[list[str]]:
+    found = probe_log.judge(config.history_path, Objectives(), cycles=False).findings
+    return [[str(part) for part in one.subject] for one in found if one.anomaly == "lost-write"]
+
+
+@pytest.mark.parametrize("judged", [rebuilt, checked])
+@pytest.mark.parametrize("polled", [True, False], ids=["innocent", "guilty"])
+def test_what_a_host_did_whose_clock_is_minutes_ahead(
+    judged: Callable[[JobConfig], list[list[str]]], polled: bool, config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = Replay.pieces
+    monkeypatch.setattr(Replay, "pieces", lambda self, rows=0: pieces(self, 100))
+    commit(config.history_path, history(90.0, polled=polled).rows)
+    assert judged(config) == ([] if polled else [SUBJECT])
+
+
+def test_where_log_time_is_not_held_back_it_is_overlooked(
+    config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(rebuild, "HELD", 0)
+    commit(config.history_path, history(90.0, polled=True).rows)
+    assert rebuilt(config) == [SUBJECT]
+
+
+def test_what_is_settled_in_the_end_is_what_the_stream_goes_on_with(config: JobConfig) -> None:
+    commit(config.history_path, history(90.0, polled=False).rows)
+    rebuilt(config)
+    (state,) = read_table(config.tables_path, "partition_state").to_pylist()
+    newest = max(row.completed for row in history(90.0, polled=False).rows if row.f == "mark")
+    assert state["now"] == newest, "and not a quarter of an hour before"
+    assert Workspace(config.checkpoint_path, config.rebuild_folder).plan() is None, "it is over"
