@@ -146,9 +146,10 @@ class JobConfig(_Section):
     `max_files` bound one batch when the job has fallen behind. `shuffle_partitions` is fixed by a checkpoint's first
     run. `checkpoint`: a folder, or a URL that Spark's Hadoop knows, as "s3a://bucket/canary/checkpoint".
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
-    hangs, and the checks begin again. `behind_limit`: where rows wait so long for the checks, beyond `trigger` and
-    `hold`, `checks-behind` says so. `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max` is
-    set. `driver_memory`: of the driver's Java process, unless the site says."""
+    hangs, and the checks begin again; where the tables are in folders, also after a minute in which Spark does nothing.
+    `behind_limit`: where rows wait so long for the checks, beyond `trigger` and `hold`, `checks-behind` says so.
+    `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max` is set. `driver_memory`: of the
+    driver's Java process, unless the site says."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "integrity"
     root: Path = Path(".offsetwatch")
