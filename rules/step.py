@@ -150,6 +150,7 @@ def prepare(hot: bytes | None, slices: pa.Table, *, held: int = 0) -> Prepared:
 def settle(place: Place, hot: bytes) -> Prepared:
     """A step without rows, for a partition whose log time was `held` back: it comes to the newest mark now."""
     columns, state = from_table(SLICE_SCHEMA.empty_table()), load(hot, order.KINDS)
+    clocks.settle(state)
     state.held = 0
     return Prepared(place, columns, state, sorted(order.chunks_needed(state, columns)))
 

@@ -318,6 +318,7 @@ class _Walk:
     def go(self, steps: Steps) -> None:
         """Take these steps, and note when it was stuck meanwhile and since."""
         ends = [(_BEGUN, end) for _, end in self.holes] + [(_WENT_ON, end) for _, end in self.stood]
+        ends = [(function, end) for function, end in ends if end <= self.over]
         for function, end in ends:
             begun = (self.process, 0, function, OK, end, -1, -1, -1, -1)
             steps = concat(steps, Steps(*(np.array([value], np.int64) for value in begun)))

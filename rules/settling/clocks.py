@@ -275,7 +275,12 @@ def _meet(state: State, sends: Sightings, polls: Sightings) -> None:
         _bound(state, int(sends.boot[sender[i]]), int(polls.boot[i]), int(polls.at[i]), int(sends.at[sender[i]]))
 
 
-def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
+def settle(state: State) -> None:
+    """All rows are here that log time was held back for: what waited for them is measured."""
+    _meet_listings(state, state.sightings, state.ends, all_known=True)
+
+
+def _meet_listings(state: State, sends: Sightings, listings: Sightings, *, all_known: bool = False) -> None:
     """Bound the clocks by each listing whose end lies above the offset of a send that is known."""
     if not len(listings):
         return
@@ -293,6 +298,10 @@ def _meet_listings(state: State, sends: Sightings, listings: Sightings) -> None:
             if sender in boots_after(state, reader):
                 continue  # nothing was sent before it had been over
             mine = indices(listed.boot == reader)
+            if state.held and not all_known:  # a lower end, listed before the record was sent, may be still to come
+                mine = mine[own.at[last[mine]] <= int(listings.at[listings.boot == reader].max()) - state.held]
+            if not len(mine):
+                continue
             for i in _telling(gap[mine], listed.at[mine], mine):
                 _bound(state, sender, reader, int(listed.at[i]), int(own.at[last[i]]))
 

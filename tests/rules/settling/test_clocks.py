@@ -10,8 +10,9 @@ import pytest
 
 from rules.arrays.columns import Columns, all_marks, from_table, journals_read
 from rules.kept.state import Hole, Sightings, State
-from rules.settling.clocks import UNKNOWN, ahead, measure, set_times
+from rules.settling.clocks import DRIFT, UNKNOWN, ahead, measure, set_times, settle
 from rules.settling.completeness import horizon, new_rows, note_lives
+from rules.step import HELD
 from rules.vocabulary.slices import Mark, to_table
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store, found, number
@@ -233,6 +234,19 @@ def test_a_listing_shows_no_more_than_those_that_its_host_listed_later() -> None
     assert between(state) == (UNKNOWN, UNKNOWN)
     listed(state, (9, 176), (12, 177))
     assert between(state) == (15_501_000, UNKNOWN)
+
+
+def test_while_log_time_is_held_back_a_lower_end_may_be_still_to_come() -> None:
+    """What a sent comes before what b had listed long before that, and before what it listed as the log was cut."""
+    state = sent_by_a()
+    state.held = HELD
+    later_by_a(state, (5, 3, 160))
+    listed(state, (20, 116.5), (20, 117))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    listed(state, (5, 118), (9, 176), (12, 177))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+    settle(state)
+    assert between(state) == (pytest.approx(16_001_000 + HELD // DRIFT, abs=1_000), UNKNOWN)
 
 
 def test_what_was_listed_before_a_cut_shows_what_lies_below_it() -> None:
