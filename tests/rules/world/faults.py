@@ -278,18 +278,18 @@ def cut_and_put_back(at: int, count: int, after: int, partition: int = 0) -> Eve
             return
         to, end = max(p.start, p.end - count), p.end
         gone = cluster.cut(partition, to)
-        world.plant(Planted("cut", world.kernel.now, partition, _values(gone), [to, end]))
-        world.kernel.at(world.kernel.now + after, lambda: put_back(world, gone, to, end))
+        world.plant(Planted("cut", world.kernel.now, partition, _values(gone), [to, end]), cluster)
 
-    def put_back(world: World, gone: list[Record], to: int, end: int) -> None:
-        cluster = world.cluster
-        p = cluster.partitions[partition]
-        if p.open:
-            world.kernel.at(world.kernel.now + 20_000, lambda: put_back(world, gone, to, end))
-            return
-        until, start = p.end, max(to, p.start)
-        since = cluster.put_back(partition, gone, start, max(start, end))
-        world.plant(Planted("cut", world.kernel.now, partition, _values(since), [start, max(until, end)]))
+        def put_back() -> None:
+            if p.open:
+                world.kernel.at(world.kernel.now + 20_000, put_back)
+                return
+            until, start = p.end, max(to, p.start)
+            since = cluster.put_back(partition, gone, start, max(start, end))
+            hit = [start, max(until, end)]
+            world.plant(Planted("cut", world.kernel.now, partition, _values(since), hit), cluster)
+
+        world.kernel.at(world.kernel.now + after, put_back)
 
     def _values(records: list[Record]) -> list[Value]:
         return [(partition, r.writer, r.seq) for r in records]
