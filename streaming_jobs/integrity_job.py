@@ -134,6 +134,7 @@ class IntegrityJob:
         self._threads: list[threading.Thread] = []
         self._trigger: dict[str, Any] = {}
         self._format_rebuilt = False
+        self._rebuilding = False
         self._rechecks: Rechecks | None = None
         self._lookups: Lookups | None = None
 
@@ -204,10 +205,13 @@ class IntegrityJob:
         self._ended.set()
 
     def busy_for(self) -> float:
-        """Seconds since the running batch was given to us, or since there are rows and no batch came; else 0."""
+        """Seconds since the running batch was given to us, or since there are rows and no batch came, beyond what they
+        wait on purpose; else 0, and so while state is rebuilt."""
         if self._busy_since is not None:
             return time.monotonic() - self._busy_since
-        return 0.0 if self._log_watch is None else max(0.0, self._log_watch.waiting() - self._config.hold)
+        if self._log_watch is None or self._rebuilding:
+            return 0.0
+        return max(0.0, self._log_watch.waiting() - self._config.hold - self._config.trigger)
 
     def waits_for_spark(self) -> float:
         """Seconds since there are rows and Spark has not given us a batch; 0 while we have one."""
@@ -278,6 +282,7 @@ class IntegrityJob:
             clock=self._clock,
             stopping=self._stopping.is_set,
         )
+        self._rebuilding = True
         try:
             with self._busy:
                 rebuild.run(why)
@@ -285,6 +290,10 @@ class IntegrityJob:
             log.info("%s", stopped)
             self._ended.set()
             return False
+        finally:
+            self._rebuilding = False
+            if self._log_watch is not None:
+                self._log_watch.batch_ended()  # rows have waited for us, and not for Spark
         return True
 
     def _recovered(self, error: BaseException) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -296,6 +296,41 @@ def test_nothing_waits_any_more_where_a_start_finds_no_row_that_is_unchecked(
     job.stop()
 
 
+class _Waiting:
+    """A watch over a log whose rows have waited for 100 s."""
+
+    def waiting(self) -> float:
+        return 100.0
+
+    def batch_ended(self) -> None:
+        """A rebuild is over."""
+
+
+@pytest.mark.parametrize(("trigger", "waits"), [(0.0, 97.0), (30.0, 67.0), (600.0, 0.0)])
+def test_for_how_long_rows_wait_for_spark(trigger: float, waits: float, config: JobConfig) -> None:
+    """Beyond `hold`, 3 s, and `trigger`; not while a batch is in our hands, nor while state is rebuilt."""
+    job = IntegrityJob(config.model_copy(update={"trigger": trigger, "hold": 3.0}), cast(SparkSession, None))
+    assert (job.busy_for(), job.waits_for_spark()) == (0.0, 0.0), "nothing has begun"
+    job._log_watch = cast(Any, _Waiting())
+    assert (job.busy_for(), job.waits_for_spark()) == (waits, waits)
+    job._busy_since = time.monotonic() - 50.0
+    assert job.busy_for() == pytest.approx(50.0, abs=5.0) and job.waits_for_spark() == 0.0
+    job._busy_since = None
+    told: list[tuple[float, float]] = []
+
+    class Told:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def run(self, why: str) -> None:
+            told.append((job.busy_for(), job.waits_for_spark()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integrity_job, "Rebuild", Told)
+        assert job._rebuilt("its checkpoint is gone")
+    assert told == [(0.0, 0.0)]
+    assert job.busy_for() == waits, "and then again"
+
+
 def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     spark: SparkSession, config: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +350,7 @@ def test_rows_that_wait_for_a_late_batch_are_no_silence_of_the_log(
     late = timedelta(seconds=31)
     appended = datetime.now(UTC) + late
     job._tick()
-    assert job.busy_for() > 0, "the checks are late"
+    assert job.busy_for() == 0, "they wait on purpose"
     late = timedelta(seconds=59)
     job._tick()
     assert [b.number for b in told.batches] == [0]
