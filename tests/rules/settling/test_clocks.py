@@ -204,6 +204,15 @@ def test_what_was_measured_earlier_bounds_less_as_clocks_drift(later: float, bou
     assert between(state) == (pytest.approx(bound, abs=5_000), UNKNOWN)
 
 
+def test_and_so_does_what_was_measured_earlier_and_comes_later() -> None:
+    state = sent_by_a((10, 5, 700))
+    listed(state, (15, 715.9), (15, 720))
+    assert between(state) == (pytest.approx(15_900_000, abs=5_000), UNKNOWN)
+    later_by_a(state, (0, 10, 100))
+    listed(state, (10, 115.004), (10, 115.5))
+    assert between(state) == (pytest.approx(15_305_000, abs=5_000), UNKNOWN)
+
+
 def test_a_listing_from_before_a_cut_says_nothing_of_what_took_an_offset_again() -> None:
     """b saw an end of 20. The log was cut to 10, and a was given 10 again much later."""
     state = sent_by_a((0, 10, 100), (10, 10, 101), (10, 5, 160))
