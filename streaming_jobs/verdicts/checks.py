@@ -122,11 +122,11 @@ class Checks:
     def settled(self, place: Place, kept: Kept, chunks: Chunks, before: Mapping[str, Any]) -> dict[str, Any] | None:
         """The row for a partition whose log time was held back and is no longer; None where it has no state, or a rule
         had failed there. `before`: the summary of its last step."""
-        hot, settle = kept.hot, self.check.settle
-        if hot is None or kept.failed is not None or settle is None:
+        hot, settles = kept.hot, self.check.settle
+        if hot is None or kept.failed is not None or settles is None:
             return None
         try:
-            return no_verdict(place) | self._judged(kept, chunks, lambda: settle(place, hot))
+            return no_verdict(place) | self._judged(kept, chunks, lambda: settles(place, hot))
         except UnknownFormat:
             raise
         except Exception as error:

@@ -279,6 +279,23 @@ def test_nor_once_a_later_boot_of_its_host_has() -> None:
     assert between(state) == (UNKNOWN, UNKNOWN)
 
 
+def test_what_a_later_boot_of_its_host_sent_no_boot_has_listed() -> None:
+    """The log was cut to 5 while the host of a was down, whose next boot's clock is behind: nobody tells of the cut."""
+    state = sent_by_a()
+    h = History()
+    h.row("committer", "mark", op=1, **timed("a", 116, 116))
+    for end, at in ((19, 117), (20, 118)):
+        h.row("observer", "offsets", log_start=0, log_end=end, last_stable=end, **timed("a", at, at))
+    h.row("committer", "mark", op=2, **timed("a2", 60, 1))
+    h.send("w", 0, 3, at=5, **timed("a2", 61, 2))
+    columns = from_table(to_table(h.rows))
+    set_times(state, columns)
+    note_lives(state, columns)
+    measure(state, columns, columns.sent, columns.polled)
+    before, after = (state.boot_names.index(name) for name in ("a", "a2"))
+    assert ahead(state, before, after) == UNKNOWN
+
+
 def test_bounds_that_contradict_each_other_bound_nothing() -> None:
     """Each clock would be behind the other: one of the two is wrong, and nobody knows which."""
     state = exchange(back=True)
