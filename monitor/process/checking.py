@@ -5,7 +5,8 @@ state server of Spark's that cannot write leaves its worker waiting: neither doe
 minute, and not only by the time that a batch may take). So once a batch has been checked, whatever ends
 the checks is told once (`checks-stalled`), and they begin again, in a new JVM, until they go on; nothing is lost by it,
 since a batch that was not committed is checked again. What is wrong before the first batch is the user's to mend, and
-ends the command; a query that fails there is tried a few times.
+ends the command; a query that fails there is tried a few times. But a store that has gone away since the tables were
+found there comes back: a monitor that took over, and reads state anew for minutes, waits for it as any other.
 
 While the checks stand still the findings table may not be writable either: channels are told at once, and the table
 when they go on.
@@ -28,6 +29,7 @@ from monitor.process.stall_note import StallNote
 from rules.vocabulary.finding import Finding
 from streaming_jobs.checks_stalled import stalled
 from streaming_jobs.errors import HistoryMissing, JobFailed, TableError, WorkerLate, said, translated
+from streaming_jobs.history.reachable import require_reachable
 from streaming_jobs.location import TableUrl
 
 if TYPE_CHECKING:
@@ -116,7 +118,18 @@ class Checks:
             note.clear()
 
     def start(self) -> None:
-        """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars."""
+        """Up to the first batch. Raises what stands in the way: `SessionError`, `JobError`s, those of Java and jars.
+        Where the store has gone away meanwhile they begin again, by `wait`."""
+        try:
+            self._start()
+        except Exception as error:
+            from streaming_jobs.session import is_given
+
+            if self._stopping.is_set() or is_given() or not self._store_is_away():
+                raise
+            self._begin_again(error)
+
+    def _start(self) -> None:
         try:
             prepared, self._prepared = self._prepared, False
             if prepared and self._session is not None and not _is_there(self._session):
@@ -140,7 +153,7 @@ class Checks:
             return self._stopping.wait(seconds)
         try:
             if self._job is None:
-                self.start()
+                self._start()
                 return self._stopping.is_set()
             ended = self._job.wait(seconds)
             if self._stopping.is_set():
@@ -165,7 +178,8 @@ class Checks:
                 if (ours := self._ours(error)) is error:
                     raise
                 raise ours from error
-            if not self._served and (not self._may_pass(error) or self._failures >= FIRST_ATTEMPTS):
+            may_pass = self._may_pass(error) and self._failures < FIRST_ATTEMPTS
+            if not self._served and not may_pass and not self._store_is_away():
                 raise
             self._begin_again(error)
             return False
@@ -225,6 +239,15 @@ class Checks:
         """Whether another attempt may do what this one could not: a query that failed, a store that did not answer."""
         at_url = isinstance(self._config.job.tables_path, TableUrl)
         return type(error) is JobFailed or (at_url and type(error) is TableError)
+
+    def _store_is_away(self) -> bool:
+        """Whether the tables' or the probe log's store does not answer: both did when the checks were begun."""
+        try:
+            require_reachable(self._config.job.tables_path)
+            require_reachable(self._config.job.history_path)
+        except TableError:
+            return True
+        return False
 
     def _try_again(self, late: WorkerLate) -> None:
         """The next `wait` starts another query in the same session. Nothing had been checked: nothing has stopped."""

@@ -4,7 +4,7 @@ Spark is not here: what stands for its session and for the job ends as theirs we
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from rules.vocabulary.finding import to_table as findings_table
 from streaming_jobs import integrity_job, session
 from streaming_jobs.batch_progress import Progress
 from streaming_jobs.errors import JobFailed, TableError, WorkerLate, translated
+from tests.object_store import known_here, store
 
 BATCH = Progress(
     **dict.fromkeys(Progress.__dataclass_fields__, 0)  # type: ignore[arg-type]
@@ -89,8 +90,9 @@ def job(monkeypatch: pytest.MonkeyPatch) -> type[Job]:
     return Job
 
 
-def config(folder: Path) -> Config:
-    return from_environment({"OFFSETWATCH_DATA": str(folder), "OFFSETWATCH_JOB__CYCLES__ENABLED": "false"})
+def config(folder: Path, *, tables: str = "") -> Config:
+    told = {"OFFSETWATCH_DATA": str(folder), "OFFSETWATCH_JOB__CYCLES__ENABLED": "false"}
+    return from_environment(told | ({"OFFSETWATCH_JOB__TABLES": tables} if tables else {}))
 
 
 def told_to(lines: list[str], conditions: list[Finding]) -> Told:
@@ -157,6 +159,59 @@ def test_a_query_that_fails_before_its_first_batch_is_tried_a_few_times(
             checks.wait(0)
     assert job.lives == attempts
     assert sum("have stopped and begin again" in line for line in lines) == (attempts > 1)
+
+
+@pytest.fixture(scope="module")
+def store_port() -> Iterator[int]:
+    with store() as port:
+        yield port
+
+
+@pytest.mark.parametrize("fails_in", ["start", "wait"])
+def test_a_store_that_goes_away_before_the_first_batch_is_waited_for(
+    fails_in: str, store_port: int, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A monitor that took over rebuilds for minutes before its first batch, and had found the tables."""
+    gone, there = "http://127.0.0.1:9", f"http://127.0.0.1:{store_port}"
+    away = 2 * checking.FIRST_ATTEMPTS
+    starts = Job.start
+
+    def start(self: Job) -> None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", gone if self._life <= away else there)
+        if self._life > away:
+            starts(self)
+        elif fails_in == "start":
+            raise TableError("The table rechecks could not be read.")
+
+    def wait(self: Job, seconds: float) -> bool:
+        if self._life <= away:
+            raise TableError("The table findings could not be written.")
+        return False
+
+    monkeypatch.setattr(job, "start", start)
+    monkeypatch.setattr(job, "wait", wait)
+    monkeypatch.setattr(checking, "LONGEST_PAUSE", 0.01)
+    lines: list[str] = []
+    conditions: list[Finding] = []
+    with known_here(store_port, monkeypatch):
+        checks = Checks(config(tmp_path, tables="s3://bucket/tables"), told_to(lines, conditions))
+        checks.start()
+        for _ in range(3 * away):
+            assert not checks.wait(0)
+        checks.stop()
+    assert (job.lives, len(conditions)) == (away + 1, 1)
+    assert [line for line in lines if "the checks" in line][-1].startswith("the checks go on, after ")
+
+
+def test_a_table_that_a_store_at_work_does_not_let_us_read_ends_the_command(
+    store_port: int, job: type[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "serves", False)
+    monkeypatch.setattr(job, "starts", TableError("The table rechecks could not be read."))
+    with known_here(store_port, monkeypatch):
+        checks = Checks(config(tmp_path, tables="s3://bucket/tables"), told_to([], []))
+        with pytest.raises(TableError, match="rechecks"):
+            checks.start()
 
 
 def test_a_worker_that_is_late_before_the_first_batch_stops_nothing_and_pages_nobody(
