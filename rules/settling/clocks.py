@@ -25,6 +25,7 @@ saw a record may come as much later than it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ import pyarrow.compute as pc
 from rules.arrays.columns import FEW, MARK, OFFSETS, STEADY, Columns, Runs, integers
 from rules.arrays.intervals import Bools, Ints, each, indices
 from rules.kept.state import NEVER, Clocks, Sightings, State, concat, take
-from rules.settling.boots import boots_after
+from rules.settling.boots import boots_after, boots_before
 from rules.vocabulary.objectives import SECOND
 
 SIGHTINGS_KEPT: Final = 256
@@ -184,17 +185,18 @@ def ahead(state: State, reader: int, sender: int) -> int:
 
 def measure(state: State, columns: Columns, sent: Runs, polled: Runs) -> None:
     """Learn from records that one boot sent and another polled, or listed. `sent`, `polled`: the new rows' runs."""
-    new = _ever_higher(state, _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked))
-    if not len(columns) or (len(state.boot_names) < 2 and not state.held):  # else who saw this may be heard of later
+    new = _sightings(columns, sent.take(columns.boot[sent.row] >= 0), columns.invoked)
+    if not len(columns) or (len(state.boot_names) < 2 and not state.held):
+        _ever_higher(state, new)  # who saw this may be heard of later
         return
     kept = HELD_SIGHTINGS if state.held else SIGHTINGS_KEPT
-    sends = concat(_newest(state.sightings, kept), new)
-    known = polled.take(columns.boot[polled.row] >= 0)
+    sends, known = _newest(state.sightings, kept), polled.take(columns.boot[polled.row] >= 0)
     polls = concat(_newest(state.seen, kept), _sightings(columns, _last_of_each(known), columns.completed))
+    _meet(state, concat(sends, new), polls)
+    sends = concat(sends, _ever_higher(state, new))
     listings = concat(_newest(state.ends, kept), _listings(columns))
     later = _listed_later(state, listings)
     listings.offset = np.minimum(listings.offset, later)
-    _meet(state, sends, polls)
     _meet_listings(state, sends, take(listings, later < NEVER))
     # What was sent, and what saw it, come with different appends, and either may come first.
     state.sightings, state.seen, state.ends = (_newest(one, kept) for one in (sends, polls, listings))
@@ -227,19 +229,33 @@ def _listed_later(state: State, listings: Sightings) -> Ints:
 
 
 def _ever_higher(state: State, sends: Sightings) -> Sightings:
-    """The same without the offsets that are given again: those below the highest that their boot was given before."""
+    """The same without the offsets that are given again: those below the highest that their boot, or another one before
+    that time, was given."""
     sends.offset = sends.offset.copy()  # it is the rows' own
+    given = sends.offset + sends.length
     for boot in each(sends.boot):
         mine = indices(sends.boot == boot)
         mine = mine[sends.at[mine].argsort(kind="stable")]
         top, since = state.tops[boot]
-        ends = sends.offset[mine] + sends.length[mine]
-        before = np.maximum.accumulate(np.append(0, ends))[:-1]
+        before = np.maximum.accumulate(np.append(0, given[mine]))[:-1]
         before = np.maximum(before, np.where(sends.at[mine] >= since, top, 0))
         sends.offset[mine[(sends.offset[mine] >= 0) & (sends.offset[mine] < before)]] = -1
-        if int(ends.max()) > top:
-            state.tops[boot] = int(ends.max()), int(sends.at[mine[ends.argmax()]])
+        if int(given[mine].max()) > top:
+            state.tops[boot] = int(given[mine].max()), int(sends.at[mine[given[mine].argmax()]])
+    for boot in each(sends.boot) if len(state.tops) > 1 else ():
+        for top, since in _tops_before(state, boot):
+            sends.offset[(sends.boot == boot) & (sends.at > since) & (sends.offset < top)] = -1
     return sends
+
+
+def _tops_before(state: State, boot: int) -> Iterator[tuple[int, int]]:
+    """The highest that other boots were given, each with the time by the clock of this one since when it had been."""
+    earlier = boots_before(state, boot)
+    for other, (top, at) in enumerate(state.tops):
+        if other != boot and at >= 0:
+            bound = -UNKNOWN if other in earlier else ahead(state, boot, other)
+            if bound < UNKNOWN:
+                yield top, at + bound + SECOND  # an append takes its time
 
 
 def _last_of_each(runs: Runs) -> Runs:

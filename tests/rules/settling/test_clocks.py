@@ -232,6 +232,51 @@ def test_nor_does_it_once_the_sends_before_the_cut_are_forgotten() -> None:
     assert between(state) == (15_501_000, UNKNOWN), "it is beyond where it was"
 
 
+def test_nor_of_what_an_earlier_boot_of_its_host_was_given_before() -> None:
+    """a was given offsets up to 20, and booted anew; the log was cut to 5. What b had listed before comes late."""
+    state, h = sent_by_a((0, 20, 100)), History()
+    h.row("committer", "mark", op=1, **timed("a", 116, 116))
+    h.row("committer", "mark", op=2, **timed("a2", 60, 1))
+    h.send("v", 0, 3, at=5, **timed("a2", 61, 2))
+    columns = from_table(to_table(h.rows))
+    set_times(state, columns)
+    note_lives(state, columns)
+    measure(state, columns, columns.sent, columns.polled)
+    listed(state, (20, 30), (20, 31))
+    b, a2 = state.boot_names.index("b"), state.boot_names.index("a2")
+    assert ahead(state, b, a2) == UNKNOWN
+    h = History()
+    h.send("v", 3, 3, at=20, **timed("a2", 70, 11))
+    taken(state, h)
+    listed(state, (23, 85.5), (23, 86))
+    assert ahead(state, b, a2) == 15_501_000
+
+
+def test_nor_of_what_another_host_was_given_before() -> None:
+    """c, with which a has exchanged records, was given offsets up to 20 before the log was cut, and a was given 5."""
+    h, state = History(), State()
+    for host, boot, at, mono in (("committer", "a", 90, 90), ("other", "b", 105, 5), ("third", "c", 90, 90)):
+        h.row(host, "mark", **timed(boot, at, mono))
+    h.send("u", 0, 20, at=0, **timed("c", 100, 100))
+    h.poll("r", [("u", 0, 20, 0)], **timed("a", 100.005, 100.005))
+    h.send("w", 0, 3, at=5, **timed("a", 160, 160))
+    taken(state, h)
+    listed(state, (20, 116.5), (20, 117))
+    assert between(state) == (UNKNOWN, UNKNOWN)
+
+
+def test_but_of_what_was_sent_while_another_host_was_given_a_higher_offset() -> None:
+    h, state = History(), State()
+    for host, boot, at, mono in (("committer", "a", 90, 90), ("other", "b", 105, 5), ("third", "c", 90, 90)):
+        h.row(host, "mark", **timed(boot, at, mono))
+    h.send("u", 0, 10, at=5, **timed("c", 100, 100))
+    h.poll("r", [("u", 0, 10, 5)], **timed("a", 100.005, 100.005))
+    h.send("w", 0, 5, at=0, **timed("a", 100.1, 100.1))
+    taken(state, h)
+    listed(state, (20, 116.5), (20, 117))
+    assert between(state) == (16_401_000, UNKNOWN)
+
+
 def test_a_listing_shows_no_more_than_those_that_its_host_listed_later() -> None:
     """b saw an end of 20. The log was cut to 5 then, and a, which nobody had given an offset before, was given 5."""
     state = sent_by_a()
