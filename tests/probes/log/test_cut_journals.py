@@ -179,8 +179,17 @@ def between(frames_lost: int) -> Callable[[list[int], int], int]:
 LOST = {"torn": inside(12), "at a frame's end": between(12), "the last one": between(1), "its last bytes": inside(0)}
 
 
-@pytest.mark.parametrize("process", [WRITER, TRANSACTOR, READER, OBSERVER])
-@pytest.mark.parametrize("ends", LOST.values(), ids=LOST)
+@pytest.mark.parametrize(
+    ("process", "ends"),
+    [
+        *(pytest.param(who, ends, id=f"{name}-{who}") for who in (WRITER, READER) for name, ends in LOST.items()),
+        *(
+            pytest.param(who, LOST[name], id=f"{name}-{who}")
+            for who in (TRANSACTOR, OBSERVER)
+            for name in list(LOST)[::2]
+        ),
+    ],
+)
 def test_what_a_journal_lost_is_neither_invented_nor_vouched_for(folder, history, clock, process, ends):
     after_a_kill(folder, history, clock, process, ends)
     rows = table_rows(history)
