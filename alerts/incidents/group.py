@@ -81,9 +81,11 @@ class Group:
         return tellable_from(newest) if self.first.anomaly in _WAITS else newest.counted
 
     def was_nothing(self, closed: datetime) -> bool:
-        """Was it a suspicion alone, of which nobody was told before it was over, then?"""
-        alone = self.first.anomaly == SUSPECTED and not self.open and not self.folded and self.violations is None
-        return alone and self.spells == 1 and closed < self.due
+        """Was it over, then, before anybody was told of it, and is nothing left to tell: a suspicion, or what is told
+        as a loss?"""
+        alone = self.spells == 1 and not self.open and not self.folded and self.violations is None
+        lost = self.became is not None and self.became.lost
+        return alone and closed < self.due and (lost or self.first.anomaly == SUSPECTED)
 
     def ended(self, now: datetime, hold: timedelta) -> datetime | None:
         """Machine time from which it counts as over, None while it goes on."""

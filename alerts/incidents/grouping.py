@@ -20,7 +20,8 @@ What is grouped:
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
   `SHORTLY` either. How what such a log's offsets held before differs from what they hold now is counted there without
   end, and keeps nothing open.
-- Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident.
+- Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident, nor has what
+  was missing, and is told as a loss by then.
 - What is only classified, and what the policy allows, is counted.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
@@ -352,6 +353,8 @@ class Incidents:
                 del self._missing[place][finding]
             elif missing.first.anomaly in MISSING:
                 missing.became = Became(loss.anomaly, group.first.id)
+                if missing.was_nothing(loss.counted):
+                    self._drop(number, missing)
 
     # What waits for its cause
 

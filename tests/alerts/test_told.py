@@ -287,6 +287,21 @@ def test_what_was_missing_and_is_lost_did_not_go_away(hook: Hook, sign: str) -> 
     assert chat[1] in ("failure", "warning")
 
 
+@pytest.mark.parametrize("sign", ["suspected", "unseen"])
+@pytest.mark.parametrize(("lost", "over"), [(3, 4), (4, 3)])
+def test_what_was_missing_and_is_told_as_lost_before_anybody_knew_of_it_is_told_once(
+    hook: Hook, sign: str, lost: int, over: int
+) -> None:
+    loss = told("lost-write", 1, at=lost, evidence={"writer": 7, "seq": 1, "offset": 44})
+    elsewhere = replace(loss, partition=4)
+    gone = [told(sign, (), at=0, event_="opened"), told(sign, (), at=over, event_="closed")]
+    assert [(state, what.split()[0]) for _, state, what in hook.hear([*gone, loss], until=100)] == [
+        ("open", "lost-write")
+    ]
+    heard = Hook().hear([*gone, elsewhere], until=100)
+    assert [what.split()[0] for _, _, what in heard if what.startswith(sign)] == ["unseen"] * 2 * (sign == "unseen")
+
+
 def test_what_was_missing_and_was_found_is_over_whatever_is_lost_elsewhere(hook: Hook) -> None:
     elsewhere = told("lost-write", 1, at=25, partition=4)
     later = told("lost-write", 2, at=60)
