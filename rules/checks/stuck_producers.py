@@ -417,8 +417,11 @@ def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report
         evidence |= {"began": began}
         away = report.outages.over(began, time)
         if away is not None:
+            # Another broker may lead since then: that the one that did not answer does so is not known.
             evidence |= {"away_from": away[0], "away_until": away[1]}
-            message += f", though the broker that was away for {(away[1] - away[0]) / 1e6:.0f} s answers again"
+            message += (
+                f", though all leaders answer again, after {(away[1] - away[0]) / 1e6:.0f} s in which one did not"
+            )
     report.condition(NAME, message if holds else None, at=time, since=since, evidence=evidence, subject=(one.who,))
 
 

@@ -196,7 +196,7 @@ CONDITIONS: Final = (
                 *_PRODUCER,
                 Field("began", "int", "micros", "since when it tries: the operation that has no answer began"),
                 Field("away_from", "int", "micros", "a broker answered nobody meanwhile: from", optional=True),
-                Field("away_until", "int", "micros", "and until; it answers again", optional=True),
+                Field("away_until", "int", "micros", "and until: all leaders answer again", optional=True),
                 subject=("writer",),
             ),
         ),
