@@ -54,7 +54,7 @@ from alerts.incidents.cut_logs import MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
-from alerts.incidents.keys import TELLS, Key, keys_of, place_of
+from alerts.incidents.keys import REFLECTED, TELLS, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
@@ -192,7 +192,11 @@ class Incidents:
             free = True  # a condition is where it was told last
         elif key[0] == "group" and event.anomaly != group.first.anomaly and group.first.anomaly in _ONE_OF_MANY:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
-        elif key[0] == "group" and is_condition(event) and event.anomaly != group.first.anomaly:
+        elif (
+            key[0] == "group"
+            and event.anomaly != group.first.anomaly
+            and (is_condition(event) or event.anomaly == REFLECTED)
+        ):
             free = False  # the next one of its name may be explained by nothing
         else:
             free = known is None or known == number or not self._goes_on(known, event)

@@ -24,6 +24,9 @@ _ZERO: Final = "spurious-zero-offset"
 TELLS: Final = {"foreign-commit": "told", "lost-commit": "told", "offset-regression": "after"}
 """Where the evidence of a finding about a group's offset has the offset that was told: one that was set from outside is
 one fact with three names."""
+REFLECTED: Final = "eos-violation"
+_OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
+"""An input that stands twice is reflected twice, and told of in the output's topic."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 
 
@@ -52,6 +55,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield "committed", *place, evidence.get("group"), offset
         if evidence.get("txn") is not None:
             yield "transaction", event.cluster, evidence["txn"]
+        if event.anomaly in _OF_AN_INPUT and "seq" in evidence:
+            yield "input", event.cluster, event.partition, evidence["writer"], evidence["seq"]
         skipped = evidence.get("skipped")
         for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
             yield from _records(place, one)

@@ -96,6 +96,21 @@ def test_what_concerns_the_same_records_is_one_incident(second: FindingEvent, in
     assert len(standing(first, second)) == incidents
 
 
+@pytest.mark.parametrize(
+    ("seq", "anomaly", "incidents"), [(1, "eos-violation", 1), (2, "eos-violation", 2), (1, "lost-write", 2)]
+)
+def test_an_input_that_stands_twice_and_is_reflected_twice_is_one_incident(
+    seq: int, anomaly: str, incidents: int
+) -> None:
+    twice = told("duplicate", 1, topic="orders", evidence={"writer": 7, "seq": 1, "offsets": [44, 45]})
+    evidence = {"writer": 7, "seq": seq, "input_offset": 45, "group": "g"}
+    reflected = told(anomaly, 2, at=5, topic="outputs", evidence=evidence)
+    for order in (twice, reflected), (reflected, twice):
+        assert len(standing(*order)) == incidents
+    unrelated = told("eos-violation", 3, at=9, topic="outputs", evidence=evidence | {"seq": 9})
+    assert len(standing(twice, reflected, unrelated)) == (2 if anomaly == "eos-violation" else 3)
+
+
 def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:
     evidence = {"writer": 7, "seq": 1}
     warned = told("duplicate", 1, evidence=evidence, context={"idempotent": "false"})
