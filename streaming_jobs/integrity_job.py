@@ -10,7 +10,6 @@ from the probe log, and another query goes on with it. A query that ends so befo
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -37,8 +36,9 @@ from streaming_jobs.history.gap import gap, open_gaps
 from streaming_jobs.history.handover import handover
 from streaming_jobs.history.layout import make_ready
 from streaming_jobs.history.source import NewestVersion, await_history, stream
-from streaming_jobs.location import TableUrl, is_at_s3, numbers, spark_url
+from streaming_jobs.location import is_at_s3, spark_url
 from streaming_jobs.log_watch import LogWatch
+from streaming_jobs.query import await_commit, ended_by, has_read_all, is_active, told_since
 from streaming_jobs.rebuild.rebuild import Rebuild, RebuildStopped, reason_to_rebuild
 from streaming_jobs.session import SessionSettings, planners
 from streaming_jobs.spark_conf import store_conf
@@ -54,7 +54,6 @@ from streaming_jobs.warming import warm
 log = logging.getLogger(__name__)
 
 _TICK: Final = 0.5
-_COMMIT_WAIT: Final = 10.0
 _THREADS_END: Final = 10.0
 """Seconds for the job's threads, all together, to finish the call that they are in: a table is compacted, say."""
 _RECHECK: Final = 2.0
@@ -188,7 +187,7 @@ class IntegrityJob:
         with self._busy:  # the running batch's writes, or a rebuild's
             number = self._last_batch
         if query is not None:
-            self._await_commit(number)
+            await_commit(query, self._config.checkpoint_path / "commits", number)
             try:
                 query.stop()
             except (PySparkException, Py4JError, OSError) as error:
@@ -322,12 +321,16 @@ class IntegrityJob:
         why = "the probe log no longer keeps what it wants next"
         if isinstance(cause, StateFormat):
             why = "it was written by another version of the checks"
-        self._unwritten = self.unwritten
-        self._query, self._sink, self._cause = None, None, None
-        self._last_batch = self._seen_progress = -1
+        self._leave_query()
         if self._rebuilt(why):
             self._run_query()
         return True
+
+    def _leave_query(self) -> None:
+        """Another one follows, and writes what this one has told and could not write."""
+        self._unwritten = self.unwritten
+        self._query, self._sink, self._cause = None, None, None
+        self._last_batch = self._seen_progress = -1
 
     def _goes_on_without(self, cause: JobError) -> bool:
         """Whether the log had lost files, and another query goes on without them."""
@@ -339,9 +342,7 @@ class IntegrityJob:
         known = set(open_gaps(current_findings(self._config.tables_path)))
         sink.report(gap("opened", (set(sink.clusters) or {""}) - known, self._clock(), damaged=lost))
         log.warning("%s", damage.told(lost))
-        self._unwritten = self.unwritten
-        self._query, self._sink, self._cause = None, None, None
-        self._last_batch = self._seen_progress = -1
+        self._leave_query()
         self._run_query()
         return True
 
@@ -435,7 +436,7 @@ class IntegrityJob:
     def _tick(self) -> None:
         if self._stopping.is_set() or self._query is None:
             return
-        if not self._is_active(self._query):
+        if not is_active(self._query):
             if self._stopping.is_set():
                 return  # it was stopped between the two questions
             error = self._ended_by(self._query)
@@ -449,7 +450,7 @@ class IntegrityJob:
         self._tell_progress()
         watch, sink, query = self._log_watch, self._sink, self._query
         if watch is not None and sink is not None:
-            sink.report(watch.look(lambda: _has_read_all(query)), put_off=True)
+            sink.report(watch.look(lambda: has_read_all(query)), put_off=True)
         if not self._planned and self._last_batch >= 0:
             self._planned = True
             planners.end()
@@ -461,18 +462,11 @@ class IntegrityJob:
             finally:
                 self._busy.release()
 
-    def _is_active(self, query: StreamingQuery) -> bool:
-        try:
-            return bool(query.isActive)
-        except (Py4JError, OSError):  # nobody answers
-            return False
-
     def _ended_by(self, query: StreamingQuery) -> BaseException:
-        try:
-            return query.exception() or JobFailed("The integrity job's query ended without an error.")
-        except (Py4JError, OSError):
-            self._cause = JobFailed("Spark's Java process has gone.")
-            return self._cause
+        error = ended_by(query)
+        if error is None:
+            error = self._cause = JobFailed("Spark's Java process has gone.")
+        return error
 
     def _failed(self, error: BaseException) -> JobError:
         if self._failure is None:
@@ -487,8 +481,7 @@ class IntegrityJob:
         if self._query is None or reached <= self._seen_progress:
             return
         # An idle query tells of the batch that comes next, without rows.
-        fresh = [told for told in self._progress(self._query) if told["batchId"] > self._seen_progress]
-        fresh = [told for told in fresh if told.get("numInputRows")]
+        fresh = [told for told in told_since(self._query, self._seen_progress) if told.get("numInputRows")]
         if not fresh:
             return
         try:
@@ -503,34 +496,11 @@ class IntegrityJob:
             for listener in self._listeners.on_progress:
                 listener(progress)
 
-    def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
-        """What Spark tells of the batches that have ended since the last look. It keeps a hundred, and each costs calls
-        into the JVM: they are all asked for only where more than one batch has ended meanwhile."""
-        last = query.lastProgress
-        if last is None or last.batchId <= self._seen_progress:
-            return []
-        told = [last] if last.batchId == self._seen_progress + 1 else query.recentProgress
-        return [json.loads(one.json) for one in told]
-
-    def _await_commit(self, number: int) -> None:
-        """Spark commits a batch after our callback has returned; stopping before that would only run it again."""
-        deadline = time.monotonic() + _COMMIT_WAIT
-        commits = self._config.checkpoint_path / "commits"
-        while number >= 0 and number not in numbers(commits) and time.monotonic() < deadline:
-            if self._query is not None and not self._is_active(self._query):
-                return
-            time.sleep(0.1 if isinstance(commits, TableUrl) else 0.01)
-
     def _keep_up(self) -> None:
         upkeep = Upkeep(self._config)
         while not self._ended.wait(self._config.upkeep.every):
             for line in upkeep.run(self._clock(), self._ended.is_set):
                 log.info("%s", line)
-
-
-def _has_read_all(query: StreamingQuery) -> bool:
-    """Whether it has looked for rows, and there are none that it has not read."""
-    return str(query.status["message"]).startswith("Waiting for data")
 
 
 __all__ = ["Batch", "IntegrityJob", "Listeners", "Progress", "session_settings"]
