@@ -19,7 +19,9 @@ called lost if a member on another host committed the very offset that was told 
 last knew. So a lost commit is concluded only from what is told to a process that must have been told of it: the one
 whose commit was acknowledged, or one that had read that offset, or a higher one, since the commit was invoked. (What
 nobody ever committed an old coordinator does not know either.) A transaction's offsets are told once its marker has
-reached the coordinator: a reader at read_committed gets an error until then, and to others they prove nothing.
+reached the coordinator: a reader at read_committed gets an error until then, and to others they prove nothing. Its
+producer's client cannot ask what was committed, and the consumer's may know an old coordinator: before it asks it has
+something of its own acknowledged (`probes.workloads.transactional.read_back`).
 
 **Members that are not of this log** commit what it never asked for. They are known by what they take away: of a group
 that is subscribed to, nothing is concluded from an unknown offset unless members of this log held the partition all the

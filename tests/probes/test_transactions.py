@@ -211,3 +211,34 @@ def test_a_producer_that_is_refused_its_producer_id_says_so_in_every_partition(s
     tried = probe.measure.levels.tries["transaction-commit", ("", "")]
     assert (tried.total, tried.failed) == (1, 1)
     probe.log.end("info")  # it is of no use to close what is unusable
+
+
+def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(stage):
+    """The coordinator that acknowledges a commit is the one whose word counts."""
+    one = stage()
+    other, probe = put(one, "other"), put(one, "probe")
+    transact(other)
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transact(probe)) or any(row.polled for row in rows))
+    probe._read_back.turn()
+    assert witness(probe).of("commit", "offsets") == [], "it is not time yet"
+
+    def told() -> list[Slice]:
+        probe._read_back._due = 0
+        probe._read_back.turn()
+        return [row for row in witness(probe).of("offsets") if row.type == "ok"]
+
+    until(told)
+    last = {row.partition: row.committed for row in rows if row.committed is not None}
+    fences, commits = (
+        witness(probe).of("commit"),
+        [row for row in told() if row.topic == one.config.topics.transactions],
+    )
+    assert {row.partition: row.committed for row in commits} == last
+    assert {(row.topic, row.partition, row.type, row.group) for row in fences} == {
+        (one.config.topics.records, 0, "ok", f"{one.prefix}-probe")
+    }
+    (fence,) = [row for row in told() if row.topic == one.config.topics.records]
+    assert fence.committed == len(fences)
+    assert fences[-1].completed <= fence.invoked
+    assert {row.isolation for row in told()} == {"read_committed"}

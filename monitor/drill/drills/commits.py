@@ -11,6 +11,7 @@ from monitor.drill.proxy import Where
 
 GROUP: Final = Where(group="*-group")
 MEMBER: Final = Where(client_id="offsetwatch-reader-group-1")
+TRANSACTIONS: Final = Where(client_id="offsetwatch-transactions-*")
 TRANSFORMS: Final = Where(client_id="offsetwatch-transform-*")
 ONE_MEMBER: Final = {"reader": {"assign": 1, "group": 1}}
 NONE: Final = -1
@@ -38,6 +39,16 @@ DRILLS: Final = (
         may=ORDER,
         probes=ONE_MEMBER,
         play=lambda: LieThenRebalance(SwallowCommits(GROUP), MEMBER, acts=3, after=COMMITTED_FIRST_S),
+    ),
+    Drill(
+        name="dropped-commit",
+        case="in-a-transaction",
+        what="TxnOffsetCommit is answered and not forwarded: transactions commit their records without their offsets.",
+        seen_in="the field's checkers",
+        must=(found("lost-commit"),),
+        may=ORDER,
+        probes={"transaction": {"count": 1, "rate": 2.0}},
+        play=lambda: OneLie(SwallowTxnOffsets(TRANSACTIONS), after=COMMITTED_FIRST_S, acts=3, ends=True),
     ),
     Drill(
         name="foreign-commit",

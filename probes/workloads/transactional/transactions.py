@@ -27,6 +27,7 @@ from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
+from probes.workloads.transactional.read_back import ReadBack
 from probes.workloads.transactional.transaction_course import Course, Outline, outline, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
 from probes.workloads.transactional.transactor import Transactor
@@ -60,6 +61,7 @@ class Transactions(Probe):
         self.position: dict[Partition, int] = {}
         self._positions = Positions()
         self._pace = Pace(self.world.clock, 1 / self._config.rate)
+        self._read_back: ReadBack | None = None
         self._unusable = False
 
     @property
@@ -117,6 +119,10 @@ class Transactions(Probe):
                 each=lambda where: {"assigned": where in begin},
             )
         )  # fmt: skip
+        others = (where for topic in self.layout.topics for where in self.layout.partitions(topic.name))
+        fence = next((where for where in others if where[0] != self.sends_to), None)
+        if fence is not None:
+            self._read_back = ReadBack(self, self.consumer, self.group, fence)
         self._pace.start()
 
     def new_transactor(self) -> Transactor:
@@ -127,6 +133,8 @@ class Transactions(Probe):
         if wait := self._pace.wait():
             self.pause(min(wait, 0.5))
             return
+        if self._read_back is not None:
+            self._read_back.turn()
         plan = outline(
             self.targets,
             records=self._config.records,
@@ -156,6 +164,8 @@ class Transactions(Probe):
         if outcome == "ok":
             for where, at in course.after.items():
                 self.position[where] = self.carried.positions[self.topic_place(where)] = at
+            if self._read_back is not None:
+                self._read_back.note(course.after)
             return
         if course.error is not None and not course.aborted:
             self._unusable = True

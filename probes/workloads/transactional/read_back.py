@@ -1,0 +1,110 @@
+"""What the group of a transactional probe has committed, read back now and then by the probe that commits.
+
+Anybody else who is told too little may have asked a coordinator that was deposed, and cut off so that it does not know
+it yet. The producer's client, to which the commits were acknowledged, cannot ask; the consumer's finds the coordinator
+by itself. So the consumer commits something first, for a partition that no transaction of the group polls: a
+coordinator that was cut off finds nobody to agree. What the one that acknowledges it tells next is what the group has
+committed, that very offset among it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from probes.kafka.calls import bounded
+from probes.kafka.errors import ClientError, ClientStuck, classify, translate
+from probes.kafka.starting_positions import committed
+from probes.log.life_log import Instant
+from probes.topology import Partition
+from probes.workloads.probe import Probe
+from rules.vocabulary.slices import Outcome, Slice
+
+EVERY: Final = 10.0
+"""Seconds between two times that it asks."""
+WITHIN: Final = 5.0
+"""Seconds that the coordinator is given for each answer."""
+UNSTABLE: Final = "UNSTABLE_OFFSET_COMMIT"
+"""The last transaction has ended, and its marker has not reached the coordinator yet."""
+
+
+class ReadBack:
+    """Asks for the probe's `consumer`, of `group`; `fence` is the partition of which it commits something itself."""
+
+    def __init__(self, probe: Probe, consumer: Consumer, group: str, fence: Partition) -> None:
+        self._probe, self._consumer, self._group, self._fence = probe, consumer, group, fence
+        self._asked: set[Partition] = set()
+        self._number = 0
+        self._due = probe.world.clock.monotonic_ns() + int(EVERY * 1e9)
+
+    def note(self, partitions: Iterable[Partition]) -> None:
+        """A transaction has committed offsets of these."""
+        self._asked.update(partitions)
+
+    def turn(self) -> None:
+        """Ask, if it is time. To be called between two transactions. Raises ClientStuck."""
+        now = self._probe.world.clock.monotonic_ns()
+        if now < self._due or not self._asked:
+            return
+        self._due = now + int(EVERY * 1e9)
+        if self._commit():
+            self._ask()
+
+    def _commit(self) -> bool:
+        """Whether the coordinator acknowledges a commit of the fence's."""
+        self._number += 1
+        log, offset = self._probe.log, TopicPartition(*self._fence, self._number)
+        op, invoked = log.next_op(), log.now()
+        log.opened(op, self._commit_rows("info", None, op, invoked, None))
+        problem = None
+        try:
+            (told,) = bounded(
+                lambda: self._consumer.commit(offsets=[offset], asynchronous=False), 2 * WITHIN, log.alive, "commit"
+            )  # fmt: skip
+            problem = translate(told.error) if told.error is not None else None
+        except ClientStuck:
+            raise
+        except Exception as error:
+            problem = translate(error)
+        code = problem.code if problem is not None else None
+        outcome = "ok" if code is None else classify(code, "commit")
+        log.append(self._commit_rows(outcome, code, op, invoked, log.now()))
+        if problem is not None:
+            self._probe.on_error(problem)
+        return outcome == "ok"
+
+    def _commit_rows(
+        self, type: Outcome, error: str | None, op: int, invoked: Instant, completed: Instant | None
+    ) -> Sequence[Slice]:
+        log, probe = self._probe.log, self._probe
+        return [
+            log.row(
+                self._fence, "commit", type, op, invoked, completed, error=error, committed=self._number,
+                group=self._group, isolation=probe.isolation, mode=probe.mode,
+            )
+        ]  # fmt: skip
+
+    def _ask(self) -> None:
+        log, asked = self._probe.log, [*sorted(self._asked), self._fence]
+        op, invoked = log.next_op(), log.begin()
+        found: Mapping[Partition, int | None] = dict.fromkeys(asked)
+        code = None
+        try:
+            found = committed(self._consumer, asked, log.alive, WITHIN)
+            self._asked.clear()
+        except ClientError as error:
+            code = error.code
+            if code == UNSTABLE:
+                self._due = 0  # with the next turn
+            else:
+                self._probe.on_error(error)
+        completed = log.now()
+        log.append([
+            log.row(
+                where, "offsets", "ok" if code is None else "info", op, invoked, completed, error=code, committed=at,
+                group=self._group, isolation=self._probe.isolation,
+            )
+            for where, at in found.items()
+        ])  # fmt: skip
