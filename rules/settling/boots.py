@@ -41,6 +41,12 @@ def boots_before(state: State, boot: int) -> set[int]:
     return set(_around(state, boot)[0])
 
 
+def boots_around(state: State, boot: int) -> list[int]:
+    """The other boots of its host, as far as they are known."""
+    before, after = _around(state, boot)
+    return before + after
+
+
 def _around(state: State, boot: int) -> tuple[list[int], list[int]]:
     """The boots of its host before and after this one."""
     for host in state.hosts.values():

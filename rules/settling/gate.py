@@ -32,14 +32,14 @@ import numpy as np
 from rules.arrays.intervals import Bools, Ints
 from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks
-from rules.settling.boots import boots_after
+from rules.settling.boots import boots_after, boots_around
 from rules.settling.clocks import UNKNOWN
 from rules.settling.completeness import GIVEN_UP, LATE
 from rules.vocabulary.objectives import SECOND
 
 APART: Final = 60 * SECOND
 """Further apart than this clocks are not taken to be where nobody knows, at the ends of what is missing: else one lost
-journal would spoil everything after it."""
+journal would spoil everything after it. Nor are the clocks of two boots of one host."""
 
 
 Times = int | Ints
@@ -272,6 +272,12 @@ class Gate:
         return hole.start - self.apart(hole.boot, boot), end + self.apart(boot, hole.end_boot)
 
     def apart(self, one: int, other: int) -> int:
-        """By how much one clock is ahead of another at most, for the ends of what is missing."""
+        """By how much one clock is ahead of another at most, for the ends of what is missing. Where nobody knows, by as
+        much as the clock of another boot of either host, and `APART`."""
         bound = self.ahead(one, other, strict=True)
-        return bound if bound < UNKNOWN else APART
+        if bound < UNKNOWN:
+            return bound
+        kin = [self.ahead(boot, other, strict=True) for boot in boots_around(self.state, one)]
+        kin += [self.ahead(one, boot, strict=True) for boot in boots_around(self.state, other)]
+        bound = min(kin, default=UNKNOWN)
+        return bound + APART if bound < UNKNOWN else APART

@@ -6,13 +6,15 @@ import random
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rules.arrays.columns import from_table
-from rules.kept.state import Host, Process, State
+from rules.kept.state import Clocks, Host, Process, State
 from rules.settling.boots import BOOTS_KEPT, boots_after, boots_after_its, boots_before, note_mark
 from rules.settling.clocks import set_times
 from rules.settling.completeness import GIVEN_UP, horizon, new_rows, note_lives
+from rules.settling.gate import Gate
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.slices import Mark, to_table
 from tests.rules.histories import START, History, number
@@ -87,3 +89,16 @@ def test_one_that_was_recovered_is_known_to_be_over_at_once() -> None:
     h.rows = h.rows[:2]
     taken(state, h)
     assert state.processes[number("w")].complete
+
+
+def test_clocks_that_nobody_can_compare_are_as_far_apart_as_those_of_other_boots_of_their_hosts() -> None:
+    """b's clock is ten minutes ahead of that of a, whose host was booted anew since, and has exchanged nothing."""
+    a, a2, b, c = range(4)
+    state = State(boot_names=["a", "a2", "b", "c"], tops=[(0, -1)] * 4)
+    state.hosts = {1: Host(boots=[[a, 0, 1], [a2, 0, 2]]), 2: Host(boots=[[b, 0, 1]]), 3: Host(boots=[[c, 0, 1]])}
+    pairs = np.array([(a, b, 600 * SECOND), (b, a, -599 * SECOND)], np.int64).T
+    state.clocks = Clocks(pairs[0], pairs[1], np.zeros(2, np.int64), pairs[2])
+    gate = Gate(state)
+    assert (gate.apart(b, a), gate.apart(a, b)) == (600 * SECOND, -599 * SECOND)
+    assert (gate.apart(b, a2), gate.apart(a2, b)) == (660 * SECOND, -539 * SECOND)
+    assert (gate.apart(a2, a), gate.apart(c, a2)) == (60 * SECOND, 60 * SECOND)
