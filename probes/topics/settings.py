@@ -7,6 +7,7 @@
     cleanup_policy, retention_ms       the same
     timestamp_type                     the same: CreateTime or LogAppendTime
     transaction_max_timeout_ms         of the broker that was asked
+    offsets_retention_minutes          the same: so long a group keeps what it has committed
     settings_asked                     when the topic's were asked for, microseconds by this host's clock
 
 What the cluster does not tell, or not to us, is absent. All values are strings.
@@ -41,7 +42,10 @@ _TOPIC: Final = {
     "cleanup_policy": "cleanup.policy",
     "timestamp_type": "message.timestamp.type",
 }
-_BROKER: Final = {"transaction_max_timeout_ms": "transaction.max.timeout.ms"}
+_BROKER: Final = {
+    "transaction_max_timeout_ms": "transaction.max.timeout.ms",
+    "offsets_retention_minutes": "offsets.retention.minutes",
+}
 Entries = Mapping[str, Any]
 """ConfigEntry by name."""
 
