@@ -388,7 +388,8 @@ class Incidents:
                 self._drop(number, group)
 
 
-def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, str]:
-    """As counted, and within a batch in log time; at one moment openings before ends, causes before what they
-    explain."""
-    return event.counted, event.at, event.event == "closed", event.implied_by is not None, event.id
+def _order(event: FindingEvent) -> tuple[datetime, datetime, bool, bool, bool, str]:
+    """As counted, and within a batch in log time; at one moment openings before ends, causes before what they explain,
+    and losses, which begin incidents of their own, before signs of them."""
+    explained, loss = event.implied_by is not None, event.anomaly in LOSSES
+    return event.counted, event.at, event.event == "closed", explained, not loss, event.id

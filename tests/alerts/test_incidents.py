@@ -284,11 +284,17 @@ def test_a_loss_is_told_also_where_a_sign_of_it_was_told_before(sign: str, loss:
     assert not any(one.folded for one in after)
 
 
-def test_a_sign_of_a_loss_that_was_told_is_folded_under_it() -> None:
+@pytest.mark.parametrize("skipped", [5, 0])
+def test_a_sign_of_a_loss_that_was_told_is_folded_under_it(skipped: int) -> None:
+    """Also where both are found at one moment, whatever their ids."""
     evidence = {"writer": 7, "seq": 1, "offset": 44}
-    lost, skip = told("lost-write", 1, evidence=evidence), told("poll-skip", 1, at=5, evidence={"skipped": [evidence]})
-    (one,) = standing(lost, skip, now=6)
-    assert (one.anomaly, dict(one.folded)) == ("lost-write", {"poll-skip": 1})
+    lost = told("lost-write", 1, evidence=evidence)
+    for n in range(8):
+        skip = told("poll-skip", n, at=skipped, evidence={"skipped": [evidence]})
+        incidents = Incidents()
+        incidents.take([skip, lost])
+        (one,) = incidents.at(NOON + 6 * S)
+        assert (one.anomaly, dict(one.folded)) == ("lost-write", {"poll-skip": 1})
 
 
 def test_what_is_classified_or_allowed_is_counted() -> None:
