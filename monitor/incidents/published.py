@@ -18,8 +18,10 @@ _LEADERLESS_TOLD: Final = (
 
 
 def without_marker(anomaly: str, evidence: Mapping[str, Any]) -> bool:
-    """Is it a finding about a transaction that has no marker in a partition, so that the next one's decided there?"""
-    return anomaly in _OF_MARKERS and evidence.get("offsets_between") == 0
+    """Is it a finding about a transaction that has no marker in a partition, so that the next one's decided there, and
+    otherwise than its client was told?"""
+    decided = evidence.get("offsets_between") == 0 and evidence.get("told") != evidence.get("next_told")
+    return anomaly in _OF_MARKERS and decided
 
 
 def looks_like(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -3,7 +3,8 @@
 A transaction's records are decided by the first marker of its producer behind them in the partition, whose transaction
 ever that marker ends. Where nothing but values of others stands between the records and the next transaction of the
 same transactional id, no marker of their own can stand there: the coordinator never wrote it, and the next
-transaction's marker decided over both. Where an offset between holds no value that is known, it may be that marker.
+transaction's marker decided over both. (What was told of both says whether that explains what was seen: two commits
+lose nothing.) Where an offset between holds no value that is known, it may be that marker.
 
 Nothing is kept here: `rules.checks.transaction_outcomes` holds transactions until their records are decided, which is
 as long as it matters, and with each of them the one that came next.
@@ -108,7 +109,7 @@ def _with_next(state: State, one: Written, written: Written, told: Told) -> Told
         "next_offset": int(one.next_offset[0]),
         "offsets_between": between,
     }
-    if not between:
+    if not between and following["next_told"] != evidence["told"]:  # else its marker explains nothing
         words += (
             f", no marker stands behind its records, and that of the next transaction {following['next_txn']},"
             f" {following['next_told']}, decided over them"

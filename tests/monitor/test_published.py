@@ -14,9 +14,9 @@ from streaming_jobs.tables.findings import current
 from tests.monitor.rows import NOON, events, finding, record
 
 
-def of_transaction(anomaly: str, between: int | None) -> Finding:
-    following = {} if between is None else {"offsets_between": between}
-    return finding(anomaly, evidence={"writer": 7, "seq": 1, "offset": 9, "txn": 5, **following})
+def of_transaction(anomaly: str, between: int | None, told: str = "aborted", next_told: str = "committed") -> Finding:
+    following = {} if between is None else {"offsets_between": between, "next_told": next_told}
+    return finding(anomaly, evidence={"writer": 7, "seq": 1, "offset": 9, "txn": 5, "told": told, **following})
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def of_transaction(anomaly: str, between: int | None) -> Finding:
 def test_a_transaction_without_a_marker(anomaly: str, between: int | None, known: bool) -> None:
     rows = current(events(of_transaction(anomaly, between))).to_pylist()
     assert looks_like(rows).startswith("KAFKA-20734, ") == known
+    assert bool(looks_like(rows)) == known
+
+
+@pytest.mark.parametrize(("next_told", "known"), [("aborted", True), ("unknown", True), ("committed", False)])
+def test_a_record_that_is_lost_between_two_commits_was_decided_by_no_marker(next_told: str, known: bool) -> None:
+    rows = current(events(of_transaction("lost-write", 0, "committed", next_told))).to_pylist()
     assert bool(looks_like(rows)) == known
 
 

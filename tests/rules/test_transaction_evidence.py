@@ -93,6 +93,16 @@ def test_a_committed_record_that_the_next_abort_took() -> None:
     }  # fmt: skip
 
 
+def test_a_committed_record_that_is_lost_before_the_next_commit_was_decided_by_no_marker() -> None:
+    h = History()
+    pair(h, "ok", "ok", 0)
+    h.send("v", 0, 1, at=6)
+    h.poll("r", [("w", 2, 2, 2), ("v", 0, 1, 6)], position_before=0, position_after=7)
+    first, _ = told_of(h, "lost-write")
+    assert first.message.endswith("; its transaction 71 of x was told to be committed")
+    assert first.evidence.items() >= following("committed", 2, 0).items()
+
+
 @pytest.mark.parametrize("other", ["y", None])
 def test_the_next_transaction_of_another_id_decides_nothing(other: str | None) -> None:
     h = History()
