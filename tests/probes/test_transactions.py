@@ -242,3 +242,28 @@ def test_what_its_group_has_committed_is_read_back_after_a_commit_of_its_own(sta
     assert fence.committed == len(fences)
     assert fences[-1].completed <= fence.invoked
     assert {row.isolation for row in told()} == {"read_committed"}
+
+
+@pytest.mark.parametrize("lasts", [2, None], ids=["for a moment", "for good"])
+def test_what_is_behind_for_a_moment_is_asked_again_and_what_is_lost_is_told(stage, monkeypatch, lasts):
+    """Some implementations tell what was committed before while the transaction's marker is underway."""
+    one = stage()
+    other, probe = put(one, "other"), put(one, "probe")
+    transact(other)
+    rows: list[Slice] = []
+    until(lambda: rows.extend(transact(probe)) or any(row.polled for row in rows))
+    last = {(row.topic, row.partition): row.committed for row in rows if row.committed is not None}
+    asked: list[dict] = []
+
+    def behind(*args):
+        late = lasts is None or len(asked) < lasts
+        asked.append({where: offset - 1 if late else offset for where, offset in last.items()})
+        return asked[-1]
+
+    monkeypatch.setattr("probes.workloads.transactional.read_back.committed", behind)
+    monkeypatch.setattr("probes.workloads.transactional.read_back.SETTLES", 1.0)
+    probe._read_back._due = 0
+    probe._read_back.turn()
+    told = {(row.topic, row.partition): row.committed for row in witness(probe).of("offsets")}
+    assert told == asked[-1] == ({where: offset - 1 for where, offset in last.items()} if lasts is None else last)
+    assert len(asked) == 3 if lasts else len(asked) > 3

@@ -9,7 +9,7 @@ committed, that very offset among it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
@@ -28,6 +28,9 @@ WITHIN: Final = 5.0
 """Seconds that the coordinator is given for each answer."""
 UNSTABLE: Final = "UNSTABLE_OFFSET_COMMIT"
 """The last transaction has ended, and its marker has not reached the coordinator yet."""
+SETTLES: Final = 3.0
+"""Seconds after which that marker has come for sure. Not every implementation says that it has not."""
+AGAIN: Final = 0.25
 
 
 class ReadBack:
@@ -35,13 +38,13 @@ class ReadBack:
 
     def __init__(self, probe: Probe, consumer: Consumer, group: str, fence: Partition) -> None:
         self._probe, self._consumer, self._group, self._fence = probe, consumer, group, fence
-        self._asked: set[Partition] = set()
+        self._asked: dict[Partition, int] = {}
         self._number = 0
         self._due = probe.world.clock.monotonic_ns() + int(EVERY * 1e9)
 
-    def note(self, partitions: Iterable[Partition]) -> None:
-        """A transaction has committed offsets of these."""
-        self._asked.update(partitions)
+    def note(self, offsets: Mapping[Partition, int]) -> None:
+        """A transaction has committed these."""
+        self._asked |= offsets
 
     def turn(self) -> None:
         """Ask, if it is time. To be called between two transactions. Raises ClientStuck."""
@@ -86,13 +89,25 @@ class ReadBack:
             )
         ]  # fmt: skip
 
+    def _agrees(self, found: Mapping[Partition, int | None]) -> bool:
+        return all(found[where] == offset for where, offset in self._asked.items())
+
     def _ask(self) -> None:
         log, asked = self._probe.log, [*sorted(self._asked), self._fence]
-        op, invoked = log.next_op(), log.begin()
+        op = log.next_op()
+        until = log.now().mono + int(SETTLES * 1e9)
         found: Mapping[Partition, int | None] = dict.fromkeys(asked)
         code = None
         try:
-            found = committed(self._consumer, asked, log.alive, WITHIN)
+            while True:
+                invoked = log.begin()
+                found = committed(self._consumer, asked, log.alive, WITHIN)
+                if self._agrees(found) or invoked.mono > until:
+                    break
+                if self._probe.stopping.is_set():
+                    log.idle()
+                    return
+                self._probe.pause(AGAIN)
             self._asked.clear()
         except ClientError as error:
             code = error.code
