@@ -37,7 +37,7 @@ from rules.settling.clocks import domains
 from rules.settling.gate import Who
 from rules.vocabulary.slices import DIED
 
-STEP: Final = 50_000
+STEP: Final = 10_000
 """Microseconds; in nanoseconds a thousand times as many."""
 STEPS_KEPT: Final = 4096
 LISTINGS_KEPT: Final = 4096

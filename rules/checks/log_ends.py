@@ -48,7 +48,7 @@ KEPT: Final = 4096
 CUTS_KEPT: Final = 64
 LATER: Final = (30 * SECOND, 600 * SECOND)
 """So long after all of a range was written again it is asked to be explained."""
-LONG: Final = 4095
+LONG: Final = 16_383
 """So many steps, or an unknown number, a write is open for long."""
 
 
@@ -214,9 +214,11 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage | None, *, ever: int
 
 
 def _forget(own: LogEnds, judged: list[Listing]) -> None:
-    """What no later listing needs."""
+    """What no later listing needs: what had been acknowledged before one that was not short."""
     for domain in {listing.domain for listing in judged}:
-        own.written = take(own.written, (own.written.domain != domain) | (own.written.step >= _sound(own, domain)[0]))
+        since, written = _sound(own, domain)[0], own.written
+        under_way = (written.completed >= since) & (written.completed < FOREVER)
+        own.written = take(written, (written.domain != domain) | (written.step >= since) | under_way)
 
 
 def _sound(own: LogEnds, domain: int) -> tuple[int, int]:
@@ -234,7 +236,11 @@ def _since_it_was_cut(own: LogEnds, listing: Listing) -> Listing:
     last = int(indices(mine)[gone.at[mine].argmax()])
     since = (written.domain == listing.domain) & (written.step > gone.step[last]) & (written.completed < listing.step)
     since &= gone.domain[last] == listing.domain  # by another clock nobody knows what was written since
-    return listing._replace(known=int(written.end[since].max(initial=gone.again[last])) - 1)
+    known = int(written.end[since].max(initial=gone.again[last])) - 1
+    step, known_then = _sound(own, listing.domain)
+    if gone.domain[last] == listing.domain and gone.step[last] < step < listing.step:
+        known = max(known, known_then)  # what was written before a listing that was not short is forgotten with it
+    return listing._replace(known=known)
 
 
 def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Truncation]:

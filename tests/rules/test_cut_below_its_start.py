@@ -17,11 +17,18 @@ START, END = 100, 120
 
 
 def cut(
-    h: History, again: int, *, lost: int | None = None, start: int | None = None, seconds: int = 40, unread: int = 0
+    h: History,
+    again: int,
+    *,
+    lost: int | None = None,
+    start: int | None = None,
+    seconds: int = 40,
+    unread: int = 0,
+    pause: float = 0.0,
 ) -> History:
     """Retention has taken what was below `START`; then the log is cut, and goes on from `again`, below that. One record
     a second is written and polled, but for number `lost`, which readers pass. `start`: of the log since. `unread`: so
-    many of the last records before the cut nobody had polled."""
+    many of the last records before the cut nobody had polled. `pause`: seconds from a poll to the next listing."""
     h.assign("r")
     h.observe(start=START, end=START)
     h.mark(1.0)
@@ -38,6 +45,7 @@ def cut(
         h.send("v", i, 1, at=again + i)
         if i != lost:
             h.poll("r", [("v", i, 1, again + i)])
+        h.time += pause
         h.observe(start=0 if start is None else start, end=again + i + 1)
         h.mark(1.0)
     return h
@@ -60,8 +68,9 @@ def test_nothing_is_lost_of_it_where_all_was_polled(fed: Fed, again: int) -> Non
 
 
 @FEEDS
-def test_a_second_cut_of_a_log_that_is_still_shorter_than_it_was_is_told_too(fed: Fed) -> None:
-    h = cut(History(), 0)
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_a_second_cut_of_a_log_that_is_still_shorter_than_it_was_is_told_too(fed: Fed, pause: float) -> None:
+    h = cut(History(), 0, pause=pause)
     h.observe(end=25)
     for i in range(40, 60):
         h.send("v", i, 1, at=i - 15)
