@@ -28,13 +28,21 @@ NEEDS = {"kafka": {"kafka", "kafka3", "kafka_of_3_8", "secured"}, "spark": {"spa
 """The marker of a test that asks for one of these fixtures, itself or through another one."""
 WAITING = ("kafka", "spark", "slow")
 """Markers of tests that start programs, and wait for them."""
+LONGEST = (
+    "streaming_jobs/test_rebuild", "probes/test_transform", "streaming_jobs/test_killed", "probes/test_fleet",
+    "deploy/test_local_kafka", "probes/log/evidence/test_intake", "probes/test_group_offsets",
+    "streaming_jobs/test_object_store", "probes/log/test_cut_journals", "streaming_jobs/test_job",
+    "monitor/drill/test_drills", "monitor/test_stop", "monitor/drill/proxy/test_lies", "monitor/drill/proxy/test_side",
+)  # fmt: skip
+"""Files that took a minute or more when they were measured last, the longest first: none of them may come last."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a broker or Spark, so that `make quick` can leave it out.
 
-    Files with such tests come first, in an order that has nothing to do with their names: neighbours in a folder want
-    the same of the machine. The others fill what those leave, so that no long file comes last."""
+    Files with such tests come first, the longest of them before the others, and these in an order that has nothing to
+    do with their names: neighbours in a folder want the same of the machine. The others fill what those leave, so that
+    no long file comes last."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         for marker, fixtures in NEEDS.items():
@@ -42,7 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
     file = {item: item.nodeid.partition("::")[0] for item in items}
     waiting = {file[item] for item in items if any(item.get_closest_marker(name) for name in WAITING)}
-    items.sort(key=lambda item: (file[item] not in waiting, crc32(file[item].encode())))
+    longest = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+    place = {one: longest.get(one, len(LONGEST) if one in waiting else len(LONGEST) + 1) for one in file.values()}
+    items.sort(key=lambda item: (place[file[item]], crc32(file[item].encode())))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -199,10 +199,13 @@ def test_a_store_that_goes_away_is_asked_again_and_ends_no_stream(
 ) -> None:
     append(log, version=1)
     monkeypatch.setattr(location, "IMPATIENT", {"max_retries": "0"})
+    for patience in location._OPTIONS:
+        monkeypatch.setitem(location._OPTIONS, patience, {"max_retries": "0"})
     monkeypatch.setattr("streaming_jobs.history.log_source._ASKED_EVERY", 0.0)
     reader = ProbeLogReader({"path": log.uri, "version": "0", "files": "1000", "bytes": str(1 << 30)})
     limit = reader.getDefaultReadLimit()
     os.environ["AWS_ENDPOINT_URL"] = NOBODY
+    location._store.cache_clear()
     assert reader.latestOffset(reader.initialOffset(), limit) == {"version": 0, "file": 0}
     monkeypatch.setattr(location, "PATIENT", {"max_retries": "0"})
     with pytest.raises(OSError, match=f"^{NOBODY}: "):  # what is to be read now cannot be taken for what is not there

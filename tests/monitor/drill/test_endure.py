@@ -28,8 +28,9 @@ def in_topic(found: Graded, topic: str) -> Graded:
 
 CONDITION = one("stuck-producer", event="opened")
 DUPLICATE = in_topic(one("duplicate"), "endure-records")
-NO_MARKER = in_topic(one("G1a", evidence={"offsets_between": 0}), "endure-transactions")
-MARKER = in_topic(one("G1a", evidence={"offsets_between": 1}), "endure-transactions")
+TOLD = {"told": "aborted", "next_told": "committed"}
+NO_MARKER = in_topic(one("G1a", evidence=TOLD | {"offsets_between": 0}), "endure-transactions")
+MARKER = in_topic(one("G1a", evidence=TOLD | {"offsets_between": 1}), "endure-transactions")
 
 
 @pytest.mark.parametrize(
