@@ -139,7 +139,7 @@ class Walk:
             steps = concat(steps, Steps(*(np.array([value], np.int64) for value in begun)))
         if ends:
             steps = take(steps, steps.at.argsort(kind="stable"))
-        polled = (steps.f == POLL) | (steps.f == TXN)
+        polled, tells = (steps.f == POLL) | (steps.f == TXN), steps.tell()
         dropped = np.zeros(len(steps), bool) if polled.all() else forgets(steps)
         i = 0
         while i < len(steps):
@@ -147,7 +147,7 @@ class Walk:
             if self.reader is not None and j > i:
                 if self.watched:
                     self.weigh(int(steps.at[i]))
-                told = indices(steps.tell()[i:j])
+                told = indices(tells[i:j])
                 go_on(self.reader, steps, j - 1, i + int(told[-1]) if len(told) else -1)
                 i = j
             else:

@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -267,3 +267,23 @@ def test_what_is_behind_for_a_moment_is_asked_again_and_what_is_lost_is_told(sta
     told = {(row.topic, row.partition): row.committed for row in witness(probe).of("offsets")}
     assert told == asked[-1] == ({where: offset - 1 for where, offset in last.items()} if lasts is None else last)
     assert len(asked) == 3 if lasts else len(asked) > 3
+
+
+def test_where_no_coordinator_acknowledges_its_commit_it_does_not_ask(stage, monkeypatch):
+    """Whoever answers may be an old one: what it tells proves nothing, and is not logged."""
+
+    class Refused:
+        def commit(self, **_):
+            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT))
+
+        def committed(self, *_, **__):
+            pytest.fail("it may be an old coordinator that is asked")
+
+    one = stage()
+    probe = put(one, "a")
+    probe._read_back.note({(one.config.topics.transactions, 0): 5})
+    monkeypatch.setattr(probe._read_back, "_consumer", Refused())
+    probe._read_back._due = 0
+    probe._read_back.turn()
+    (told,) = witness(probe).of("commit", "offsets")
+    assert (told.f, told.type, told.error) == ("commit", "info", "REQUEST_TIMED_OUT")
