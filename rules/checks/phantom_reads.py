@@ -161,12 +161,15 @@ def fold(own: Phantoms, passage: Passage) -> None:
     known = _known(own, passage, writers)
     limits, process = known.highest[inverse], known.process[inverse]
     grace, waiting = report.objectives.grace, []
-    missing = _missing(state)
+    missing, here = _missing(state), {}
     for i in indices(polled.seq + polled.length - 1 > limits).tolist():
         hole = missing.get(int(process[i]))
         if hole is not None and not _is_before(state, polled, i, hole, grace):
             continue
-        if not passage.finished and not _is_here(state, polled, i, int(process[i]), grace):
+        pair = int(process[i]), int(polled.boot[i])
+        if pair not in here:
+            here[pair] = NEVER if passage.finished else _here_through(state, *pair)
+        if here[pair] < int(polled.at[i]) + grace:
             waiting.append(i)
             continue
         highest = int(limits[i])
@@ -221,13 +224,14 @@ def _is_before(state: State, polled: Polls, i: int, hole: Hole, grace: int) -> b
     return bound < UNKNOWN and hole.start >= int(polled.at[i]) + max(bound, 0) + grace
 
 
-def _is_here(state: State, polled: Polls, i: int, writer: int, grace: int) -> bool:
-    """Is all that the writer's process sent before this poll completed in the log?"""
+def _here_through(state: State, writer: int, reader: int) -> int:
+    """Of what a process sent before when, by the clock of boot `reader`, all is in the log; `NEVER` where all of it
+    is."""
     process = state.processes.get(writer)
     if process is None or process.complete:
-        return True  # it is over, and all of its log is here, or was: no clock need be compared
-    bound = ahead(state, process.boot, int(polled.boot[i]))
-    return bound < UNKNOWN and process.known_through >= int(polled.at[i]) + max(bound, 0) + grace
+        return NEVER  # it is over, and all of its log is here, or was: no clock need be compared
+    bound = ahead(state, process.boot, reader)
+    return process.known_through - max(bound, 0) if bound < UNKNOWN else -UNKNOWN
 
 
 def _report(polled: Polls, i: int, seq: int, highest: int, report: Report) -> None:

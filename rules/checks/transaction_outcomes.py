@@ -14,7 +14,7 @@ What can be decided here is
 - `G1b` (`rules.checks.partial_reads`).
 
 An indefinite operation of which everything here is absent, or something visible, is told to the checks that follow
-(`Passage.refused`, `Passage.revealed`).
+(`Passage.refused`, `Passage.revealed`); one that failed, where something is visible.
 
 State: the runs that wait. They are those of the grace time where readers read; certain ones at most `CERTAIN_KEPT`,
 where nobody reads; indefinite ones at most `INDEFINITE_KEPT`, and what is more goes into chunks
@@ -126,7 +126,7 @@ def _show(own: Outcomes, passage: Passage, chosen: Ints, whole: Bools) -> None:
         seq, _, at = _first_seen(passage, rows, i)
         who = int(rows.process[i]), int(rows.op[i]), int(rows.writer[i])
         given_up.report_misleading(*who, seq, passage, at=at)
-    unsure = chosen[kind == INFO]
+    unsure = chosen[kind != OK]
     passage.revealed |= set(zip(rows.process[unsure].tolist(), rows.op[unsure].tolist(), strict=True))
 
 

@@ -9,13 +9,16 @@ output turns out visible, or until all of it turns out absent (`rules.checks.tra
 aborted.
 
 Each group is judged by itself: the transforms of several hosts read the same input, each in a group of its own, and
-each reflects all of it. Only what it takes for an input: where a transform lists records of a run as a stranger's,
-since its host does not know that run yet, what writers of that run sent is no input of its group's, as far as its polls
-that list them went, and further on until the group's next transform begins.
+each reflects all of it; again from where the log starts once its offsets have expired
+(`rules.checks.group_beginnings`). What a transaction reflected that was told to be aborted counts from when its output
+was read (`G1a`), for twice the grace. Only what it takes for an input: where a transform lists records of a run as a
+stranger's, since its host does not know that run yet, what writers of that run sent is no input of its group's, as far
+as its polls that list them went, and further on until the group's next transform begins.
 
 State: one bit per input value and group (chunk aspect `reflected`), the sources of undecided transactions, at most
-`DOUBTFUL_KEPT` runs, the groups that were heard of within `FORGET_GROUP`, the newest `WRITERS_KEPT` writers of inputs,
-and the newest `GROUPS_KEPT` runs that a group does not know.
+`DOUBTFUL_KEPT` runs, and of those that failed not long ago, no more of them, the groups that were heard of within
+`FORGET_GROUP`, the newest `WRITERS_KEPT` writers of inputs, and the newest `GROUPS_KEPT` runs that a group does not
+know.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ from rules.arrays.columns import (
     sources,
 )
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, indices
+from rules.checks import group_beginnings
+from rules.checks.group_beginnings import Beginnings
 from rules.kept.check import FOREVER, Asked, Check, News, Passage
 from rules.kept.chunks import Chunks, Values, chunk_names, values
 from rules.kept.codec import Table, concat, take
@@ -52,11 +57,10 @@ from rules.kept.report import Report
 from rules.kept.state import Hole, State
 from rules.settling.clocks import UNKNOWN, ahead
 from rules.settling.frontier import TICK
-from rules.vocabulary.objectives import SECOND
 
 DOUBTFUL_KEPT: Final = 1024
-FORGET_GROUP: Final = 7 * 86_400 * SECOND
-"""How long a broker keeps the offsets of a group that is gone: one that comes back later begins anew."""
+FORGET_GROUP: Final = group_beginnings.WEEK
+"""A group that comes back later begins again."""
 GROUPS_KEPT: Final = 64
 WRITERS_KEPT: Final = 256
 
@@ -79,16 +83,17 @@ class Reflections(Table):
 
 @dataclass(slots=True)
 class Transforms:
-    """`waiting`: what log time has not reached; `doubtful`: reflections of indefinite transactions; `groups` are
-    numbered by their places here. `reflected_by`: the groups that have reflected something here, and when last;
-    `consumed_by`: those that read here, and when last. `readers`: [process, group] of living transforms.
-    `strangers`: [group, run that it does not know,
-    offsets of the polls that list such records, from and until, when the last of them was], `born`: when the newest
-    transform of each group began, `wrote`: [writer, run] of those that send here. `told_log_start`,
-    `told_holes`: to stage 2."""
+    """`waiting`: what log time has not reached; `doubtful`: reflections of indefinite transactions; `failed`: of those
+    that failed; `groups` are numbered by their places here. `reflected_by`: the groups that have reflected something
+    here, and when last; `consumed_by`: those that read here, and when last. `readers`: [process, group] of living
+    transforms. `strangers`: [group, run that it does not know, offsets of the polls that list such records, from and
+    until, when the last of them was], `born`: when the newest transform of each group began, `wrote`: [writer, run] of
+    those that send here. `told_log_start`, `told_holes`: to stage 2."""
 
     waiting: Reflections = field(default_factory=Reflections)
     doubtful: Reflections = field(default_factory=Reflections)
+    failed: Reflections = field(default_factory=Reflections)
+    beginnings: Beginnings = field(default_factory=Beginnings)
     groups: list[str] = field(default_factory=list)
     reflected_by: dict[str, int] = field(default_factory=dict)
     readers: list[list[int | str]] = field(default_factory=list)
@@ -102,16 +107,29 @@ class Transforms:
 
 def needs(own: Transforms, asked: Asked) -> Iterable[str]:
     """What new rows reflect, what is doubtful, and the inputs that may be told of."""
-    reflected = sources(asked.columns)
-    names = chunk_names(
-        _kept_as(reflected.writer, _told_groups(asked.columns, reflected)), reflected.seq, reflected.length
-    )
-    for kept in (own.waiting, own.doubtful):
-        names |= chunk_names(_kept_as(kept.writer, _named(own, kept)), kept.seq, kept.length)
+    names = _needed_of_groups(own, asked.columns)
     if own.consumed_by or own.readers:
         log = asked.state.log
         names |= chunk_names(log.writer, log.seq, log.length)
     return names
+
+
+def _needed_of_groups(own: Transforms, columns: Columns) -> set[str]:
+    """What may be committed in this step, in all beginnings of its group that it may turn out to be of."""
+    new, kept = sources(columns), concat(own.waiting, concat(own.doubtful, own.failed))
+    groups = [*_told_groups(columns, new), *_named(own, kept)]
+    times = [*columns.completed[new.row].tolist(), *kept.at.tolist()]
+    since = dict(own.reflected_by)
+    for group, at in zip(groups, times, strict=True):
+        since[group] = min(since.get(group, at), at)
+    expires = group_beginnings.may_expire_after(own.beginnings, columns)
+    writer, seq, length = (np.append(getattr(new, name), getattr(kept, name)) for name in ("writer", "seq", "length"))
+    at, kept_as = [], []
+    for i, number in enumerate(writer.tolist()):
+        for name in group_beginnings.names_until(own.beginnings, groups[i], since[groups[i]], times[i], expires):
+            at.append(i)
+            kept_as.append(_number_of(number, name))
+    return set(chunk_names(np.array(kept_as, np.int64), seq[at], length[at]))
 
 
 # Stage 1: the output's partition
@@ -122,10 +140,12 @@ def arrive(own: Transforms, new: News) -> None:
     _note_readers(own, new)
     _note_strangers(own, new)
     columns = new.columns
+    if own.groups or own.readers:
+        group_beginnings.note_retention(own.beginnings, columns)
     told = sources(columns)
     if not len(told):
         return
-    told = told.take(new.fresh[told.row] & (columns.type[told.row] != FAIL))
+    told = told.take(new.fresh[told.row])
     shown, row = columns.type[told.row] == OK, told.row
     if new.visible:
         ops = zip(columns.process[row].tolist(), columns.op[row].tolist(), strict=True)
@@ -134,7 +154,9 @@ def arrive(own: Transforms, new: News) -> None:
         columns.process[row], columns.op[row], _groups(own, columns, told), columns.completed[row],
         shown.astype(np.int64), told.offset, told.writer, told.seq, told.length,
     )  # fmt: skip
-    own.waiting = concat(own.waiting, made)
+    failed = columns.type[row] == FAIL
+    own.waiting = concat(own.waiting, take(made, ~failed))
+    own.failed = take(concat(own.failed, take(made, failed)), slice(-DOUBTFUL_KEPT, None))
 
 
 def fold(own: Transforms, passage: Passage) -> None:
@@ -145,7 +167,8 @@ def fold(own: Transforms, passage: Passage) -> None:
     doubtful = take(new, new.committed == 0)
     passage.report.facts.add("doubtful", doubtful.at, group=_named(own, doubtful), runs=_runs(doubtful))
     own.doubtful = concat(own.doubtful, doubtful)
-    commit(own, passage.chunks, concat(take(new, new.committed == 1), _resolve_doubtful(own, passage)), passage.report)
+    turned_out = concat(_resolve_doubtful(own, passage), _resolve_failed(own, passage))
+    commit(own, passage.chunks, concat(take(new, new.committed == 1), turned_out), passage.report)
     _tell_inputs(own, passage)
     if own.reflected_by and not passage.finished:
         _tell_holes(own, passage)
@@ -170,15 +193,32 @@ def _resolve_doubtful(own: Transforms, passage: Passage) -> Reflections:
     return take(waiting, seen)
 
 
+def _resolve_failed(own: Transforms, passage: Passage) -> Reflections:
+    """Those that were committed all the same, as readers say."""
+    failed = own.failed
+    if not len(failed):
+        return failed
+    ops = zip(failed.process.tolist(), failed.op.tolist(), strict=True)
+    seen = np.array([op in passage.revealed for op in ops], bool)
+    own.failed = take(failed, ~seen & (failed.at > passage.end - 2 * passage.report.objectives.grace))
+    return take(failed, seen)
+
+
 def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -> None:
     """These reflections are part of the committed output: in the order of their times, each is the first or again."""
     if not len(made):
         return
     made = take(made, np.lexsort((made.seq, made.op, made.process, made.at)))
-    report.facts.add("reflected", made.at, group=_named(own, made), runs=_runs(made))
-    for group, at in zip(made.group.tolist(), made.at.tolist(), strict=True):
-        own.reflected_by[own.groups[group]] = at
-    kept_as = _kept_as(made.writer, _named(own, made))
+    groups = _named(own, made)
+    report.facts.add("reflected", made.at, group=groups, runs=_runs(made))
+    expires = group_beginnings.expires_after(own.beginnings)
+    for group, at in zip(groups, made.at.tolist(), strict=True):
+        last = own.reflected_by.get(group, at)
+        if at - last >= expires:
+            group_beginnings.begin_again(own.beginnings, group, at)
+        own.reflected_by[group] = max(at, last)
+    names = [group_beginnings.name_at(own.beginnings, *one) for one in zip(groups, made.at.tolist(), strict=True)]
+    kept_as = np.array([_number_of(*one) for one in zip(made.writer.tolist(), names, strict=True)], np.int64)
     new = values(kept_as, made.seq, made.length)
     before = chunks.having("reflected", new)
     both = intervals.merge_grouped(*(np.concatenate(pair) for pair in zip(before, _twice(made, kept_as), strict=True)))
@@ -190,14 +230,10 @@ def commit(own: Transforms, chunks: Chunks, made: Reflections, report: Report) -
             _report_twice(own, take(made, kept_as == label), seq, bool(known), report)
 
 
-def _kept_as(writers: Ints, groups: list[str]) -> Ints:
-    """Whose chunks keep what a group reflected of a writer."""
-    return np.array([_number_of(*one) for one in zip(writers.tolist(), groups, strict=True)], np.int64)
-
-
 @lru_cache(maxsize=1024)
 def _number_of(writer: int, group: str) -> int:
-    """63 bits of a digest: two that meet are as likely as two writers' numbers are to meet."""
+    """Whose chunks keep what a group reflected of a writer: 63 bits of a digest, of which two are as likely to meet as
+    two writers' numbers are."""
     digest = blake2b(f"{writer:x} {group}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -417,10 +453,13 @@ def _forget(own: Transforms, now: int) -> None:
     """Drop the groups that have not been heard of for long, and names that nothing needs."""
     for heard in (own.reflected_by, own.consumed_by, own.born):
         for group in [group for group, at in heard.items() if at < now - FORGET_GROUP]:
+            if heard is own.reflected_by:
+                group_beginnings.begin_again(own.beginnings, group, now)
             del heard[group]
     if len(own.groups) > GROUPS_KEPT:
-        used = np.unique(np.concatenate((own.doubtful.group, own.waiting.group))).tolist()
-        for kept in (own.doubtful, own.waiting):
+        reflections = own.doubtful, own.waiting, own.failed
+        used = np.unique(np.concatenate([kept.group for kept in reflections])).tolist()
+        for kept in reflections:
             kept.group = np.searchsorted(used, kept.group)
         own.groups = [own.groups[number] for number in used]
 
@@ -453,6 +492,6 @@ CHECK: Final = Check(
     needs=needs,
     arrive=arrive,
     fold=fold,
-    rows=frozenset({START, "sources", "irregular"}),
+    rows=frozenset({START, "sources", "irregular", "settings"}),
     rests=True,
 )

@@ -128,7 +128,7 @@ class Passage:
     placed: Placed | None = None
     """What those made of the window, once they are placed."""
     revealed: set[tuple[int, int]] = field(default_factory=set)
-    """Indefinite transactions (process, op) of which a value here turned out to be visible now."""
+    """Transactions (process, op) that are indefinite, or failed, of which a value here turned out to be visible now."""
     due: list[Listing] = field(default_factory=list)
     """Listings of the log's end that can be judged now (`rules.checks.known_ends`); after `rules.checks.log_ends`,
     with what was known of the log as it is since it was cut."""

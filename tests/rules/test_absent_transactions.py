@@ -11,7 +11,8 @@ import pytest
 
 from rules.vocabulary.slices import Mark, Slice
 from tests.rules.histories import START, Store, number
-from tests.rules.test_transforms import Pair, missing
+from tests.rules.test_transforms import missing
+from tests.rules.transform_pair import Pair
 from tests.rules.whole import whole
 
 

@@ -110,12 +110,12 @@ class Canary:
             WHERE, "offsets", "ok", one.next_op(), invoked, one.now(), log_start=0, log_end=end, last_stable=end
         )])  # fmt: skip
 
-    def run(self, history: Path, seconds: float) -> None:
-        """All go on, with a committer that appends once a second."""
+    def run(self, history: Path, seconds: int, every: int = 1) -> None:
+        """All go on, with a committer that appends whenever `every` seconds have passed."""
         with committer(self.folder, history, self.clock) as one:
-            for step in range(int(seconds * 20)):
+            for step in range(1, seconds * 20 + 1):
                 self.step()
-                if step % 20 == 19:
+                if step % (every * 20) == 0:
                     one.commit()
 
     def kill(self) -> None:
@@ -163,7 +163,7 @@ def after_a_kill(
     clock.tick(3)
     # Whose rows are here reads on where it was.
     canary.start(NEXT)
-    canary.run(history, 60)
+    canary.run(history, 60, every=3)
     return canary
 
 
@@ -237,7 +237,7 @@ def test_a_write_that_the_kill_interrupted_takes_nothing_with_it(folder, history
         path.write_bytes(data + data[whole[-2].end : whole[-1].end - 5])
     clock.tick(3)
     canary.start(NEXT)
-    canary.run(history, 60)
+    canary.run(history, 60, every=3)
     rows = table_rows(history)
     assert {row["type"] for row in rows if row["process"] in (WRITER, READER) and row["f"] == "close"} == {"info"}
     assert not [mark for row in rows for mark in row["marks"] or () if mark["lost"]]
@@ -269,7 +269,7 @@ def test_a_journal_that_ends_before_what_was_told_of_it_is_over_and_lost(folder,
         told.append(one.status().unverifiable)
     assert path.parent.name in told[0]
     canary.start(NEXT)
-    canary.run(history, 60)
+    canary.run(history, 60, every=3)
     rows = table_rows(history)
     marks = [mark for row in rows for mark in row["marks"] or () if mark["process"] == process]
     last = [mark for mark in marks if mark["ended"] is not None]

@@ -69,19 +69,18 @@ class Fetched:
 def runs_of(records: list[Record]) -> list[Run]:
     """Records as runs, in their order."""
     runs: list[Run] = []
-    for r in records:
-        if runs:
-            last = runs[-1]
-            n = last.length
-            if (
-                last.writer == r.writer
-                and last.seq + n == r.seq
-                and last.offset is not None
-                and last.offset + n == r.offset
-            ):
-                runs[-1] = last._replace(length=n + 1)
-                continue
-        runs.append(Run(r.writer, r.seq, r.offset, 1))
+    begun, length = 0, 0
+    for i, r in enumerate(records):
+        first = records[begun]
+        if length and r.writer == first.writer and r.seq - first.seq == length == r.offset - first.offset:
+            length += 1
+            continue
+        if length:
+            runs.append(Run(first.writer, first.seq, first.offset, length))
+        begun, length = i, 1
+    if length:
+        first = records[begun]
+        runs.append(Run(first.writer, first.seq, first.offset, length))
     return runs
 
 
@@ -152,7 +151,7 @@ class Cluster:
             t.first.setdefault(number, record.offset)
             p.open.setdefault(txn, record.offset)
         self.appended[number, writer, seq].append(record.offset)
-        struck = [fault(p, record) for fault in self.on_append]
+        struck = [fault(p, record) for fault in self.on_append] if self.on_append else ()
         if not any(struck):
             p.records.append(record)
         return record.offset

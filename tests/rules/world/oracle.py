@@ -259,8 +259,8 @@ class Oracle:
     def _inconsistent(self, planted: Planted) -> list[Must]:
         """An offset that was given again, where both values were told by rows of the table within the grace."""
         out = []
-        for offset in range(*planted.offsets):
-            came = sorted(self.truth.values[planted.partition, offset].values())
+        for offset, told in sorted(self.truth.told_between(planted.partition, *planted.offsets).items()):
+            came = sorted(told.values())
             if len(came) > 1 and came[1] - came[0] < GRACE:
                 by = came[1] + GRACE + self.slack
                 must = Must("inconsistent-offsets", planted.partition, None, by, by > self.world.plan.length, "cut")
@@ -288,7 +288,7 @@ class Oracle:
         """Polled, and beyond all that its writer invoked up to then, as that writer's own log tells."""
         value = planted.values[0]
         must = Must("phantom-read", planted.partition, value, None, True, "phantom")
-        polls = [s for s in self.truth.polls.get(value, ()) if s.entry.arrived is not None and not s.entry.rejected]
+        polls = [s for s in self.truth.polled(value) if s.entry.arrived is not None and not s.entry.rejected]
         if not polls:
             return must
         first = min(polls, key=lambda s: s.entry.arrived or 0)
@@ -346,7 +346,7 @@ class Oracle:
         if value is None or len(planted.offsets) < 2:
             return must
         places: dict[int, int] = {}
-        seen = list(self.truth.polls.get(value, ()))
+        seen = self.truth.polled(value)
         if (sent := self.truth.sends.get(value)) is not None:
             seen.append(sent)
         for s in seen:

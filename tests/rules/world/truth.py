@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rules.vocabulary.slices import Run
 from tests.rules.world.cluster import Value
 from tests.rules.world.kernel import SECOND
 from tests.rules.world.life import Entry, Life
@@ -42,12 +43,14 @@ class Truth:
     def __init__(self, world: World, topic_id: str = "t1") -> None:
         self.world = world
         self.sends: dict[Value, Seen] = {}
-        self.polls: dict[Value, list[Seen]] = defaultdict(list)
+        self.polls: dict[tuple[int, int], list[tuple[Run, Life, Entry]]] = defaultdict(list)
+        """(partition, writer) -> what was polled of that."""
         self.passes: dict[int, list[Pass]] = defaultdict(list)
         self._read_to: dict[tuple[int, int], int] = {}
         self.listings: dict[int, list[Entry]] = defaultdict(list)
-        self.values: dict[tuple[int, int], dict[Value, int]] = defaultdict(dict)
-        """(partition, offset) -> the values that rows of the table tell there, with when the first of them came."""
+        self.told: dict[int, list[tuple[Run, int]]] = defaultdict(list)
+        """What rows of the table tell of a partition's offsets, with when it came: what was written counts where that
+        is visible; of other outcomes a poll has to tell it."""
         self.positions: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         """(process, partition) -> (when an ok poll completed, where it left the reader)."""
         self.commits: dict[int, list[Entry]] = defaultdict(list)
@@ -67,16 +70,10 @@ class Truth:
                 if known is None or known.entry.row.type != "ok":
                     self.sends[p, run.writer, run.seq + i] = Seen(life, entry, offset)
         if entry.arrived is not None and not entry.rejected:
-            # What was written counts where that is visible: of other outcomes a poll has to tell it.
-            for run in [*(row.sent if row.type == "ok" else ()), *row.polled]:
-                for i in range(run.length if run.offset is not None else 0):
-                    told = self.values[p, (run.offset or 0) + i]
-                    value = p, run.writer, run.seq + i
-                    told[value] = min(told.get(value, entry.arrived), entry.arrived)
+            told = [*(row.sent if row.type == "ok" else ()), *row.polled]
+            self.told[p] += [(run, entry.arrived) for run in told if run.offset is not None]
         for run in row.polled:
-            assert run.offset is not None
-            for i in range(run.length):
-                self.polls[p, run.writer, run.seq + i].append(Seen(life, entry, run.offset + i))
+            self.polls[p, run.writer].append((run, life, entry))
         if row.f == "poll" and row.type == "ok" and row.mode == "assign" and row.isolation == "read_committed":
             self._pass(life, entry)
         if row.f == "poll" and row.type == "ok" and row.position_after is not None:
@@ -98,8 +95,27 @@ class Truth:
         if entry.rejected:
             self._read_to.pop(key, None)  # what comes next tells where it stood
 
+    def told_between(self, partition: int, start: int, end: int) -> dict[int, dict[Value, int]]:
+        """The values that rows of the table tell at the offsets of [start, end), with when the first of them came."""
+        found: dict[int, dict[Value, int]] = defaultdict(dict)
+        for run, arrived in self.told[partition]:
+            assert run.offset is not None
+            for offset in range(max(start, run.offset), min(end, run.offset + run.length)):
+                value = partition, run.writer, run.seq + offset - run.offset
+                found[offset][value] = min(found[offset].get(value, arrived), arrived)
+        return found
+
+    def polled(self, value: Value) -> list[Seen]:
+        """Every poll of a value, whatever its outcome."""
+        partition, writer, seq = value
+        return [
+            Seen(life, entry, (run.offset or 0) + seq - run.seq)
+            for run, life, entry in self.polls.get((partition, writer), ())
+            if run.seq <= seq < run.seq + run.length
+        ]
+
     def polled_ok(self, value: Value) -> Iterator[Seen]:
-        return (s for s in self.polls.get(value, ()) if s.entry.row.type == "ok")
+        return (s for s in self.polled(value) if s.entry.row.type == "ok")
 
     def polled_by(self, life: Life, partition: int) -> list[int]:
         """The offsets that a life polled in rows that the table holds."""
@@ -171,12 +187,15 @@ class Truth:
         """How long what one boot sent had taken at the least to be polled by another one, of those two that were the
         slowest by then: by so much more than they are their clocks may be apart, as far as the table tells."""
         least: dict[tuple[str | None, str | None], int] = {}
-        for value, sent in self.sends.items():
-            for seen in self.polls.get(value, ()) if value[0] == partition else ():
-                pair = sent.entry.row.boot, seen.entry.row.boot
-                if pair[0] != pair[1] and (seen.entry.arrived or NEVER) <= until:
-                    took = seen.entry.completed - sent.entry.invoked
-                    least[pair] = min(least.get(pair, took), took)
+        for (number, writer), polls in self.polls.items():
+            for run, _, entry in polls if number == partition else ():
+                if (entry.arrived or NEVER) > until:
+                    continue
+                for seq in range(run.seq, run.seq + run.length):
+                    sent = self.sends.get((number, writer, seq))
+                    if sent is not None and sent.entry.row.boot != entry.row.boot:
+                        pair, took = (sent.entry.row.boot, entry.row.boot), entry.completed - sent.entry.invoked
+                        least[pair] = min(least.get(pair, took), took)
         return max(least.values(), default=0)
 
     def observed(self, partition: int, since: int) -> int | None:
