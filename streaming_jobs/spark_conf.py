@@ -82,6 +82,9 @@ _FEW_CORES: Final = {
     "spark.sql.files.openCostInBytes": str(64 << 10),
     "spark.sql.files.maxPartitionBytes": str(16 << 20),
     "spark.cleaner.periodicGC.interval": "10min",
+    # The one executor is in this very JVM. After a pause of more than two minutes (a machine that was suspended) Spark
+    # would take it for lost all the same, refuse its heartbeats from then on, and end the JVM after sixty of them.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "3650d",
     # What is kept of a batch is written anew with the next, 300 kB each. A kernel writes files to the disk when they
     # are half a minute old: what later batches have replaced is removed before, with a snapshot every third of them,
     # and most of it never reaches the disk (`python -m tests.bench canary`).
