@@ -189,7 +189,9 @@ def probe_run(
     from monitor.process.probing import open_probes, run
     from monitor.process.program_log import configure, say
     from monitor.process.signals import STOPPED_WITHIN, stop_on_signal
+    from probes.running.small_process import stay_small
 
+    stay_small()
     loaded = loaded_by(config, data, log_format)
     as_json = loaded.alerts.log_format == "json"
     of = f"-{only(loaded, cluster).name}" if cluster is not None else ""

@@ -42,8 +42,8 @@ class Group:
     """The same in log time."""
     violations: datetime | None = None
     """Machine time of its newest violation."""
-    own: set[str] = field(default_factory=set)
-    """Those of its own name that are open."""
+    own: dict[str, FindingEvent] = field(default_factory=dict)
+    """Those of its own name that are open, by id, the oldest first."""
     own_closed: tuple[datetime, datetime] | None = None
     """When the last of its own name closed, machine time and log time, None while one is open; others may go on."""
     folded: Counter[str] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Group:
     def _as_it_stands(self) -> Group:
         return replace(
             self, places=dict(self.places), now_places=dict(self.now_places), folded=Counter(self.folded),
-            topics=set(self.topics), earlier=self.earlier.copy(), open=set(), own=set(), keys=set(), previous=None,
+            topics=set(self.topics), earlier=self.earlier.copy(), open=set(), own={}, keys=set(), previous=None,
         )  # fmt: skip
 
     def count(self, event: FindingEvent) -> None:
@@ -150,14 +150,14 @@ class Group:
         self.open.add(event.id)
         self.closed = self.closed_at = None
         if own:
-            self.own.add(event.id)
+            self.own[event.id] = event
             self.own_closed = None
 
     def shut(self, event: FindingEvent) -> None:
         """A condition of it is over, or goes on elsewhere."""
         self.open.discard(event.id)
         self.last = max(self.last, event.at)
-        self.own.discard(event.id)
+        self.own.pop(event.id, None)
         if event.anomaly == self.first.anomaly and not self.own:
             self.own_closed = event.counted, max(event.at, self.since)
         if not self.open:
@@ -178,10 +178,20 @@ class Group:
         self.became, self.violations = became, None
         self.closed, self.closed_at = cause.counted, max(cause.at, self.since)
 
+    @property
+    def goes_on(self) -> FindingEvent | None:
+        """What is open of it where the condition that names its present spell has ended."""
+        newest = self.newest or self.first
+        return next(iter(self.own.values())) if self.own and newest.id not in self.own else None
+
     def incident(self, ended: datetime | None, name: str) -> Incident:
         """As it is told: `ended` is the machine time from which it is over, `name` the cluster's, if it has one."""
-        first, newest = self.first, self.newest or self.first
-        message = re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, newest.message) if name else newest.message
+        first, newest, goes_on = self.first, self.newest or self.first, self.goes_on
+        message, still = newest.message, "" if goes_on is None else f"in {subject_of(goes_on)}, {goes_on.message}"
+        if name:
+            message, still = (
+                re.sub(rf"(?<!\w){re.escape(first.cluster)}(?!\w)", name, one) for one in (message, still)
+            )
         latest = self.latest.message if self.latest is not None else ""
         until = None if ended is None else (self.closed_at or self.last) if self.kind == "condition" else self.last
         places, ever = ([place for place in known if place] for known in (self.now_places, self.places))
@@ -195,6 +205,7 @@ class Group:
             findings=self.findings, standing=len(self.open), folded=dict(self.folded), topics=frozenset(self.topics),
             due=self.due,
             latest="" if latest == newest.message else f"in {subject_of(self.latest)}: {latest}" if self.latest else "",
+            goes_on=still,
             began=self.began or self.since, spells=self.spells, earlier=tuple(self.earlier),
             ever=tuple(ever[:LISTED]) if self.spells > 1 else (), became=self.became,
             previous=self.previous.incident(self.previous.closed, name) if self.previous is not None else None,

@@ -60,9 +60,9 @@ class Incident:
     counts as over, None while it is open. `subjects`: the places (topic/partition), or whoever it is about, where a
     finding names no place; `LISTED` at most of the `places` that there are. `folded`: findings of other anomalies that
     follow from it or concern the same records, by name. `latest`: where the last violation of its own name was, and
-    what it says, "" where `message` says that. `standing`: conditions of it that are open. `topics`: of all
-    its findings, "" among them where one concerns none. `silence`: under which nobody is told of it, or was told when
-    it ended."""
+    what it says, "" where `message` says that; `goes_on`: the same of a condition of its own name that is open, where
+    that of `message` has ended. `standing`: conditions of it that are open. `topics`: of all its findings, "" among
+    them where one concerns none. `silence`: under which nobody is told of it, or was told when it ended."""
 
     id: str
     occurrence: str
@@ -94,6 +94,7 @@ class Incident:
     ever: Sequence[str] = ()
     became: Became | None = None
     latest: str = ""
+    goes_on: str = ""
     previous: Incident | None = None
 
     @property
@@ -147,7 +148,8 @@ class Incident:
     @property
     def short(self) -> str:
         """What happened, for a line of a list: losses that its name does not say come first."""
-        return f"with {' and '.join(self.losses)}: {self.message}" if self.losses else self.message
+        message = self.goes_on or self.message
+        return f"with {' and '.join(self.losses)}: {message}" if self.losses else message
 
     @property
     def place(self) -> str:
@@ -185,6 +187,8 @@ def explanation(incident: Incident) -> str:
     """What happened, in sentences: the newest spell's first finding, whether it is the first spell, how many findings
     there are and what the last of them says, what came with it, how long it lasted, what became of it."""
     said = [_sentence(incident.message)]
+    if incident.goes_on:
+        said.append(f"That is over; {_with_end(incident.goes_on)}")
     if incident.rested is not None:
         said.append(
             f"It began again at {clock(incident.holds_since)}, after it had been over for"
@@ -246,7 +250,11 @@ def span(seconds: float) -> str:
 
 def _sentence(text: str) -> str:
     text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")
+    return f"{text[:1].upper()}{_with_end(text[1:])}"
+
+
+def _with_end(text: str) -> str:
+    return text + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _ordinal(number: int) -> str:

@@ -28,6 +28,7 @@ from monitor.process.reach import open_fleet
 from monitor.process.watchdog import watched
 from probes.log.errors import FolderTaken
 from probes.running.fleet import Fleet, FleetStatus
+from probes.running.small_process import stay_small
 
 log = logging.getLogger("offsetwatch.fleet")
 
@@ -176,6 +177,7 @@ class FleetProcess:
 def _child(errand: Errand, pipe: Pipe) -> None:
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
+    stay_small()
     configure(
         debug=errand.debug, file=errand.file, quiet=not errand.aloud, as_json=errand.as_json,
         cluster=errand.config.name,

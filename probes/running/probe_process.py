@@ -21,6 +21,7 @@ from typing import Any, Final
 from probes.clock import Clock, Going, SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
+from probes.running.small_process import stay_small
 from probes.running.supervisor import FINISH_WITHIN, RANKS, Spec, Supervisor
 from probes.topology import Layout
 from probes.workloads.probe import Counters, World
@@ -162,6 +163,7 @@ class ProcessSupervisor:
 def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    stay_small()
     present = [layout]
     changed = threading.Event()
     clock = SystemClock(boot=errand.boot)

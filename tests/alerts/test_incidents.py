@@ -159,6 +159,24 @@ def test_thirty_partitions_of_one_condition_are_one_incident() -> None:
     assert explanation(one).endswith("It ended at 2024-10-04 12:01:29 UTC, 1 min 29 s after it began.")
 
 
+def test_who_goes_on_is_named_where_the_first_has_ended() -> None:
+    first, second, third = (told("stuck-producer", n, at=n, event_="opened", partition=n) for n in (1, 2, 3))
+    over = [told("stuck-producer", n, at=20 + n, event_="closed", partition=n) for n in (1, 2, 3)]
+    (one,) = standing(first, second, third)
+    assert (one.goes_on, one.short) == ("", "stuck-producer of 1")
+    (one,) = standing(first, second, third, *over[:1])
+    assert one.short == "in orders/2, stuck-producer of 2"
+    assert explanation(one) == (
+        "Stuck-producer of 1. That is over; in orders/2, stuck-producer of 2. 3 findings so far in 3 places."
+    )
+    (one,) = standing(first, second, third, *over[:2])
+    assert one.goes_on == "in orders/3, stuck-producer of 3"
+    (one,) = standing(first, second, third, *over)
+    assert one.goes_on == "", "all of it is over"
+    (one,) = standing(first, second, over[0], told("stuck-producer", 1, at=25, event_="opened", partition=1))
+    assert one.goes_on == "", "it is back"
+
+
 def test_a_condition_that_comes_back_soon_is_the_same_incident() -> None:
     again = AGAIN.total_seconds()
     for pause, incidents in ((again, 1), (again + 1, 2)):
