@@ -7,8 +7,8 @@
 What is grouped:
 
 - A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
-  that concerns the same transaction, value or offset; else it begins one. A loss joins that of a
-  loss alone.
+  that concerns the same transaction, value or offset; else one of the same log within `AFTER` of it, where both tell of
+  the log's order; else it begins one. A loss joins that of a loss alone.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
@@ -50,11 +50,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.cut_logs import MISSING, SIGNS, TRUNCATION, Cuts
+from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
-from alerts.incidents.keys import REFLECTED, TELLS, Key, keys_of, place_of
+from alerts.incidents.keys import OF_A_LOG, REFLECTED, TELLS, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
 from rules.vocabulary.policy import SEVERITIES
@@ -218,6 +218,8 @@ class Incidents:
                 continue  # what was explained and is opened again stands for itself
             number = self._by_key.get(key)
             if number is not None and self._goes_on(number, event) and self._says(number, event):
+                if key[0] == OF_A_LOG and abs(event.at - self._groups[number].last) > AFTER:
+                    continue  # another fault of the same log
                 return number
         return None
 

@@ -27,6 +27,14 @@ one fact with three names."""
 REFLECTED: Final = "eos-violation"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
+OF_A_LOG: Final = "log"
+_SIGNS_IN_A_LOG: Final = frozenset(
+    {
+        "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "nonmonotonic-send",
+        "poll-skip", "sequence-loss", "spurious-zero-offset",
+    }
+)  # fmt: skip
+"""What one fault of a partition's log makes of it, by several names."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 
 
@@ -60,6 +68,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
         skipped = evidence.get("skipped")
         for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
             yield from _records(place, one)
+        if event.anomaly in _SIGNS_IN_A_LOG and topic:
+            yield OF_A_LOG, *place
 
 
 def _what(event: FindingEvent) -> Iterator[str]:

@@ -111,6 +111,22 @@ def test_an_input_that_stands_twice_and_is_reflected_twice_is_one_incident(
     assert len(standing(twice, reflected, unrelated)) == (2 if anomaly == "eos-violation" else 3)
 
 
+@pytest.mark.parametrize(("later", "partition", "incidents"), [(5, 3, 1), (120, 3, 2), (5, 4, 2)])
+def test_what_tells_of_one_logs_order_within_a_minute_is_one_incident(
+    later: float, partition: int, incidents: int
+) -> None:
+    """As of a log that was cut where nobody listed its end before it had grown again: two values at an offset, and a
+    producer that the broker took for a stranger. What is lost is told for itself."""
+    two = told("inconsistent-offsets", 5, evidence={"offset": 5, "values": [[1, 5], [2, 7]]})
+    gone = told("sequence-loss", 2, at=later, partition=partition, evidence={"process": 2, "op": 9})
+    found = standing(two, gone)
+    assert len(found) == incidents
+    if incidents == 1:
+        assert found[0].folded == {"sequence-loss": 1}
+    lost = told("lost-write", (1, 6), at=later + 2, partition=partition, evidence={"writer": 1, "seq": 6, "offset": 6})
+    assert len(standing(two, gone, lost)) == incidents + 1
+
+
 def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:
     evidence = {"writer": 7, "seq": 1}
     warned = told("duplicate", 1, evidence=evidence, context={"idempotent": "false"})
