@@ -22,6 +22,7 @@ from probes.records.delivery import Batch, Fate, fates, hand_over, runs_to_send
 from probes.records.round_trips import RoundTrips
 from probes.records.tag import KEY, Encoder, sequence_number
 from probes.topology import Partition
+from probes.workloads.in_vain import InVain
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
 from rules.vocabulary.slices import Outcome, Slice
@@ -53,6 +54,7 @@ class EndToEnd(Probe):
         self._consumer: Consumer | None = None
         self._own = b""
         self._turns = 0
+        self._in_vain = InVain(self)
         self._beat_due = 0
         self._pace = Pace(self.world.clock, self._config.interval)
         self.trips = RoundTrips(self._config.objective, self._tally, self._took)
@@ -135,6 +137,7 @@ class EndToEnd(Probe):
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
+        self._in_vain.judge(result)
 
     def _wait_for(self, batch: Batch) -> None:
         """Wait until each record is reported or given up; poll meanwhile."""

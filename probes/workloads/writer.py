@@ -25,6 +25,7 @@ from probes.kafka.errors import Crash
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over, runs_to_send
 from probes.records.tag import Encoder
 from probes.topology import Partition
+from probes.workloads.in_vain import InVain
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
 from rules.vocabulary.slices import Outcome, Slice
@@ -77,6 +78,7 @@ class Writer(Probe):
         self._next_seq = dict.fromkeys(self._targets, 0)
         self._encoders: dict[Partition, Encoder] = {}
         self._batches = 0
+        self._in_vain = InVain(self)
         self._pace = Pace(self.world.clock, self._config.batch_interval)
 
     def settings(self) -> Mapping[str, str]:
@@ -144,6 +146,7 @@ class Writer(Probe):
         self.measure.produced(batch, result)
         if batch.fatal is not None:
             raise batch.fatal
+        self._in_vain.judge(result)
 
     def _count(self, result: Mapping[Partition, Sequence[Fate]]) -> None:
         for parts in result.values():
