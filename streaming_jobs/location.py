@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
+from streaming_jobs.damaged_checkpoints import damaged_checkpoint, set_aside
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -238,9 +239,10 @@ def is_table(location: TableLocation) -> bool:
 def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | None:
     """The table, for reading; None where there is none. Raises OSError and Delta's errors.
 
-    An object store is not asked first whether there is one: deltalake holds the interpreter while it asks that."""
+    An object store is not asked first whether there is one: deltalake holds the interpreter while it asks that. In a
+    folder, a checkpoint that is damaged is set aside where the commits are there; else the error names it."""
     from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import DeltaError, TableNotFoundError
 
     if not isinstance(location, TableUrl) and not DeltaTable.is_deltatable(str(location)):
         return None
@@ -250,6 +252,13 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
         if isinstance(location, TableUrl):
             return None
         raise
+    except DeltaError:
+        damaged = None if isinstance(location, TableUrl) else damaged_checkpoint(location)
+        if damaged is None or isinstance(location, TableUrl):
+            raise
+        if not set_aside(location, damaged):
+            raise OSError(f"its checkpoint {damaged} is damaged, and the commits before it are gone") from None
+        return DeltaTable(str(location))
 
 
 @functools.lru_cache(maxsize=16)
