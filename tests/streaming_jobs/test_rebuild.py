@@ -150,6 +150,24 @@ def test_a_deleted_checkpoint_on_a_compacted_table(
         ]
 
 
+@pytest.mark.evening
+def test_without_its_findings_either_it_finds_them_again(spark: SparkSession, config: JobConfig) -> None:
+    """As where their table was damaged, and moved aside with the checkpoint (`docs/operating.md`)."""
+    parts = eventful(4)
+    for part in parts[:3]:
+        commit(config.history_path, part)
+    run(spark, config)
+    before = violations(config)
+    assert before
+    shutil.rmtree(config.checkpoint_path)
+    shutil.rmtree(config.tables_path / "findings")
+    run(spark, config)
+    assert violations(config) == before
+    commit(config.history_path, parts[3])
+    run(spark, config)
+    assert len(violations(config)) > len(before)
+
+
 class _Older:
     """The real checks, whose state says that it is of another version."""
 
