@@ -1,12 +1,14 @@
 """A table whose newest checkpoint is damaged is read by its commits, as far as they are there.
 
-A checkpoint of Delta's log only says again what the commits before it say. Where a bad disk or a crash has left one
-that cannot be read, the table cannot be opened at all, although nothing is lost. So it is set aside, as `*.damaged`,
-where the commits since the last good one are whole. Local folders alone: an object store writes whole files or none.
+A checkpoint of Delta's log only says again what the commits before it say. Where a bad disk, or the loss of the host,
+has left one that cannot be read, or a hint at one that is not there, the table cannot be opened at all, although
+nothing is lost. So it is set aside, as `*.damaged`, where the commits since the last good one are there. Local folders
+alone: an object store writes whole files or none.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from contextlib import suppress
@@ -18,40 +20,57 @@ log = logging.getLogger("offsetwatch.tables")
 DAMAGED: Final = ".damaged"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(\..*)?\.parquet")
-_NEWEST: Final = "_last_checkpoint"
+_HINT: Final = "_last_checkpoint"
 
 
-def damaged_checkpoint(table: Path) -> Path | None:
-    """The newest checkpoint that cannot be read, if it is the one that a reader begins with."""
+def mend(table: Path) -> bool:
+    """Take damaged checkpoints, and a hint at one that is not there, out of a table's log; returns whether there was
+    one. Raises OSError where nothing may be written, and for one that says what no commit says any more: it is left."""
+    mended = False
+    while (damaged := _damaged(table)) is not None:
+        _set_aside(table, damaged)
+        mended = True
+    hint = table / "_delta_log" / _HINT
+    if hint.is_file() and not _leads_somewhere(hint, table):
+        hint.unlink(missing_ok=True)
+        mended = True
+    return mended
+
+
+def _damaged(table: Path) -> Path | None:
+    """The newest checkpoint, if it cannot be read: a reader begins with that."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for _, files in sorted(_checkpoints(table).items(), reverse=True):
-        for file in files:
-            try:
-                pq.ParquetFile(file).read()
-            except (OSError, pa.ArrowException):
-                return file
-        return None
+    checkpoints = _checkpoints(table)
+    for file in checkpoints[max(checkpoints)] if checkpoints else ():
+        try:
+            pq.ParquetFile(file).read()
+        except (OSError, pa.ArrowException):
+            return file
     return None
 
 
-def set_aside(table: Path, damaged: Path) -> bool:
-    """Take a damaged checkpoint out of the table's log, where the commits say all that it said; else leave it, and say
-    so. Raises OSError where nothing may be written there."""
-    version = _version(damaged)
-    checkpoints = _checkpoints(table)
+def _set_aside(table: Path, damaged: Path) -> None:
+    version, checkpoints = _version(damaged), _checkpoints(table)
     before = max((one for one in checkpoints if one < version), default=-1)
-    commits = {int(found[1]) for one in _log(table) if (found := _COMMIT.fullmatch(one.name))}
-    if not commits or not commits >= set(range(before + 1, max(commits) + 1)):
-        return False
+    commits = {int(found[1]): one for one in _log(table) if (found := _COMMIT.fullmatch(one.name))}
+    wanted = range(before + 1, max(commits, default=version) + 1)
+    if not set(wanted) <= commits.keys():
+        raise OSError(f"its checkpoint {damaged} is damaged, and the commits before it are gone")
+    empty = [number for number in wanted if not commits[number].stat().st_size]
     for file in checkpoints[version]:
         with suppress(FileNotFoundError):  # another reader was first
             file.rename(file.with_name(file.name + DAMAGED))
-    with suppress(FileNotFoundError):
-        (table / "_delta_log" / _NEWEST).unlink()
-    log.warning("the checkpoint %s of a table is damaged: it is set aside, and its commits are read", damaged)
-    return True
+    said = f", and nothing is known of commits {', '.join(map(str, empty))}, which are empty" if empty else ""
+    log.warning("the checkpoint %s of a table is damaged: it is set aside, and its commits are read%s", damaged, said)
+
+
+def _leads_somewhere(hint: Path, table: Path) -> bool:
+    try:
+        return int(json.loads(hint.read_bytes())["version"]) in _checkpoints(table)
+    except (ValueError, TypeError, KeyError):
+        return False
 
 
 def _checkpoints(table: Path) -> dict[int, list[Path]]:

@@ -363,6 +363,7 @@ class IntegrityJob:
                     clock=self._clock,
                     objectives=config.objectives.objectives(),
                 )
+                sink.hold_plans(config.checkpoint_path / "offsets")
                 sink.take_over(self._unwritten)
                 self._rechecks = Rechecks(config.history_path, config.tables_path, sink.report, clock=self._clock)
                 self._lookups = Lookups(config.history_path, config.tables_path, sink.report, clock=self._clock)

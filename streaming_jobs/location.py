@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from rules.vocabulary.table_errors import in_words
-from streaming_jobs.damaged_checkpoints import damaged_checkpoint, set_aside
+from streaming_jobs.damaged_checkpoints import mend
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -253,11 +253,8 @@ def opened(location: TableLocation, *, impatient: bool = False) -> DeltaTable | 
             return None
         raise
     except DeltaError:
-        damaged = None if isinstance(location, TableUrl) else damaged_checkpoint(location)
-        if damaged is None or isinstance(location, TableUrl):
+        if isinstance(location, TableUrl) or not mend(location):
             raise
-        if not set_aside(location, damaged):
-            raise OSError(f"its checkpoint {damaged} is damaged, and the commits before it are gone") from None
         return DeltaTable(str(location))
 
 

@@ -32,7 +32,7 @@ from probes.levels import Levels
 from probes.log.commits.folder_clock import folder_clock
 from probes.running.fleet import Fleet, FleetStatus
 from rules.vocabulary.slices import Run
-from streaming_jobs.history.reachable import require_conditional_puts, require_reachable
+from streaming_jobs.history.reachable import mend_folder, require_conditional_puts, require_reachable
 
 
 class Running(Protocol):
@@ -67,6 +67,7 @@ def open_probes(
         reach(config, "evidence")
     else:
         require_reachable(config.job.history_path)
+        mend_folder(config.job.history_path)
         require_conditional_puts(config.job.history_path)
     threading.Thread(target=left_behind, args=(config, say), name="left-behind", daemon=True).start()
     if cluster is not None:

@@ -145,6 +145,9 @@ def _judge_zombies(own: Outcomes, passage: Passage, ripe: Bools) -> None:
     if not passage.finished:
         awaited = [number for number in each(rows.process[ready]) if number in processes and processes[number].ahead]
         ready = ready[(rows.at[ready] <= through) | ~among(rows.process[ready], awaited)]
+        pairs = zip(rows.process[ready].tolist(), rows.at[ready].tolist(), strict=True)
+        here = np.array([zombie_writes.is_here(passage.state, *pair) for pair in pairs], bool)
+        ready = ready[here | (rows.ended[ready] >= 0)]
     few = take(rows, ready)
     for k in zombie_writes.suspects(own, passage.state, few).tolist():
         why = zombie_writes.fenced(own, passage.state, few, k)

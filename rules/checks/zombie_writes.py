@@ -3,6 +3,8 @@
 Its commit was invoked after `init_transactions` of a later life had returned, or, in a transaction that did not
 certainly fail (that is `G1a`), was never invoked at all. Times are compared within one boot's monotonic clock only, and
 the process's own init must be known. Nothing is concluded from epochs: transactions v2 raises them at each transaction.
+Where the end of the process's log is missing, its commit may have been invoked there: what recovery tells of a
+transaction after the loss of a host says nothing of its commit.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from rules.arrays.columns import FAIL, INFO
 from rules.arrays.intervals import Ints, among, each, indices
 from rules.checks.transaction_runs import Outcomes, Written
 from rules.kept.report import Report
-from rules.kept.state import State
+from rules.kept.state import Hole, State
 from rules.settling import transactional_ids
 
 FOREVER: Final = 2**62
@@ -50,7 +52,8 @@ def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
     if begun is None:
         return None
     if ended < 0:
-        return Fenced("its commit was never invoked") if rows.type[i] == INFO else None
+        told = rows.type[i] == INFO and not _is_missing(state, process, int(rows.invoked[i]), int(rows.at[i]))
+        return Fenced("its commit was never invoked") if told else None
     later = [one for one in inits if one.process != process and begun < one.mono < ended]
     if not later:
         return None
@@ -59,6 +62,20 @@ def fenced(own: Outcomes, state: State, rows: Written, i: int) -> Fenced | None:
         f"its commit was invoked after {state.called(after.process)} had taken the id over",
         {"later_process": after.process, "late_by_s": round((ended - after.mono) / 1e9, 6)},
     )
+
+
+def is_here(state: State, process: int, at: int) -> bool:
+    """Is all that the process had done by then in the log, or known to be missing? Without its commit a transaction may
+    be told before it is known that the rest is missing."""
+    one = state.processes.get(process)
+    return one is None or one.complete or one.lost or one.marked >= at
+
+
+def _is_missing(state: State, process: int, start: int, end: int) -> bool:
+    """Is something that it did in [start, end] missing for good?"""
+    one = state.processes.get(process)
+    holes = (Hole._make(entry) for entry in state.holes if entry[0] == process)
+    return (one is not None and one.lost) or any(hole.start <= end and hole.end >= start for hole in holes)
 
 
 def report(told: dict[str, Any], why: Fenced, into: Report, *, at: int) -> None:

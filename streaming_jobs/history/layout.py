@@ -71,6 +71,19 @@ def reason_against(checkpoint: TableLocation, place: TableLocation | None = None
         return "another monitor has gone on since"
     if told.get("place") != str(absolute(place or checkpoint)):
         return f"its data folder was moved: the checkpoint was made at {told.get('place')}"
+    if isinstance(checkpoint, Path) and (empty := _empty_file(checkpoint)) is not None:
+        return f"its checkpoint is damaged, as by the loss of the host: {empty} is empty"
+    return None
+
+
+def _empty_file(checkpoint: Path) -> Path | None:
+    """A file that has no bytes: Spark syncs none of its files, writes none that are empty, and goes on with none.
+    What it had not finished yet has a name of its own."""
+    for folder, _, names in os.walk(checkpoint):
+        for name in names:
+            file = Path(folder, name)
+            if ".tmp" not in name and not file.stat().st_size:
+                return file
     return None
 
 

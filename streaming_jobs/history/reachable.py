@@ -31,6 +31,14 @@ def require_reachable(location: TableLocation, called: str = "The probe log") ->
         raise TableError(f"{called} at {location} cannot be reached: {in_words(error)}.") from error
 
 
+def mend_folder(location: TableLocation) -> None:
+    """Where the loss of this host has left a damaged checkpoint in the folder, committers can append again after this.
+    What else may be wrong with it they say themselves, again and again."""
+    if not isinstance(location, TableUrl):
+        with suppress(DeltaError, OSError):
+            opened(location)
+
+
 def require_conditional_puts(location: TableLocation) -> None:
     """Tries, in a small table of its own below this one, that commits made at once do not overwrite each other.
 

@@ -7,9 +7,12 @@ is the operating system's, at once. It is no dearer: the tables are small, and s
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import orjson
 import pyarrow as pa
@@ -19,14 +22,17 @@ from deltalake.transaction import AddAction
 from rules.vocabulary.file_statistics import statistics
 
 
-def write(table: Path, rows: pa.Table) -> AddAction:
+def write(table: Path, rows: pa.Table, *, lasting: bool) -> AddAction:
     """Write the rows as one file, and return what the table's log is to say of it; it is no part of the table before.
+    One that is `lasting` survives the loss of the host from then on.
 
     What upkeep asks for, how old the rows are, is told of all columns that are times. Raises OSError or Arrow's errors,
     and leaves no file then."""
     file = table / f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     try:
         pq.write_table(rows, file, compression="zstd", write_statistics=False, store_schema=False)
+        if lasting:
+            sync(file)
     except Exception:
         file.unlink(missing_ok=True)
         raise
@@ -39,3 +45,27 @@ def write(table: Path, rows: pa.Table) -> AddAction:
         data_change=True,
         stats=orjson.dumps(statistics(rows, times)).decode(),
     )
+
+
+def sync_commit(table: Path, version: int, *, rewritten: bool = False) -> None:
+    """Make a commit survive the loss of the host, which Delta's writers do not; of one that has `rewritten` files,
+    these too, since what they replace is deleted. Raises OSError."""
+    log = table / "_delta_log"
+    commit, paths = log / f"{version:020}.json", sorted(log.glob(f"{version:020}.checkpoint*"))
+    if paths:
+        paths.append(log / "_last_checkpoint")
+    if rewritten:
+        actions = [orjson.loads(line) for line in commit.read_bytes().splitlines() if line]
+        paths += [table / unquote(one["add"]["path"]) for one in actions if "add" in one]
+    for path in (*paths, commit, table, log):
+        with suppress(FileNotFoundError):  # upkeep was quicker
+            sync(path)
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive the loss of the host. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

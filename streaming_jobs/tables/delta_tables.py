@@ -141,8 +141,11 @@ class Table:
                 if isinstance(self.path, TableUrl):
                     write_deltalake(self._delta, rows, mode=mode, commit_properties=done)
                 else:
-                    file = data_file.write(self.path, rows) if file is None else file
+                    lasting = mode == "append"  # what is replaced with each batch is not worth a disk's time
+                    file = data_file.write(self.path, rows, lasting=lasting) if file is None else file
                     self._delta.create_write_transaction([file], mode, self._delta.schema(), commit_properties=done)
+                    if lasting:
+                        data_file.sync_commit(self.path, self._delta.version())
                 self._through[app_id] = batch
                 return Written(False, self._delta.version())
             except CommitFailedError as error:  # another commit came between, or ours did and its answer was lost

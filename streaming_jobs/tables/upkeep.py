@@ -26,8 +26,9 @@ from deltalake.exceptions import DeltaError
 
 from rules.vocabulary.table_errors import in_words
 from streaming_jobs.config import JobConfig, UpkeepConfig
-from streaming_jobs.location import TableLocation, names, opened, readers
+from streaming_jobs.location import TableLocation, TableUrl, names, opened, readers
 from streaming_jobs.tables import cap
+from streaming_jobs.tables.data_file import sync_commit
 from streaming_jobs.tables.schemas import SPECS
 
 Action = Literal["compact", "age", "thin", "checkpoint", "vacuum"]
@@ -143,17 +144,25 @@ def act(path: TableLocation, step: Step) -> str:
     table = DeltaTable(str(path))
     if step.action == "compact":
         made = table.optimize.compact()
+        _sync(path, table)
         return f"{step.table}: {made['numFilesRemoved']} files compacted into {made['numFilesAdded']}"
     if step.action in ("age", "thin"):
         gone = table.delete(step.predicate)
+        _sync(path, table)
         what = f"{gone.get('num_removed_files', 0)} files" if step.action == "age" else "what is only counted"
         return f"{step.table}: {what} aged out ({step.predicate})"
     if step.action == "checkpoint":
         table.create_checkpoint()
+        _sync(path, table)  # before the commits that it says again are deleted
         table.cleanup_metadata()
         return f"{step.table}: checkpoint at version {table.version()}"
     gone = table.vacuum(retention_hours=step.hours, dry_run=False, enforce_retention_duration=False)
     return f"{step.table}: {len(gone)} unused files deleted"
+
+
+def _sync(path: TableLocation, table: DeltaTable) -> None:
+    if not isinstance(path, TableUrl):
+        sync_commit(path, table.version(), rewritten=True)
 
 
 class Upkeep:

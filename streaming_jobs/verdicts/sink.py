@@ -14,6 +14,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -32,7 +33,8 @@ from rules.vocabulary.slices import Place
 from streaming_jobs.errors import TableError
 from streaming_jobs.history.bundles import REJECTED_SCHEMA, unpack
 from streaming_jobs.history.validation import KEYS
-from streaming_jobs.location import TableLocation
+from streaming_jobs.location import TableLocation, TableUrl
+from streaming_jobs.tables.data_file import sync
 from streaming_jobs.tables.delta_tables import open_tables
 from streaming_jobs.tables.schemas import FINDINGS, LOOKUPS, PARTITION_STATE, READERS, RECHECKS, REJECTED, TRANSACTIONS
 from streaming_jobs.verdicts import lookups as lookups_
@@ -117,6 +119,7 @@ class Sink:
         rebuilt: Rebuilt | None = None,
     ) -> None:
         """`app` is `<job>:<query id>`. But for a rebuild, the state of stage 2 is that of the batch before."""
+        self._plans: TableLocation | None = None
         self._untold = rebuilt.untold if rebuilt is not None else None
         self._app = app
         self._listeners = tuple(listeners)
@@ -131,6 +134,11 @@ class Sink:
         self._states: dict[Key, dict[str, Any]] = {
             _key(r): r for r in self._tables["partition_state"].read().to_pylist()
         }
+
+    def hold_plans(self, plans: TableLocation) -> None:
+        """`plans`: where Spark keeps what each batch was to read; it survives the loss of the host once findings are
+        written of it. To be called before any batch."""
+        self._plans = plans
 
     @property
     def resolution(self) -> bytes | None:
@@ -175,6 +183,8 @@ class Sink:
             findings = _stamped(found, FINDINGS, number, now)
             rejected = _stamped(refused, REJECTED, number, now)
             touched = self._merge(verdicts, number)
+            if findings.num_rows:
+                self._hold_plan(number)
             replayed = self._append("findings", findings, number)
             self._append("rejected", rejected, number)
             self._append("transactions", _stamped(outcomes, TRANSACTIONS, number, now), number)
@@ -243,6 +253,14 @@ class Sink:
                 listener(batch)
             except Exception:
                 log.exception("a listener failed on batch %s", batch.number)
+
+    def _hold_plan(self, number: int) -> None:
+        """What this batch read survives the loss of the host: one of the same number that read more would be taken for
+        written."""
+        if self._plans is not None and not isinstance(self._plans, TableUrl):
+            for path in (self._plans / str(number), self._plans):
+                with suppress(FileNotFoundError):
+                    sync(path)
 
     def _append(self, name: str, rows: pa.Table, number: int) -> bool:
         return self._tables[name].write(rows, mode="append", app_id=f"{self._app}:{name}", batch=number).replayed

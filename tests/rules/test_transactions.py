@@ -371,6 +371,32 @@ def committed_before_it_was_taken_over(h: Log) -> None:
     taken_over(h, ended=4.5)
 
 
+def went_down_with_its_host(h: Log, lost: bool) -> None:
+    """It had begun a transaction, and its host lost power; recovery found that in the journal, which may have lost its
+    end (`lost`). It is visible: its commit had been invoked, or somebody else ended it."""
+    begun(h)
+    h.wait(3)
+    h.away.add("t")
+    h.transaction({0: (1, 1, 5)}, "info", op=1, ended=None, boot="b", mono_invoked=2 * NS, mono_completed=5 * NS)
+    h.rows[-1].completed = h.at(h.time + 3)
+    h.read(0, ("w", 1, 1, 5))
+    h.wait(5)
+    now = h.at(h.time)
+    for partition in (0, 1):
+        over = Mark(T, h._slices[T, partition], h.at(3.0) if lost else now, now, lost=lost)
+        h.row("committer", "mark", partition=partition, marks=[over], invoked=now, completed=now)
+    h.processes.remove("t")
+    h.wait(40)
+
+
+def whose_journal_lost_its_end(h: Log) -> None:
+    went_down_with_its_host(h, lost=True)
+
+
+def whose_journal_is_whole(h: Log) -> None:
+    went_down_with_its_host(h, lost=False)
+
+
 def is_zombie(at: float, why: str = "its commit was never invoked", **more: Any) -> Told:
     evidence = {"process": T, "op": 1, "txn": 7, "transactional_id": "x", "writer": W, "seq": 1} | more
     return Told("zombie-write", (T, 1), f"transaction 7 of process {T} is visible, and {why}", evidence, at)
@@ -388,6 +414,8 @@ ZOMBIE_CASES: list[tuple[Callable[[Log], None], list[Told]]] = [
     (none_of_too_many_visible, []),
     (committed_after_it_was_taken_over, [is_zombie(0.117, LATER, later_process=number("u"), late_by_s=1.5)]),
     (committed_before_it_was_taken_over, []),
+    (whose_journal_lost_its_end, []),
+    (whose_journal_is_whole, [is_zombie(6.135)]),
 ]
 
 

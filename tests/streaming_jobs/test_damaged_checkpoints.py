@@ -59,6 +59,24 @@ def test_where_a_commit_is_gone_that_it_said_again_it_is_named_and_left(table: P
     assert (table / "_delta_log" / HALF).is_file()
 
 
+def test_the_loss_of_a_host_leaves_empty_files_of_what_was_not_synced(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Commits that are empty say nothing, and what they said is known to be gone."""
+    for name in (HALF, f"{5:020}.json", f"{6:020}.json", f"{8:020}.json"):
+        (table / "_delta_log" / name).write_bytes(b"")
+    assert numbers(opened(table)) == [0, 1, 2, 3, 4, 7]
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.endswith("and nothing is known of commits 5, 6, 8, which are empty")
+
+
+def test_a_hint_at_a_checkpoint_that_is_not_there_is_taken_away(table: Path) -> None:
+    (table / "_delta_log" / HALF).unlink()
+    assert numbers(opened(table)) == list(range(9))
+    (table / "_delta_log" / "_last_checkpoint").write_bytes(b"")
+    assert numbers(opened(table)) == list(range(9))
+
+
 def test_what_else_is_wrong_with_a_table_is_told_as_it_is(table: Path) -> None:
     (table / "_delta_log" / HALF).unlink()
     (table / "_delta_log" / "_last_checkpoint").unlink()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Final
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from probes.log.commits import data_files
 from rules.vocabulary.table_errors import in_words
 
 log = logging.getLogger("offsetwatch.committer")
@@ -35,6 +37,8 @@ def tend(uri: str, most: int = UNTENDED) -> int:
     if table.get_add_actions().num_rows < most:
         return 0
     made = table.optimize.compact(max_concurrent_tasks=1)
+    if "://" not in uri:
+        data_files.sync_commit(Path(uri), table.version(), files=True)  # before what it replaces is deleted
     table.vacuum(retention_hours=KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
     return int(made["numFilesRemoved"])
 

@@ -10,11 +10,14 @@ It is cheaper, too, the more files there are: with 500 of them an append takes 3
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from urllib.parse import unquote
 
 import orjson
 import pyarrow as pa
@@ -28,7 +31,8 @@ from rules.vocabulary.file_statistics import statistics
 def write(table: Path, rows: pa.Table, selected_by: Sequence[str]) -> list[AddAction]:
     """Write the rows, one file for each date, and return what the table's log is to say of the files.
 
-    They are no part of the table until it does. `selected_by`: the columns of which it tells what they hold. Raises
+    They are no part of the table until it does, and survive the loss of the host from then on, as they must: a commit
+    whose file is empty is one that nobody can read. `selected_by`: the columns of which it tells what they hold. Raises
     OSError."""
     days = pc.unique(rows["date"]).to_pylist()
     return [_written(table, day, rows.filter(pc.equal(rows["date"], day)), selected_by) for day in days]
@@ -41,6 +45,8 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     (table / folder).mkdir(exist_ok=True)
     name = f"{folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     pq.write_table(held, table / name, compression="zstd", write_statistics=False, store_schema=False)
+    _sync(table / name)
+    _sync(table / folder)
     return AddAction(
         path=name,
         size=(table / name).stat().st_size,
@@ -49,3 +55,27 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
         data_change=True,
         stats=orjson.dumps(statistics(rows, selected_by)).decode(),
     )
+
+
+def sync_commit(table: Path, version: int, *, files: bool = False) -> None:
+    """Make a commit of the table's log survive the loss of the host, with the checkpoint that was made of it, and the
+    `files` that it adds, where somebody else wrote them: Delta's writers do not. Raises OSError."""
+    log = table / "_delta_log"
+    commit = log / f"{version:020}.json"
+    paths = [*log.glob(f"{version:020}.checkpoint*"), commit, log]
+    if len(paths) > 2:
+        paths.insert(0, log / "_last_checkpoint")
+    if files:
+        added = [orjson.loads(line).get("add") for line in commit.read_bytes().splitlines() if line]
+        paths[:0] = [table / unquote(one["path"]) for one in added if one is not None]
+    for path in paths:
+        with suppress(FileNotFoundError):  # another commit's upkeep was quick
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -12,6 +12,8 @@ Properties of a new table, for an append a second per host:
   older is deleted with every fiftieth append. A stream that falls further behind than this must rebuild its state;
 - deleted data files (compaction is the monitor's part) are kept 6 hours: longer than any reader may lag;
 - statistics only for the columns that readers select by.
+
+An append to a folder is on the disk when it returns: the plan of the next one forgets how it was made.
 """
 
 from __future__ import annotations
@@ -185,6 +187,7 @@ def _append(
         write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=after)
     else:
         _commit(table, data_files.write(Path(uri), rows, _SELECTED_BY.split(",")), properties, after)
+        data_files.sync_commit(Path(uri), table.version())
 
 
 def _commit(table: Any, files: list[AddAction], properties: CommitProperties, after: PostCommitHookProperties) -> None:

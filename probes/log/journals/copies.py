@@ -3,7 +3,7 @@
 The table must not hold what the loss of the host could take back, so what was read of the journals is synced before it
 is appended. Two dozen journals that are synced each second cost a page each: 100 kB a second, measured, for 30 kB of
 rows. So what was read is written here, in one file that is synced; the journals are synced when the file is full, and
-it begins anew. After the loss of a host the journals get back from it what they lack.
+it begins anew. After the loss of a host, or of its disk for a while, the journals get back from it what they lack.
 
 A frame of the file is a line of JSON, [boot, [[path below the folder, offset in that file, length], ...]], and the
 bytes.
@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from probes.log.journals.frames import framed, frames
+from probes.log.journals.segments import is_held
 
 COPIES: Final = "copies"
 FULL: Final = 1 << 20
@@ -44,11 +45,16 @@ class Copies:
         self._unsynced: set[Path] = set()
 
     def open(self) -> None:
-        """Before anybody looks at the journals: give them back what another boot left here and not there."""
+        """Before anybody looks at the journals: give them back what is here and not there. Those that a living process
+        has are as it left them."""
         self._descriptor = os.open(self._folder / COPIES, os.O_RDWR | os.O_CREAT, 0o644)
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
+        living: dict[Path, bool] = {}
         for boot, piece in self._kept(data):
-            if boot != self._boot:
+            life = piece.path.parent
+            if boot == self._boot and life not in living:
+                living[life] = is_held(life)
+            if not living.get(life):
                 _put_back(piece)
             self._unsynced.add(piece.path)
         self._begin()

@@ -67,6 +67,20 @@ def test_copies_of_a_boot_that_goes_on_put_nothing_back(folder, history, clock):
         assert path.read_bytes() == before and (folder / copies.COPIES).stat().st_size == 0
 
 
+def test_a_journal_that_lost_its_end_with_its_disk_gets_it_back_in_the_same_boot(folder, history, clock):
+    """As after a file system that failed, and was repaired, while its host went on."""
+    prober = Prober.start(folder, 1, clock)
+    with committer(folder, history, clock) as one:
+        prober.send(0)
+        one.commit()
+    prober.kill()
+    path = segments(prober.journal.folder)[-1][1]
+    before = path.read_bytes()
+    path.write_bytes(before[: len(before) // 2])
+    with committer(folder, history, clock):
+        assert path.read_bytes() == before
+
+
 def test_what_was_deleted_since_is_not_made_again(folder, history, clock):
     prober = Prober.start(folder, 1, clock)
     with committer(folder, history, clock) as one:
