@@ -270,7 +270,7 @@ def findings(  # noqa: PLR0913
 
 
 @app.command(rich_help_panel=Panels.found)
-def explain(
+def explain(  # noqa: PLR0913
     id_: Annotated[str, typer.Argument(metavar="ID", help="An incident's or a finding's id, or its first digits.")],
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Draw who sent and who polled its records, or its cycle (SVG).")
@@ -278,14 +278,18 @@ def explain(
     raw: Annotated[
         bool, typer.Option("--raw", help="Also read the batches and markers there now, from the cluster.")
     ] = False,
+    at: Annotated[
+        str | None, typer.Option("--at", help="Of several incidents with this id, the newest by then: 03:12, 2h, ...")
+    ] = None,
     config: ConfigFile = None,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
     """One incident: what happened, where, since when, the findings behind it with their evidence, and what to do."""
     from monitor.commands.explain import lines
+    from monitor.commands.times import moment
     from monitor.config.names import ClusterNames
-    from monitor.incidents.explained import find, find_where_there_is_room, under_silences
+    from monitor.incidents.explained import Wanted, find, find_where_there_is_room, under_silences
     from monitor.incidents.kept_silences import kept_silences
     from monitor.screen import Screen
     from streaming_jobs.history.reachable import reading
@@ -293,10 +297,10 @@ def explain(
     now = datetime.now(UTC)
     console = Screen()
     loaded = loaded_by(config, data)
-    hold = timedelta(seconds=loaded.alerts.quiet)
+    hold, by = timedelta(seconds=loaded.alerts.quiet), moment(at, now, "--at") if at is not None else None
     with reading(loaded.job.history_path):
         tables, history, names = loaded.job.tables_path, loaded.job.history_path, ClusterNames(loaded)
-        found = find_where_there_is_room(loaded, id_, lambda: find(tables, history, id_, now, hold, names))
+        found = find_where_there_is_room(loaded, id_, lambda: find(tables, history, Wanted(id_, by), now, hold, names))
     for line in lines(under_silences(found, kept_silences(loaded).all(), now), now, console.width):
         console.print(line)
     if picture is not None or raw:

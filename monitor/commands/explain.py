@@ -7,21 +7,24 @@ every client did with the first finding's records.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
 from alerts.event import parsed
 from alerts.evidence import words
-from alerts.incidents.incident import RUNBOOK, clock, explanation, span, where
+from alerts.incidents.incident import RUNBOOK, Incident, clock, explanation, span, where
 from monitor.commands.findings import STYLE
 from monitor.incidents.explained import SHOWN, Explained, began, named, shown
 from monitor.incidents.findings import place
 from monitor.incidents.overview import silence_words
 from monitor.incidents.published import looks_like
 from rules.vocabulary.catalogue import CATALOGUE
+
+OTHERS: Final = 5
+"""So many of an id's other incidents are named."""
 
 
 def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
@@ -40,6 +43,7 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
         yield Text(f"{state}, since {clock(incident.holds_since)}, {'for' if incident.open else 'lasted'} {lasted}")
         if incident.silence is not None:
             yield from _wrapped(silence_words(incident.silence, now), width)
+        yield from _wrapped(_others(explained.others), width)
         yield Text("")
         yield from _wrapped(named(explanation(incident), explained.names), width)
     else:
@@ -77,6 +81,15 @@ def lines(explained: Explained, now: datetime, width: int) -> Iterator[Text]:
     left = len(explained.findings) - SHOWN
     if left > 0:
         yield Text(f"and {left} more: offsetwatch findings --all --since {_since(explained.findings[0])}")
+
+
+def _others(others: Sequence[Incident]) -> str:
+    """That the same was found at other times, and how to ask for it."""
+    if not others:
+        return ""
+    times = [f"{one.first_since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}" for one in others[:OTHERS]]
+    more = f" and {len(others) - OTHERS} more" if len(others) > OTHERS else ""
+    return f"This id had other incidents, since {', '.join(times)}{more}: explain them with --at and the time."
 
 
 def _since(row: Mapping[str, Any]) -> str:

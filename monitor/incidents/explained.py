@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alerts.event import parsed
 from alerts.incidents.grouping import HOLD, Incidents
@@ -43,31 +44,39 @@ class UnknownId(UserError):
     """The tables hold nothing of this id."""
 
 
+class Wanted(NamedTuple):
+    """An id, or its first digits; of several incidents of it that which was the newest `at` a time, None for now."""
+
+    id: str
+    at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """`incident`: None for what is only counted. `findings`: rows of `CURRENT`, the oldest first. `witnesses`: what
     clients did with the records of the finding that names it; `then`: what the cluster did around that time; `names`:
-    how probes call these, and those that findings name."""
+    how probes call these, and those that findings name; `others`: incidents of the same id, the newest first."""
 
     incident: Incident | None
     findings: Sequence[Mapping[str, Any]]
     witnesses: Sequence[Witness] = ()
     then: Sequence[Change] = ()
     names: Mapping[int, str] = field(default_factory=dict)
+    others: Sequence[Incident] = ()
 
 
 def find(
     tables: TableLocation,
     history: TableLocation,
-    wanted: str,
+    wanted: Wanted,
     now: datetime,
     hold: timedelta = HOLD,
     called: Names = nameless,
 ) -> Explained:
-    """The incident that this id names, the newest of it, or that the finding is a part of. Raises UserError where
-    there is none, or several."""
+    """The incident that this id names, or that the finding is a part of. Raises UserError where there is none, or
+    several ids."""
     events = read_table(tables_of(tables), "findings")
-    found = found_in(events, read_table(tables, "partition_state"), wanted, now, hold, called)
+    found = _found_then(events, read_table(tables, "partition_state"), wanted, now, hold, called)
     about = subject(found)
     saw = witnesses(history, about) if about is not None else []
     processes = mentioned(found) | {one.process for one in saw}
@@ -151,6 +160,25 @@ def mentioned(found: Explained) -> set[int]:
     return {int(number) for number in _LONG.findall(told)}
 
 
+def _found_then(
+    events: pa.Table, states: pa.Table, wanted: Wanted, now: datetime, hold: timedelta, called: Names
+) -> Explained:
+    """As `found_in`; an incident before the newest is told as it was when the next one began."""
+    found = found_in(events, states, wanted.id, now, hold, called)
+    if wanted.at is None or found.incident is None:
+        return found
+    newest, *earlier = found.incident, *found.others
+    later = []
+    while earlier and newest.first_since > wanted.at:
+        later.append(newest)
+        newest, *earlier = earlier
+    if not later:
+        return found
+    before = events.filter(pc.less(events["recorded"], later[-1].told))
+    then = found_in(before, states, wanted.id, now, hold, called)
+    return replace(then, others=(*later, *then.others))
+
+
 def found_in(
     events: pa.Table, states: pa.Table, wanted: str, now: datetime, hold: timedelta = HOLD, called: Names = nameless
 ) -> Explained:
@@ -170,7 +198,8 @@ def found_in(
     incident = next((one for one in overview.incidents if one.occurrence == of), None)
     if incident is None:
         return Explained(None, [row for row in rows if row["id"] == ids[0]])
-    return Explained(incident, _members(incidents, incident, rows))
+    others = [one for one in overview.incidents if one.id == incident.id and one is not incident]
+    return Explained(incident, _members(incidents, incident, rows), others=others)
 
 
 def _members(

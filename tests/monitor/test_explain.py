@@ -11,9 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from monitor.commands.explain import lines
-from monitor.incidents.explained import Explained, began, find, naming, shown
+from monitor.incidents.explained import Explained, Wanted, began, find, naming, shown
 from monitor.incidents.witnesses import Asked, asked, names, nearby, operations, witnesses
 from rules.vocabulary.slices import Irregular, Run, Slice, to_table
+from streaming_jobs.tables.delta_tables import read_table
 from tests.alerts.incidents import incident
 from tests.monitor.rows import NOON, finding, record
 
@@ -129,7 +130,7 @@ def test_the_screen_calls_clients_by_their_names(history: Path) -> None:
     evidence = {"writer": WRITER, "seq": 6, "offset": 101, "txn": TXN}
     lost = finding("lost-write", (7,), evidence=evidence, message=f"value {WRITER}/6 was passed by process {OTHER}")
     record(history.parent.parent, lost)
-    explained = find(history.parent, history, lost.id[:8], NOON + 9 * S)
+    explained = find(history.parent, history, Wanted(lost.id[:8]), NOON + 9 * S)
     shown = [line.plain for line in lines(explained, NOON + 9 * S, 80)]
     assert shown[:4] == [
         "critical lost-write in t/3", "open, since 2024-10-04 12:00:00 UTC, for 9 s", "",
@@ -184,6 +185,32 @@ def test_an_incident_is_explained_by_the_first_of_its_own_name_in_its_present_sp
     assert naming(Explained(since, [old, sign, cut])) is cut
     assert naming(Explained(None, [sign, cut])) is sign
     assert naming(Explained(since, [sign])) is sign
+
+
+@pytest.mark.parametrize(("at", "message", "others"), [
+    (None, "broker 2", [0]), (7_300, "broker 2", [0]), (60, "broker 3", [7_200]), (-60, "broker 3", [7_200]),
+])  # fmt: skip
+def test_each_of_several_incidents_of_one_id_can_be_asked_for(
+    tmp_path: Path, at: float | None, message: str, others: list[float]
+) -> None:
+    """As brokers that were away, two hours apart: the same condition, and another page."""
+    spells = [(0, "broker 3", 40), (7_200, "broker 2", 60)]
+    for since, what, lasted in spells:
+        for event, when in (("opened", since), ("closed", since + lasted)):
+            record(tmp_path, finding("cluster-unreachable", (), event, at=when, message=f"{what} is away"))  # type: ignore[arg-type]
+    (id_,) = {row["id"] for row in read_table(tmp_path / "tables", "findings").to_pylist()}
+    asked_at = None if at is None else NOON + at * S
+    tables = tmp_path / "tables"
+    found = find(tables, tables / "history", Wanted(id_, asked_at), NOON + 10_000 * S)
+    assert found.incident is not None
+    assert (found.incident.message, [one.first_since for one in found.others]) == (
+        f"{message} is away", [NOON + other * S for other in others],
+    )  # fmt: skip
+    assert not found.incident.open and found.findings
+    screen = " ".join(str(line) for line in lines(found, NOON + 10_000 * S, 200))
+    assert (
+        f"This id had other incidents, since {NOON + others[0] * S:%Y-%m-%dT%H:%M:%S}: explain them with --at" in screen
+    )
 
 
 def test_of_many_findings_those_of_its_own_name_and_losses_are_shown() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from monitor.commands.explain import lines
-from monitor.incidents.explained import find
+from monitor.incidents.explained import Wanted, find
 from monitor.incidents.published import looks_like
 from rules.vocabulary.finding import Finding
 from streaming_jobs.tables.findings import current
@@ -45,6 +45,6 @@ def test_a_record_that_is_lost_between_two_commits_was_decided_by_no_marker(next
 def test_explain_says_so(tmp_path: Path) -> None:
     exposed = of_transaction("G1a", 0)
     record(tmp_path, exposed)
-    found = find(tmp_path / "tables", tmp_path / "tables" / "history", exposed.id, NOON)
+    found = find(tmp_path / "tables", tmp_path / "tables" / "history", Wanted(exposed.id), NOON)
     text = " ".join(line.plain for line in lines(found, NOON, 80))
     assert "It looks like KAFKA-20734, seen in Kafka 4.3.1: a transaction that ends while" in text
