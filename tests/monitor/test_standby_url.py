@@ -110,7 +110,7 @@ def test_a_checkpoint_of_ones_own_is_left_where_another_monitor_was_at_work_sinc
             assert Claim(job, lambda line: None, Event(), ending, prepare=None)(lambda why: None)
             why = reason_to_rebuild(job)
         (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-        (checkpoint / "offsets" / "0").touch()
+        (checkpoint / "offsets" / "0").write_text("v1\n")
         write_layout(checkpoint)
         return why
 

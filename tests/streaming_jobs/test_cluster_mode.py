@@ -55,7 +55,15 @@ def test_the_cluster_starts_the_monitor_and_starts_it_again_where_it_dies(_folde
 def drivers(cluster: Standalone) -> list[psutil.Process]:
     """Those that the cluster has started, each a child of a worker."""
     every = [child for worker in cluster.workers for child in worker.children()]
-    return [one for one in every if any("DriverWrapper" in word for word in one.cmdline())]
+    return [one for one in every if any("DriverWrapper" in word for word in _words(one))]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """How it was started, nothing of one that has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return []
 
 
 def until(met: object, folder: Path) -> None:

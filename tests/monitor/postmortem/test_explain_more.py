@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
@@ -77,7 +78,8 @@ def test_batches_and_markers(cluster: LocalKafka, tmp_path: Path) -> None:
     assert said[1] == "log start 0, end 7, last stable offset 6"
     assert said[2].startswith("0 to 1: no producer id, leader epoch 0, ")
     assert said[3:5] == ["    0 writer-1:1519/0", "  ▸ 1 writer-1:1519/1"]
-    assert ": commit marker by coordinator epoch 0, producer " in said[7] and said[7].startswith("3: ")
+    # The broker elects its coordinators anew where it was starved, as on a machine with much else to do.
+    assert re.match(r"3: commit marker by coordinator epoch \d+, producer \d+ ", said[7])
     assert "abort marker" in said[10] and "in a transaction" in said[5]
 
 
