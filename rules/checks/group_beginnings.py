@@ -53,7 +53,7 @@ def _told(columns: Columns) -> list[list[int]]:
     settings, told = columns.table["settings"], []
     for row in rows:
         minutes = dict(settings[row].as_py() or ()).get(RETENTION, "")
-        if minutes.isdigit():
+        if minutes.isdigit() and int(minutes):
             told.append([int(columns.completed[row]), int(minutes)])
     return told
 

@@ -51,9 +51,8 @@ def sync_commit(table: Path, version: int, *, rewritten: bool = False) -> None:
     """Make a commit survive the loss of the host, which Delta's writers do not; of one that has `rewritten` files,
     these too, since what they replace is deleted. Raises OSError."""
     log = table / "_delta_log"
-    commit, paths = log / f"{version:020}.json", sorted(log.glob(f"{version:020}.checkpoint*"))
-    if paths:
-        paths.append(log / "_last_checkpoint")
+    commit, checkpoint = log / f"{version:020}.json", log / f"{version:020}.checkpoint.parquet"
+    paths = [checkpoint, log / "_last_checkpoint"] if checkpoint.is_file() else []
     if rewritten:
         actions = [orjson.loads(line) for line in commit.read_bytes().splitlines() if line]
         paths += [table / unquote(one["add"]["path"]) for one in actions if "add" in one]

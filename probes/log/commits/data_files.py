@@ -62,9 +62,9 @@ def sync_commit(table: Path, version: int, *, files: bool = False) -> None:
     `files` that it adds, where somebody else wrote them: Delta's writers do not. Raises OSError."""
     log = table / "_delta_log"
     commit = log / f"{version:020}.json"
-    paths = [*log.glob(f"{version:020}.checkpoint*"), commit, log]
-    if len(paths) > 2:
-        paths.insert(0, log / "_last_checkpoint")
+    paths = [commit, log]
+    if (checkpoint := log / f"{version:020}.checkpoint.parquet").is_file():
+        paths[:0] = [checkpoint, log / "_last_checkpoint"]
     if files:
         added = [orjson.loads(line).get("add") for line in commit.read_bytes().splitlines() if line]
         paths[:0] = [table / unquote(one["path"]) for one in added if one is not None]
