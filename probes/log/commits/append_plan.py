@@ -18,7 +18,7 @@ import orjson
 
 from probes.log.commits.confirmations import Moment
 from probes.log.errors import HistoryMismatch, JournalUnwritable
-from probes.log.journals.segments import NEW, sync_folder
+from probes.log.journals.segments import NEW, sync
 from probes.log.rows import Row
 
 PLAN: Final = "plan.json"
@@ -81,7 +81,7 @@ def save(folder: Path, plan: Plan) -> None:
         finally:
             os.close(descriptor)
         new.replace(folder / PLAN)
-        sync_folder(folder)
+        sync(folder)
     except OSError as refused:
         raise JournalUnwritable(f"cannot write {folder / PLAN}: {refused.strerror}") from refused
 

@@ -10,7 +10,6 @@ It is cheaper, too, the more files there are: with 500 of them an append takes 3
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from probes.log.journals.segments import sync
 from rules.vocabulary.file_statistics import statistics
 
 
@@ -45,8 +45,8 @@ def _written(table: Path, day: date, rows: pa.Table, selected_by: Sequence[str])
     (table / folder).mkdir(exist_ok=True)
     name = f"{folder}/part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     pq.write_table(held, table / name, compression="zstd", write_statistics=False, store_schema=False)
-    _sync(table / name)
-    _sync(table / folder)
+    sync(table / name)
+    sync(table / folder)
     return AddAction(
         path=name,
         size=(table / name).stat().st_size,
@@ -70,12 +70,4 @@ def sync_commit(table: Path, version: int, *, files: bool = False) -> None:
         paths[:0] = [table / unquote(one["path"]) for one in added if one is not None]
     for path in paths:
         with suppress(FileNotFoundError):  # another commit's upkeep was quick
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(path)

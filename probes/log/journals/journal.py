@@ -22,7 +22,7 @@ from probes.log.errors import JournalUnwritable
 from probes.log.journals import written
 from probes.log.journals.frames import Packer
 from probes.log.journals.progress import Life, PlaceKey, Progress, encode, head
-from probes.log.journals.segments import LIVES, NEW, OVER, life_name, lock, segment_name, sync_folder
+from probes.log.journals.segments import LIVES, NEW, OVER, life_name, lock, segment_name, sync
 from probes.log.rows import AT, Row, pack
 from rules.vocabulary.slices import Slice
 from rules.vocabulary.times import micros
@@ -81,7 +81,7 @@ class Journal:
                 segment = _begin(new, first)
                 # A folder does not replace one that holds files: an old journal is never overwritten.
                 new.rename(final)
-                sync_folder(final.parent)
+                sync(final.parent)
             except BaseException:
                 os.close(held)
                 raise
@@ -194,7 +194,7 @@ class Journal:
         self._packer.restart()
         first = self._packer.frame(encode(head(self.life, self.progress, self.offset)))
         descriptor = _begin_segment(self.folder, self.offset, first)
-        sync_folder(self.folder)
+        sync(self.folder)
         os.close(self._descriptor)
         self._descriptor, self._base, self._size = descriptor, self.offset, len(first)
 

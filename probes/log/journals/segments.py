@@ -75,9 +75,9 @@ def is_held(life_folder: Path) -> bool:
     return False
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive the loss of the host."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, survive the loss of the host."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
