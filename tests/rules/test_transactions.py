@@ -371,7 +371,7 @@ def committed_before_it_was_taken_over(h: Log) -> None:
     taken_over(h, ended=4.5)
 
 
-def went_down_with_its_host(h: Log, lost: bool) -> None:
+def went_down_with_its_host(h: Log, lost: bool, away: float = 5) -> None:
     """It had begun a transaction, and its host lost power; recovery found that in the journal, which may have lost its
     end (`lost`). It is visible: its commit had been invoked, or somebody else ended it."""
     begun(h)
@@ -380,7 +380,7 @@ def went_down_with_its_host(h: Log, lost: bool) -> None:
     h.transaction({0: (1, 1, 5)}, "info", op=1, ended=None, boot="b", mono_invoked=2 * NS, mono_completed=5 * NS)
     h.rows[-1].completed = h.at(h.time + 3)
     h.read(0, ("w", 1, 1, 5))
-    h.wait(5)
+    h.wait(away, every=1 if away < 60 else 10)
     now = h.at(h.time)
     for partition in (0, 1):
         over = Mark(T, h._slices[T, partition], h.at(3.0) if lost else now, now, lost=lost)
@@ -391,6 +391,10 @@ def went_down_with_its_host(h: Log, lost: bool) -> None:
 
 def whose_journal_lost_its_end(h: Log) -> None:
     went_down_with_its_host(h, lost=True)
+
+
+def of_whose_lost_journal_nobody_tells_for_twenty_minutes(h: Log) -> None:
+    went_down_with_its_host(h, lost=True, away=1200)
 
 
 def whose_journal_is_whole(h: Log) -> None:
@@ -415,6 +419,7 @@ ZOMBIE_CASES: list[tuple[Callable[[Log], None], list[Told]]] = [
     (committed_after_it_was_taken_over, [is_zombie(0.117, LATER, later_process=number("u"), late_by_s=1.5)]),
     (committed_before_it_was_taken_over, []),
     (whose_journal_lost_its_end, []),
+    (of_whose_lost_journal_nobody_tells_for_twenty_minutes, []),
     (whose_journal_is_whole, [is_zombie(6.135)]),
 ]
 
