@@ -10,7 +10,8 @@ Records that are lost (`LOST`), and those that may be (`MISSING`), join only whe
 loss elsewhere is told for itself.
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
-were differences between a reading before it and one after it, whenever the two are compared.
+were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
+over it when it was cut is no news either, whenever that is found, as where the state is rebuilt.
 Logs that are cut later than `AFTER` are another disaster, and another incident.
 """
 
@@ -22,7 +23,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
-from alerts.incidents.keys import Key, place_of
+from alerts.incidents.keys import SIGNS_IN_A_LOG, Key, place_of
 
 TRUNCATION: Final = "log-truncation"
 SIGNS: Final = frozenset(
@@ -70,7 +71,10 @@ class CutLogs:
             self.again[place] = min(first, end, end if written is None else written), max(last, known)
 
     def said(self, event: FindingEvent) -> bool:
-        """Does this finding only compare what an offset held before its log was cut with what it has held since?"""
+        """Does this finding only tell what one log's order was like when that was cut, or compare what an offset of it
+        held before with what it has held since?"""
+        if event.anomaly in SIGNS_IN_A_LOG and place_of(event) in self.places and self.near(event.at):
+            return True
         first, last = self.again.get(place_of(event), (0, -1))
         offset = event.evidence.get("offset")
         more = event.evidence.get("more_of_the_same", 0)  # found with it, further on

@@ -15,6 +15,7 @@ from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import Key, is_of_the_cluster, subject_of
 from alerts.incidents.outage import tellable_from
 from rules.vocabulary.conditions import WAIT_ON_THE_CLUSTER
+from rules.vocabulary.policy import SEVERITIES
 
 PAUSE: Final = timedelta(seconds=30)
 """Conditions come and go: one that has ended for less than this has not been told to be over."""
@@ -79,6 +80,9 @@ class Group:
         """Before this nobody is told of its present spell."""
         newest = self.newest or self.first
         return tellable_from(newest) if self.first.anomaly in _WAITS else newest.counted
+
+    def is_milder_than(self, event: FindingEvent) -> bool:
+        return SEVERITIES.index(self.first.severity) > SEVERITIES.index(event.severity)
 
     def was_nothing(self, closed: datetime) -> bool:
         """Was it over, then, before anybody was told of it, and is nothing left to tell: a suspicion, or what is told

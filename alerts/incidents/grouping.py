@@ -22,6 +22,8 @@ What is grouped:
   end, and keeps nothing open.
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident, nor has what
   was missing, and is told as a loss by then.
+- What one log's order was like when an incident told of it that is over, as a rebuild of the state may find later, is
+  counted there.
 - What is only classified, and what the policy allows, is counted.
 
 An incident of violations goes on until none was counted for `hold`: violations stand for ever, and people want to know
@@ -54,10 +56,9 @@ from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
-from alerts.incidents.keys import OF_A_LOG, REFLECTED, TELLS, Key, keys_of, place_of
+from alerts.incidents.keys import OF_A_LOG, REFLECTED, SIGNS_IN_A_LOG, TELLS, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
-from rules.vocabulary.policy import SEVERITIES
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
@@ -165,15 +166,20 @@ class Incidents:
             self._tell_missing(event, group)
 
     def _said(self, event: FindingEvent) -> int | None:
-        """The number of the incident of a cut that has said already what this finding says, and that it does not keep
-        open: what was found about when the log was cut does, as long as that goes on. A loss is said where one was."""
+        """The number of the incident that has said already what this finding says, and that it does not keep open: of a
+        cut, but for what was found about when the log was cut, as long as that goes on; or one that is over, of the
+        same log's order at that time. A loss is said where one was."""
         for cuts in self._cuts.saying(event):
             group = self._groups.get(cuts.number)
             if self._goes_on(cuts.number, event) and cuts.near(event.at):
                 continue
             if event.anomaly not in LOSSES or (group is not None and LOSSES & group.folded.keys()):
                 return cuts.number
-        return None
+        number = self._by_key.get((OF_A_LOG, *place_of(event))) if event.anomaly in SIGNS_IN_A_LOG else None
+        past = self._groups.get(number) if number is not None else None
+        if past is None or past.ended(event.counted, self._hold) is None or past.is_milder_than(event):
+            return None
+        return number if past.since - AFTER <= event.at <= past.last + AFTER else None
 
     def _add_to_past(self, number: int, event: FindingEvent) -> None:
         """What an incident has said already: it is counted there, and neither goes on nor begins again with it."""
@@ -231,7 +237,7 @@ class Incidents:
     def _goes_on(self, number: int, event: FindingEvent) -> bool:
         """Does the incident still go on at this event, or again, and is it as severe?"""
         group = self._groups.get(number)
-        if group is None or SEVERITIES.index(group.first.severity) > SEVERITIES.index(event.severity):
+        if group is None or group.is_milder_than(event):
             return False
         ended = group.ended(event.counted, self._hold)
         if ended is None:

@@ -13,7 +13,7 @@ Key = tuple[Any, ...]
 OF_THE_CLUSTER: Final = frozenset(
     {
         "cluster-unreachable", "evidence-gap", "evidence-late", "foreign-commit", "log-truncation", "lost-commit",
-        "offset-regression", "refused-writes", "stuck-close", "stuck-consumer", "stuck-producer",
+        "offset-regression", "refused-reads", "refused-writes", "stuck-close", "stuck-consumer", "stuck-producer",
         "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
     }
 )  # fmt: skip
@@ -28,7 +28,7 @@ REFLECTED: Final = "eos-violation"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
 OF_A_LOG: Final = "log"
-_SIGNS_IN_A_LOG: Final = frozenset(
+SIGNS_IN_A_LOG: Final = frozenset(
     {
         "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "nonmonotonic-send",
         "poll-skip", "sequence-loss", "spurious-zero-offset",
@@ -68,7 +68,7 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
         skipped = evidence.get("skipped")
         for one in (evidence, *(skipped if isinstance(skipped, list) else ())):
             yield from _records(place, one)
-        if event.anomaly in _SIGNS_IN_A_LOG and topic:
+        if event.anomaly in SIGNS_IN_A_LOG and topic:
             yield OF_A_LOG, *place
 
 

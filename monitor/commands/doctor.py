@@ -30,6 +30,8 @@ from monitor.process.versions import versions
 from probes.config import TopicsConfig
 from probes.kafka.client import Connection, consumer_settings, producer_settings
 from probes.kafka.errors import ClientError, ProbeError
+from probes.kafka.wire.errors import CannotConnect
+from probes.kafka.wire.rights import Resource, refused
 from probes.log.evidence.topic import described
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
 from streaming_jobs.errors import TableError
@@ -160,6 +162,7 @@ def _examine_cluster(config: Config, names: dict[str, str]) -> Iterator[Answer]:
     elif same != config.name:
         yield Answer("cluster", "bad", f"it is the same cluster as {same}: only one of them can be watched")
     yield from clients(connection(config))
+    yield from rights(config)
     topics = ProbeTopics(reached.admin, config.probes.topics, lambda line: None, config.probes.topic_names)
     try:
         view = topics.view(with_config=True)
@@ -249,6 +252,27 @@ def clients(to: Connection) -> Iterator[Answer]:
     yield _settings("consumer settings", consumer, SAFE_CONSUMER)
     protocol = to.security.get("security.protocol", "plaintext").lower()
     yield Answer("connection", "ok", f"security.protocol {protocol}")
+
+
+def rights(config: Config) -> Iterator[Answer]:
+    """May the probes use their groups and transactional ids? Without that they wait, and nothing is read."""
+    name = f"{config.probes.topics.prefix}-doctor"
+    asked: list[tuple[Resource, str]] = [("group", name), ("transactional id", name)]
+    try:
+        errors = refused(connection(config), name, asked)
+    except CannotConnect:  # a login that only librdkafka knows
+        return
+    except ClientError as error:
+        yield Answer("rights", "warning", f"which groups may be used could not be asked: {error}")
+        return
+    denied = [
+        f"{kind}s {config.probes.topics.prefix}-*: {error}"
+        for (kind, _), error in zip(asked, errors, strict=True)
+        if error
+    ]
+    yield from (Answer("rights", "bad", one) for one in denied)
+    if not denied:
+        yield Answer("rights", "ok", f"groups and transactional ids {config.probes.topics.prefix}-*")
 
 
 def _settings(about: str, given: Mapping[str, str], safe: Mapping[str, str]) -> Answer:

@@ -22,6 +22,7 @@ ASK_WITHIN = 5.0
 """Seconds that the cluster is given to answer where something begins."""
 NO_GROUP = "GROUP_ID_NOT_FOUND"
 """What some implementations answer to a question about a group that has committed nothing."""
+_NO_ANSWER = "_TIMED_OUT"
 LEADERLESS = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "_NO_OFFSET")
 LEADERLESS_TRIES = 10
 LEADERLESS_WAIT = 0.3
@@ -55,11 +56,20 @@ def committed(
         problem = translate(error)
         if problem.code == NO_GROUP:
             return dict.fromkeys(((tp.topic, tp.partition) for tp in asked), None)
-        raise problem from error
+        raise (None if in_callback else _refusal(consumer, problem)) or problem from error
     for tp in found:
         if tp.error is not None and (problem := translate(tp.error)).code != NO_GROUP:
             raise problem
     return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
+
+
+def _refusal(consumer: Consumer, problem: ClientError) -> ClientError | None:
+    """Why nobody answered, where the client was told: that it may not ask a group is told to those who poll (seen with
+    librdkafka 2.16), and who asks for its offsets waits in vain."""
+    if problem.code != _NO_ANSWER or consumer.assignment():
+        return None
+    told = [translate(error) for message in consumer.consume(10, 0) if (error := message.error()) is not None]
+    return next((one for one in told if not one.code.startswith("_")), None)
 
 
 def log_starts(admin: AdminClient, partitions: Iterable[Partition], within: float = ASK_WITHIN) -> dict[Partition, int]:
@@ -135,12 +145,15 @@ def committed_at_last(
     and so does one (to a consumer at read_committed) that holds offsets of a transaction that has not ended."""
     partitions = list(partitions)
     limit = time.monotonic() + within
+    refused: ClientError | None = None
     while True:
         try:
             return committed(consumer, partitions, beat, in_callback=in_callback)
         except ClientError as error:
+            if error.code != _NO_ANSWER:
+                refused = error
             if error.fatal or time.monotonic() >= limit:
-                raise
+                raise refused or error from None  # a client tells once why it is not answered
         time.sleep(0.2)
         beat()
 

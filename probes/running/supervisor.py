@@ -199,8 +199,9 @@ class Keeper:
         except Abandoned:
             raise
         except Exception as failure:
-            error = getattr(failure, "code", None) or translate(failure).code
-            raise
+            reason = probe.why(failure)
+            error = getattr(reason, "code", None) or translate(reason).code
+            raise reason from (failure if reason is not failure else failure.__cause__)
         finally:
             if not attempt.abandoned:
                 self._close(probe, life_log, error)

@@ -17,7 +17,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from confluent_kafka.admin import AdminClient
 
@@ -93,6 +93,12 @@ class World:
     """Runs of records that are none of ours, of which a line was written: `STRANGERS_TOLD` at most."""
 
 
+LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
+UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
+REFUSED_FOR: Final = 60
+"""Seconds for which a login that was refused explains that nobody answers; clients try again more often."""
+
+
 class Probe(ABC):
     """One life of a probe."""
 
@@ -111,6 +117,7 @@ class Probe(ABC):
         self.allowance = Allowance(world.clock.monotonic_ns)
         self.measure = Measure(counters.levels, world.clock, world.layout)
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
+        self._refusal: tuple[int, ClientError] | None = None
         self.log: LifeLog
 
     @property
@@ -190,6 +197,16 @@ class Probe(ABC):
         """An error of the client that belongs to no operation. Called from the client's own polls."""
         self.counters.errors += 1
         self.counters.last_error = str(error)
+        if error.code in LOGIN_REFUSED:
+            self._refusal = self.world.clock.monotonic_ns(), error
+
+    def why(self, error: Exception) -> Exception:
+        """Why this life ended: that a call timed out is what follows where a broker refuses the client's login, of
+        which the client tells beside it."""
+        if getattr(error, "code", None) not in UNANSWERED or self._refusal is None:
+            return error
+        at, refusal = self._refusal
+        return refusal if self.world.clock.monotonic_ns() - at <= REFUSED_FOR * 10**9 else error
 
     # What its clients are made of
 

@@ -15,7 +15,7 @@ refusals of what it sends count; who wrote elsewhere in between was refused twic
 
 It is told by the writer's own name where its start row tells one, and a life that ends does not end it: clients that
 were refused are often made anew. It is over with the first acknowledgement, when the partition is not there any more,
-and when nobody bears the name.
+and when nobody has borne the name for `SELDOM` liveness objectives.
 
 Who writes, and under which name, `rules.checks.stuck_producers` knows, whose state this is a part of. The newest
 `KEPT` names are remembered.
@@ -34,7 +34,7 @@ SELDOM: Final = 4
 REFUSALS: Final = frozenset(
     {
         "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "INVALID_TRANSACTION_TIMEOUT",
+        "GROUP_AUTHORIZATION_FAILED", "INVALID_TRANSACTION_TIMEOUT",
         "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "INVALID_TIMESTAMP",
         "POLICY_VIOLATION", "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_COMPRESSION_TYPE", "NOT_ENOUGH_REPLICAS",
         "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING",
@@ -126,8 +126,8 @@ def end(refused: Refused, who: str, time: int, report: Report) -> None:
 
 
 def forget(refused: Refused, borne: set[str], time: int, report: Report) -> None:
-    """End it for names that nobody bears any more, the liveness objective after they were refused last."""
+    """End it for names that nobody bears any more: a client that was refused may wait for long before it begins anew."""
     for who, _, last, *_ in list(refused):
-        over = last + report.objectives.liveness
+        over = last + SELDOM * report.objectives.liveness
         if who not in borne and over < time:
             end(refused, who, over, report)

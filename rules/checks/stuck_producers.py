@@ -35,7 +35,7 @@ It is judged in log time, by what is known of that writer and of the partition a
 back with errors alone is not stuck, but refused: that is `refused-writes` (`rules.checks.refused_writes`), told of by
 what is kept here.
 
-State: seven values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
+State: eight values for each writer that lives, the last `LINEAGE` names that ended with an error, the newest `EARLY`
 marks that came before the slices that they count, and what happened after the last tick.
 """
 
@@ -68,6 +68,8 @@ EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
 GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
+LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
+"""Those that tell why a client was answered nothing."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class Producer:
     answered: int = -1
     written: int = -1
     seen: int = -1  # the newest mark that was believed
+    error: str = ""  # of `LOGIN_REFUSED`, in which its name's last life ended
 
 
 @dataclass(slots=True)
@@ -104,11 +107,12 @@ class Held(Table):
 
 @dataclass(slots=True)
 class Producers:
-    """`lives`: by process. `failed`: [name, since when it had no answer, when it closed] of lives that ended with an
-    error, which the name's next life goes on from. `refused`: see `rules.checks.refused_writes`; `ready`: [name, when
-    it got a producer id last]. `absent`: since when the partition is not there, -1 while it is; `again`: when it was
-    there again last. `waiting`: what happened after the last tick, see `_BEGUN`; `seen`: when the partition was seen
-    after it; `early`: marks that wait for the slices that they count."""
+    """`lives`: by process. `failed`: [name, since when it had no answer, when it closed, by which error of
+    `LOGIN_REFUSED`] of lives that ended with an error, which the name's next life goes on from. `refused`: see
+    `rules.checks.refused_writes`; `ready`: [name, when it got a producer id last]. `absent`: since when the partition
+    is not there, -1 while it is; `again`: when it was there again last. `waiting`: what happened after the last tick,
+    see `_BEGUN`; `seen`: when the partition was seen after it; `early`: marks that wait for the slices that they
+    count."""
 
     lives: dict[int, Producer] = field(default_factory=dict, metadata={"of": Producer})
     failed: list[list[Any]] = field(default_factory=list)
@@ -197,8 +201,15 @@ def _life(columns: Columns, row: int, topic: str) -> list[Any]:
         writes = "writer" in told and told.get("sends_to", topic) == topic
         who = f"{told['name']} of run {columns.table['run'][row].as_py()}" if told.get("name") else str(number)
         return [time, _BEGUN, number, invoked if writes else -1, who]
-    failed = columns.type[row] != OK and columns.table["error"][row].as_py() not in GONE
-    return [time, _FAILED if failed else _ENDED, number, int(columns.slice[row]), ""]
+    error = columns.table["error"][row].as_py()
+    failed = columns.type[row] != OK and error not in GONE
+    return [
+        time,
+        _FAILED if failed else _ENDED,
+        number,
+        int(columns.slice[row]),
+        error if error in LOGIN_REFUSED else "",
+    ]
 
 
 def _beginnings(columns: Columns, rows: Ints) -> list[list[Any]]:
@@ -268,7 +279,7 @@ def _follow(own: Producers, event: list[Any], report: Report) -> None:
         elif kind == _NOT_READY:
             _note_not_ready(own, number, time, name, report)
         else:
-            _end(own, number, time, kind == _FAILED, report)
+            _end(own, number, time, kind == _FAILED, name, report)
 
 
 def _held_marks(own: Producers, state: State, columns: Columns) -> Held:
@@ -310,9 +321,9 @@ def _telling(columns: Columns, own: Ints, unsure: Bools) -> Ints:
 def _begin(own: Producers, number: int, born: int, name: str, liveness: int) -> None:
     known = own.lives.setdefault(number, Producer(name, born))
     known.who, known.born = name, born
-    for failed, failing, closed in own.failed:
+    for failed, failing, closed, error in own.failed:
         if failed == name and 0 <= born - closed <= liveness and known.answered < 0 and own.absent < 0:
-            known.failing = max(failing, own.again)
+            known.failing, known.error = max(failing, own.again), error
 
 
 def _miss(own: Producers, time: int, report: Report) -> None:
@@ -380,12 +391,12 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
         _tell(number, one, True, since + report.objectives.liveness, time, report)
 
 
-def _end(own: Producers, number: int, time: int, failed: bool, report: Report) -> None:
+def _end(own: Producers, number: int, time: int, failed: bool, error: str, report: Report) -> None:
     """It closed. If it had failed, its name's next life goes on from there, else nobody is stuck any more."""
     one = own.lives.pop(number)
     if failed and (one.failing >= 0 or f"{NAME}:{one.who}" in report.state.open_conditions):
         since = one.failing if one.failing >= 0 else one.born
-        own.failed = [entry for entry in own.failed if entry[0] != one.who] + [[one.who, since, time]]
+        own.failed = [entry for entry in own.failed if entry[0] != one.who] + [[one.who, since, time, error]]
         del own.failed[:-LINEAGE]
         return
     _tell(number, one, False, time, time, report)
@@ -399,7 +410,7 @@ def _forget(own: Producers, state: State, end: int, report: Report) -> None:
         refused_writes.forget(own.refused, {one.who for one in own.lives.values()}, end, report)
     for key in [k for k in state.open_conditions if k.startswith(NAME)]:
         who = key.partition(":")[2]
-        ended = next((closed for name, _, closed in own.failed if name == who), -1)
+        ended = next((closed for name, _, closed, _ in own.failed if name == who), -1)
         borne = any(one.who == who for one in own.lives.values())
         if not borne and end - ended > report.objectives.liveness:
             report.condition(NAME, None, at=end, evidence={"writer": who}, subject=(who,))
@@ -415,6 +426,9 @@ def _tell(number: int, one: Producer, holds: bool, since: int, time: int, report
     if holds:
         began = since - report.objectives.liveness
         evidence |= {"began": began}
+        if one.error:
+            message += f"; its login is refused ({one.error})"
+            evidence |= {"error": one.error}
         away = report.outages.over(began, time)
         if away is not None:
             # Another broker may lead since then: that the one that did not answer does so is not known.

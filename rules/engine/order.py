@@ -27,6 +27,7 @@ from rules.checks import (
     phantom_reads,
     poll_order,
     rebalances,
+    refused_reads,
     send_order,
     sequence_loss,
     stale_log_ends,
@@ -60,6 +61,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     unreachable_brokers.CHECK,  # before what waits on the cluster
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
+    refused_reads.CHECK,
     stuck_closes.CHECK,
     hanging_transactions.CHECK,
     stale_log_ends.CHECK,

@@ -21,7 +21,7 @@ from rules.vocabulary.objectives import SECOND, Objectives
 
 SLACK: Final = 5 * SECOND
 FOREVER: Final = 2**62
-_ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late"})
+_ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late", "refused-reads"})
 """Those that wait on any broker."""
 _TOLD_ONCE: Final = frozenset({"stuck-close"})
 """Conditions that a single row tells: they do not wait for a decision."""

@@ -171,15 +171,16 @@ def ahead(state: State, reader: int, sender: int) -> int:
     if reader == sender:
         return 0
     known = state.clocks
-    bound = known.least
-    from_sender, to_reader = known.sender == sender, known.reader == reader
-    best = int(bound[from_sender & to_reader].min(initial=UNKNOWN))
+    pairs = zip(known.sender.tolist(), known.reader.tolist(), strict=True)
+    bounds = dict(zip(pairs, known.least.tolist(), strict=True))
+    best = bounds.get((sender, reader), UNKNOWN)
     # A third bounds both better where what one sent was old already when the other began to read.
-    for i in indices(from_sender & ~to_reader).tolist():
-        through = int(bound[to_reader & (known.sender == known.reader[i])].min(initial=UNKNOWN))
-        if through < UNKNOWN:  # a third clock that is behind would make less of it
-            best = min(best, int(bound[i]) + through)
-    other = int(bound[(known.sender == reader) & (known.reader == sender)].min(initial=UNKNOWN))
+    for (one, third), bound in bounds.items():
+        if one == sender and third != reader:
+            through = bounds.get((third, reader), UNKNOWN)
+            if through < UNKNOWN:  # a third clock that is behind would make less of it
+                best = min(best, bound + through)
+    other = bounds.get((reader, sender), UNKNOWN)
     return UNKNOWN if best + other < -SECOND else best
 
 

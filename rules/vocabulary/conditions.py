@@ -8,7 +8,9 @@ from rules.vocabulary.anomaly import Anomaly, Field, Form
 from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, TRANSACTIONAL_ID, TXN, WRITER, optional
 
 UNREACHABLE: Final = "cluster-unreachable"
-WAIT_ON_THE_CLUSTER: Final = frozenset({"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late"})
+WAIT_ON_THE_CLUSTER: Final = frozenset(
+    {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late", "refused-reads"}
+)
 """Conditions that a cluster which answers nobody explains."""
 
 _VALUES: Final = Field("values", "int", "values", "how many")
@@ -195,6 +197,7 @@ CONDITIONS: Final = (
             _opened(
                 *_PRODUCER,
                 Field("began", "int", "micros", "since when it tries: the operation that has no answer began"),
+                Field("error", "str", "", "its login was refused to the client before, with this error", optional=True),
                 Field("away_from", "int", "micros", "a broker answered nobody meanwhile: from", optional=True),
                 Field("away_until", "int", "micros", "and until: all leaders answer again", optional=True),
                 subject=("writer",),
@@ -218,6 +221,25 @@ CONDITIONS: Final = (
             ),
         ),
         (_closed(_PRODUCER[1], subject=("writer",), when="it was acknowledged, or nobody bears its name any more"),),
+    ),
+    Anomaly(
+        "refused-reads", "condition", "while it lasts",
+        "A reader has not come to read for the liveness objective: its lives end with an error, or it is refused.",
+        "the process, its name, the error, since when",
+        (
+            _opened(
+                PROCESS,
+                Field("reader", "str", "", "the probe's own name, and its run, where it told one, else its process id"),
+                ERROR, SINCE,
+                subject=("reader",),
+            ),
+        ),
+        (
+            _closed(
+                Field("reader", "str", "", "the probe's own name"), subject=("reader",),
+                when="it has come to read, or nobody bears its name any more",
+            ),
+        ),
     ),
     Anomaly(
         "hanging-transaction", "condition", "while it lasts",

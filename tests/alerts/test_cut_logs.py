@@ -201,6 +201,20 @@ def test_readings_before_and_after_a_cut_that_are_compared_once_it_is_over_page_
     assert one.folded == {"lost-write": 1, "vanished-record": 1, "late-record": 1, "inconsistent-offsets": 301}
 
 
+def test_that_a_reader_went_back_over_a_cut_pages_nobody_when_a_rebuild_finds_it_once_that_is_over(hook: Hook) -> None:
+    late = told("nonmonotonic-poll", 1, at=20, counted=1_400)
+    heard = hook.hear([long_cut(at=6.0), late], until=3_000)
+    assert [(at, state) for at, state, _ in heard] == [(7, "open"), (907, "over")]
+    (one,) = standing(long_cut(at=6.0), late)
+    assert (one.folded, one.ended) == ({"nonmonotonic-poll": 1}, NOON + 907 * S)
+    for other in (
+        told("nonmonotonic-poll", 1, at=90, counted=1_400),  # after it
+        told("nonmonotonic-poll", 1, at=20, counted=1_400, partition=4),  # in another log
+        told("lost-commit", 1, at=20, counted=1_400),  # not of the log's order
+    ):
+        assert [each.anomaly for each in standing(long_cut(at=6.0), other)] == [CUT, other.anomaly]
+
+
 @pytest.mark.parametrize(("one", "why"), [
     (compared("vanished-record", 300, at=1_000, apart=600, counted=2_000), "it was polled after the cut"),
     (compared("late-record", 300, at=1_000, apart=600, counted=2_000), "it was passed after the cut"),

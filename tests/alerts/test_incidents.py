@@ -127,6 +127,22 @@ def test_what_tells_of_one_logs_order_within_a_minute_is_one_incident(
     assert len(standing(two, gone, lost)) == incidents + 1
 
 
+@pytest.mark.parametrize(
+    ("at", "partition", "severe", "incidents"),
+    [(50, 3, False, 1), (500, 3, False, 2), (50, 4, False, 2), (50, 3, True, 2)],
+)
+def test_nor_do_people_hear_of_that_order_again_when_more_is_found_of_it_later(
+    at: float, partition: int, severe: bool, incidents: int
+) -> None:
+    """As where the state is rebuilt. One that is worse, of another log or another time is told."""
+    mild = {"duplicate": "warning"} if severe else {}
+    first = told("nonmonotonic-poll", 1, evidence={"offset": 5}, context=mild)
+    later = told("sequence-loss", 2, at=at, partition=partition, counted=2_000)
+    found = standing(first, later)
+    assert [one.anomaly for one in found] == ["nonmonotonic-poll", "sequence-loss"][:incidents]
+    assert [one.folded for one in found] == ([{"sequence-loss": 1}] if incidents == 1 else [{}, {}])
+
+
 def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:
     evidence = {"writer": 7, "seq": 1}
     warned = told("duplicate", 1, evidence=evidence, context={"idempotent": "false"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -26,7 +27,7 @@ from monitor.config.config import load
 from probes.records.tag import Encoder
 from rules.vocabulary.catalogue import CATALOGUE
 from streaming_jobs.tables.delta_tables import read_table
-from tests.monitor.commands import started
+from tests.monitor.commands import offsetwatch, started
 from tests.monitor.secured import PASSWORD, USER, Secured, secured_broker
 from tests.monitor.test_standby import ended, said, until
 
@@ -96,7 +97,8 @@ def test_rights_that_are_taken_and_given_back(tmp_path: Path) -> None:
     with secured_broker(tmp_path / "broker", **authorizer) as broker:
         admin = AdminClient({"bootstrap.servers": broker.plain})
         for resource, operations in RIGHTS.items():
-            give(admin, resource, *operations)
+            if resource is not ResourceType.GROUP:
+                give(admin, resource, *operations)
         security = "\n".join(f'"{key}" = "{value}"' for key, value in broker.security().items())
         (tmp_path / "ow.toml").write_text(
             CONFIG.format(data=tmp_path / "data", bootstrap=broker.bootstrap, security=security)
@@ -116,8 +118,21 @@ def test_rights_that_are_taken_and_given_back(tmp_path: Path) -> None:
 
         with ended(started("monitor", "--probes", "-c", "ow.toml", cwd=tmp_path)) as monitor:
             wait = waiting(tmp_path)
-            wait(lambda: read_table(config.job.tables_path, "partition_state").num_rows >= 10)
+            # Nobody gave the right to groups: whoever reads by one does not come to read.
+            wait(lambda: len({who(m) for m in denied(told("refused-reads"))} & READERS) == len(READERS))
+            doctor = offsetwatch("doctor", "--json", "-c", "ow.toml", cwd=tmp_path)
+            rights = [one for one in map(json.loads, doctor.stdout.splitlines()) if one["about"] == "rights"]
+            assert [(one["state"], one["detail"]) for one in rights] == [
+                ("bad", "groups offsetwatch-*: GROUP_AUTHORIZATION_FAILED")
+            ]
+            give(admin, ResourceType.GROUP, *RIGHTS[ResourceType.GROUP])
+            wait(lambda: open_now("refused-reads") == 0)
             time.sleep(30)
+            take(admin, ResourceType.GROUP, "READ")
+            again = len(told("refused-reads"))
+            wait(lambda: any("reader-group-" in message for message in denied(told("refused-reads")[again:])))
+            give(admin, ResourceType.GROUP, "READ")
+            wait(lambda: open_now("refused-reads") == 0)
             take(admin, ResourceType.TRANSACTIONAL_ID, "WRITE")
             refused = "with TRANSACTIONAL_ID_AUTHORIZATION_FAILED for"
             wait(lambda: any(refused in message for _, message in told("refused-writes")))
@@ -139,6 +154,18 @@ def test_rights_that_are_taken_and_given_back(tmp_path: Path) -> None:
         assert {name for name in found if CATALOGUE[name].kind == "violation"} <= {"foreign-record"}
         lines = (tmp_path / "out.txt").read_text() + (tmp_path / "err.txt").read_text()
         assert PASSWORD not in lines
+
+
+READERS = {"reader-1", "reader-restless-1", "reader-group-1", "reader-group-2", "transform-1"}
+
+
+def denied(told: list[tuple[str, str]]) -> list[str]:
+    """What says that a group may not be used."""
+    return [text for event, text in told if event == "opened" and text.endswith("with GROUP_AUTHORIZATION_FAILED")]
+
+
+def who(message: str) -> str:
+    return message.partition(" of run ")[0]
 
 
 def waiting(folder: Path) -> Callable[[Callable[[], object]], float]:

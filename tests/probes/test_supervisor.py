@@ -42,7 +42,7 @@ class Scripted(Probe):
 
     def __init__(self, *args: Any, diary: Diary, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.diary = diary
+        self.diary, diary.newest = diary, self
         self.life_number = self.counters.lives
 
     def settings(self) -> Mapping[str, str]:
@@ -78,6 +78,7 @@ class Diary:
     def __init__(self) -> None:
         self.script: dict[tuple[int, str], Callable[[], None]] = {}
         self.notes: list[tuple[str, int, str]] = []
+        self.newest: Scripted | None = None
         self._lock = threading.Lock()
 
     def note(self, name: str, life: int, what: str) -> None:
@@ -172,6 +173,27 @@ def test_a_failed_client_is_closed_and_opened_anew_as_a_new_life(running, where)
     assert sorted(running.endings(), key=str) == [("info", "_TRANSPORT"), ("ok", None)]
     counters = running.supervisor.status()[0]
     assert (counters.lives, counters.errors, counters.last_error) == (2, 1, "gone (_TRANSPORT)")
+
+
+@pytest.mark.parametrize(
+    ("beside", "code", "told"),
+    [
+        ("_AUTHENTICATION", "_TIMED_OUT", "_AUTHENTICATION"),
+        ("_SSL", "_ALL_BROKERS_DOWN", "_SSL"),
+        ("_AUTHENTICATION", "NOT_COORDINATOR", "NOT_COORDINATOR"),  # somebody answered
+        ("_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT"),
+    ],
+)
+def test_a_life_that_nobody_answers_ends_by_the_login_that_is_refused(running, beside, code, told):
+    def trouble() -> None:
+        running.diary.newest.on_error(ClientError(beside, "told beside"))
+        raise ClientError(code, "the call failed")
+
+    running.diary.script = {(1, "turn"): trouble}
+    running.start()
+    running.until(2, "turn")
+    running.stop()
+    assert sorted(running.endings(), key=str) == [("info", told), ("ok", None)]
 
 
 def test_even_an_error_of_our_own_does_not_end_a_probe(running):

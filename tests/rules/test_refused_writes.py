@@ -278,11 +278,23 @@ def test_it_ends_where_nobody_bears_the_name_any_more(fed: Fed) -> None:
     h = History()
     refused(h)
     h.row("w", "close")
-    for _ in range(60):
+    for _ in range(140):
         h.mark(1.0)
     _, closed = whole(fed(h), [NAME])
     assert (closed.event, closed.evidence["writer"]) == ("closed", W1)
-    assert closed.at == pytest.approx(67, abs=0.5)
+    assert closed.at == pytest.approx(157, abs=0.5)
+
+
+@pytest.mark.parametrize("fed", [live(row_by_row), live(at_once)])
+def test_it_goes_on_while_clients_wait_before_they_begin_anew(fed: Fed) -> None:
+    """What is refused again and again waits half a minute and more between two tries."""
+    h = History()
+    for life in range(6):
+        begins(h, f"w{life}", error=NO_ID)
+        for _ in range(45):
+            h.mark(1.0)
+    (opened,) = whole(fed(h), [NAME])
+    assert opened.event == "opened"
 
 
 def test_it_ends_where_the_partition_is_not_there() -> None:

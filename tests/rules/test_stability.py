@@ -216,12 +216,23 @@ def stillborn(h: History) -> None:
     held(h, 40)
 
 
-def failing_lives(h: History) -> None:
+def failing_lives(h: History, error: str = "_TIMED_OUT") -> None:
     """Each life gives up after fifteen seconds without an answer, and the next begins."""
     for life in range(4):
         born(h, f"w{life}", "writer-1")
         writes(h, 1, type="info", name=f"w{life}", lasting=15.0)
-        h.row(f"w{life}", "close", type="info", error="_TIMED_OUT")
+        h.row(f"w{life}", "close", type="info", error=error)
+
+
+@pytest.mark.parametrize("error", ["_AUTHENTICATION", "_TIMED_OUT"])
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_that_a_stuck_writer_s_login_is_refused_is_said(fed: Callable[[History], Store], error: str) -> None:
+    h = History()
+    failing_lives(h, error)
+    (opened, *_) = [f for f in fed(h).findings if f.anomaly == "stuck-producer"]
+    refused = error == "_AUTHENTICATION"
+    assert opened.evidence.get("error") == (error if refused else None)
+    assert opened.message.endswith("; its login is refused (_AUTHENTICATION)") == refused
 
 
 def stillborn_here(h: History) -> None:

@@ -1,0 +1,66 @@
+"""Rights that a cluster does not give: told by their names, where librdkafka only waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer
+from kio.schema.errors import ErrorCode
+
+from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
+from probes.kafka.client import Connection, consumer_settings
+from probes.kafka.errors import ClientError
+from probes.kafka.starting_positions import committed_at_last
+from probes.kafka.wire.rights import Resource, refused
+from tests.monitor.commands import silent_address
+
+pytestmark = pytest.mark.kafka
+DENIED = {
+    Api.FIND_COORDINATOR: ErrorCode.group_authorization_failed,
+    Api.HEARTBEAT: ErrorCode.group_authorization_failed,
+    Api.END_TXN: ErrorCode.transactional_id_authorization_failed,
+}
+
+
+class Deny(Lie):
+    """The login may do none of these."""
+
+    apis = frozenset(DENIED)
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if self.turn():
+            code = DENIED[Api(exchange.api)]
+            more = (
+                {"coordinators": tuple(replace(one, error_code=code) for one in exchange.response.coordinators)}
+                if (hasattr(exchange.response, "coordinators"))
+                else {"error_code": code}
+            )
+            exchange.response = replace(exchange.response, **more)
+            self.did("denied", exchange)
+        return PASS
+
+
+def test_a_reader_whose_group_may_not_be_used_ends_by_that(stage):
+    one = stage()
+    with Proxy(one.connection.bootstrap, [Deny()]) as proxy:
+        consumer = Consumer(consumer_settings(Connection(proxy.bootstrap), client="t", group=f"{one.prefix}-g"))
+        with pytest.raises(ClientError) as told:
+            committed_at_last(consumer, [(one.config.topics.records, 0)], lambda: None)
+        consumer.close()
+    assert told.value.code == "GROUP_AUTHORIZATION_FAILED"
+
+
+def test_rights_are_asked_for_and_nothing_is_made(stage):
+    one = stage()
+    asked: list[tuple[Resource, str]] = [("group", f"{one.prefix}-g"), ("transactional id", f"{one.prefix}-t")]
+    assert refused(one.connection, "t", asked) == [None, None]
+    assert f"{one.prefix}-g" not in {group.group_id for group in one.admin.list_consumer_groups().result(30).valid}
+    with Proxy(one.connection.bootstrap, [Deny()]) as proxy:
+        found = refused(Connection(proxy.bootstrap), "t", asked)
+    assert found == ["GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+
+
+def test_that_nobody_answers_is_no_right_that_lacks():
+    with silent_address() as nowhere, pytest.raises(ClientError, match="_TRANSPORT"):
+        refused(Connection(nowhere), "t", [("group", "g")])
