@@ -11,10 +11,12 @@ so that no password, key or token can get there.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -83,6 +85,14 @@ class Connection:
     def security(self) -> Mapping[str, str]:
         """The settings, secrets and all, as they are now. Raises what reading them raises."""
         return self.given() if callable(self.given) else self.given
+
+    def login(self) -> bytes:
+        """What tells whether the login is another one than before: of the settings with their secrets, and of when the
+        files that they name were written. Raises what reading them raises."""
+        given = self.security
+        files = sorted(path for key, path in given.items() if key.endswith(".location"))
+        told = sorted(given.items()), [Path(path).stat().st_mtime_ns for path in files if Path(path).is_file()]
+        return hashlib.sha256(repr(told).encode()).digest()
 
     def through(self, bootstrap: str) -> Connection:
         """The same cluster, reached through another address."""

@@ -186,10 +186,12 @@ class Keeper:
         try:
             self.counters.state = "opening"
             probe.log_start()
+            probe.note_login()
             probe.open()
             self.counters.state = "running"
             while not self.stop.is_set() and self._world.layout().same_places(layout):
                 probe.turn()
+                probe.look_at_login()
             self.counters.state = "closing"
             probe.stopping.set()
             if self.stop.is_set():

@@ -6,7 +6,7 @@ whoever has not answered is not waited for: a silent broker delays only its own.
 time there is a row all the same, `info` with the error; its `settings` name the `leader` that was asked, or the last
 one known where there was none: whoever leads the partition by the time that we give up was not asked. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
-(`brokers`).
+(`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
@@ -105,6 +105,10 @@ class Observer(Probe):
         self._telling = {group: Telling() for group in self._groups}
         self._unanswered: dict[Partition, int | None] = {}
         """What the last question about it had no answer to: whom it asked, as far as that is known."""
+        self._asked_in_vain: dict[Partition, int] = {}
+        """Since when that has been so: the first of those questions, by the monotonic clock."""
+        self._answered: dict[int, int] = {}
+        """By broker, when the newest question that it answered was asked."""
         self._descriptions: dict[str, Future[Any]] = {}
         self._pending: dict[int | str | None, Question] = {}
         """By leader, or by group."""
@@ -273,7 +277,7 @@ class Observer(Probe):
                 if question.opened and not rows:
                     rows = self._rows(question, now, whole=True)
                 if question.group is None:
-                    self._tell_of(rows, question.leader, now.mono)
+                    self._tell_of(question, rows, now.mono)
                 self.log.append(rows)
                 for error in {row.error for row in rows if row.error is not None}:
                     self.counters.errors += 1
@@ -281,16 +285,25 @@ class Observer(Probe):
         if alive:
             self.log.alive()
 
-    def _tell_of(self, rows: Sequence[Slice], asked: int | None, now: int) -> None:
-        """Add what is to be told of the partitions: their topics' settings, and who does not answer. `asked`: whom the
-        question asked; the leader may be another by now."""
+    def _tell_of(self, question: Question, rows: Sequence[Slice], now: int) -> None:
+        """Add what is to be told of the partitions: their topics' settings, and who does not answer. Whom the question
+        asked leads them, or did: the leader may be another by now."""
         for row in rows:
             where = (row.topic, row.partition)
             if all(getattr(row, name) is None for name in FIELDS):
-                self._unanswered[where] = asked if asked is not None else self._led_by.get(where)
+                self._unanswered[where] = question.leader if question.leader is not None else self._led_by.get(where)
+                self._asked_in_vain.setdefault(where, question.invoked.mono)
             else:
                 self._unanswered.pop(where, None)
-        silent = {broker for broker in self._unanswered.values() if broker is not None}
+                self._asked_in_vain.pop(where, None)
+                if question.leader is not None:
+                    self._answered[question.leader] = question.invoked.mono
+        # Who led a partition that nobody leads any more may answer all the same.
+        silent = {
+            broker
+            for where, broker in self._unanswered.items()
+            if broker is not None and self._answered.get(broker, -1) < self._asked_in_vain[where]
+        }
         brokers = {broker for replicas in self._replicas.values() for broker in replicas}
         for row in rows:
             where = (row.topic, row.partition)

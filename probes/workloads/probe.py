@@ -97,6 +97,8 @@ LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
 REFUSED_FOR: Final = 60
 """Seconds for which a login that was refused explains that nobody answers; clients try again more often."""
+LOOK_EVERY: Final = 5
+"""Seconds between two looks at a login that is refused."""
 
 
 class Probe(ABC):
@@ -118,6 +120,7 @@ class Probe(ABC):
         self.measure = Measure(counters.levels, world.clock, world.layout)
         self.unrest = Unrest(world.config.unrest, world.clock, rng)
         self._refusal: tuple[int, ClientError] | None = None
+        self._login, self._looked_at_login = b"", 0
         self.log: LifeLog
 
     @property
@@ -199,6 +202,23 @@ class Probe(ABC):
         self.counters.last_error = str(error)
         if error.code in LOGIN_REFUSED:
             self._refusal = self.world.clock.monotonic_ns(), error
+
+    def note_login(self) -> None:
+        """Its clients are about to be opened, with the login as it is now."""
+        self._login = self.world.connection.login()
+
+    def look_at_login(self) -> None:
+        """Raises the client's error where its login is refused and is another one by now: an open client goes on with
+        the one that it was given, for ever."""
+        if self._refusal is None or self._refusal[0] - self._looked_at_login < LOOK_EVERY * 10**9:
+            return
+        self._looked_at_login, error = self._refusal
+        try:
+            changed = self.world.connection.login() != self._login
+        except Exception:  # a secret that is being written
+            return
+        if changed:
+            raise error
 
     def why(self, error: Exception) -> Exception:
         """Why this life ended: that a call timed out is what follows where a broker refuses the client's login, of

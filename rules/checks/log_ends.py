@@ -15,7 +15,9 @@ writers may be ahead of the next listing by hundreds of records.
 
 Below the settled frontier no values are kept that could be compared with those that stand there now. So the range that
 was written again is asked to be explained by the rows of the log (`rules.audit.explain`): soon after the log has grown
-past what was known, and once more when readers have had time to come by.
+past what was known, and once more when readers have had time to come by. So is a range of which nobody listed the end
+in time: a write was given an offset below what had been known, by its own clock, when it was invoked. That alone proves
+no truncation, for an acknowledgement may be wrong.
 
 While rows of somebody are missing, for ten minutes where they never come, listings wait for them. What they will tell
 can only raise what is known, so what is short and borne out already is told at once. When such a listing is due, and
@@ -39,7 +41,7 @@ import numpy as np
 
 from rules.arrays import intervals
 from rules.arrays.intervals import EMPTY, Ints, each, indices
-from rules.checks.known_ends import Listing
+from rules.checks.known_ends import Acknowledged, Listing
 from rules.kept.check import FOREVER, Check, CutLog, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.vocabulary.objectives import SECOND
@@ -93,6 +95,7 @@ class LogEnds:
     unexplained: list[list[int]] = field(default_factory=list)
     sound: list[list[int]] = field(default_factory=list)
     early: list[list[int]] = field(default_factory=list)
+    again: list[list[int]] = field(default_factory=list)
 
 
 class Truncation(NamedTuple):
@@ -117,7 +120,30 @@ def arrive(own: LogEnds, new: News) -> None:
         label, start, end = intervals.merge_grouped(of.invoked * (LONG + 1) + took, of.start, of.end)
         step, took = label // (LONG + 1), label % (LONG + 1)
         completed = np.where(took < LONG, step + took, FOREVER)
-        own.written = concat(own.written, Written(np.full(len(step), number), step, completed, start, end))
+        known = own.written
+        own.written = concat(known, Written(np.full(len(step), number), step, completed, start, end))
+        _note_given_again(own, number, known, of)
+
+
+def _note_given_again(own: LogEnds, domain: int, known: Written, new: Acknowledged) -> None:
+    """Are offsets given again, with what these tell, or do they tell that some were?"""
+    if not len(new):
+        return
+    known = take(known, known.domain == domain)
+    top = max(_sound(own, domain)[1], int(known.end.max(initial=0)) - 1)
+    late = (known.step > int(new.completed.min())) & (known.start < int(new.end.max()))
+    order = new.completed.argsort(kind="stable")
+    before = np.append(0, np.maximum.accumulate(new.end[order]))[new.completed[order].searchsorted(new.invoked)]
+    if int(new.start.min()) > top and not (late.any() or (before > new.start).any()):
+        return  # as nearly always
+    written, below = _since_sound(own, domain), _known_before(own, domain)
+    lower = below >= written.start
+    if not lower.any():
+        return
+    start, end = int(written.start[lower].min()), int(below[lower].max()) + 1
+    if not any(low <= start < high for low, high in own.again):
+        own.again = [*own.again, [start, end]][-CUTS_KEPT:]
+        own.unexplained = [*own.unexplained, [start, end, 0, -1]][-CUTS_KEPT:]
 
 
 def _bounded(written: Written) -> Written:
@@ -185,6 +211,8 @@ def _ask(own: LogEnds, passage: Passage) -> None:
         start, end, asked, full = cut
         if full < 0:
             cut[3] = full = min((listing.at for listing in passage.due if listing.end >= end), default=-1)
+        if full < 0 and (own.written.start >= end).any():  # nobody lists it, and it has been written beyond
+            cut[3] = full = passage.end
         if full >= 0 and passage.end - full >= LATER[asked]:
             passage.report.recheck(start, end, asked)
             cut[2] += 1
@@ -291,13 +319,21 @@ def _is_told(own: LogEnds, cut: Listing, at: int, again: int) -> bool:
 
 def _given_again(own: LogEnds, domain: int) -> int:
     """The lowest offset that a write was given after a higher one was known, by this clock; `FOREVER` for none."""
-    since, top = _sound(own, domain)
-    written = take(own.written, (own.written.domain == domain) & (own.written.step >= since))
+    written = _since_sound(own, domain)
+    return int(written.start[_known_before(own, domain) >= written.start].min(initial=FOREVER))
+
+
+def _since_sound(own: LogEnds, domain: int) -> Written:
+    return take(own.written, (own.written.domain == domain) & (own.written.step >= _sound(own, domain)[0]))
+
+
+def _known_before(own: LogEnds, domain: int) -> Ints:
+    """The highest offset that was known before each of these writes was invoked, by this clock; -1 for none."""
+    (since, top), written = _sound(own, domain), _since_sound(own, domain)
     order = written.completed.argsort(kind="stable")
     known = np.append(-1, np.maximum.accumulate(written.end[order]) - 1)
     before = known[written.completed[order].searchsorted(written.step, side="left")]
-    before = np.where(written.step > since, np.maximum(before, top), before)
-    return int(written.start[before >= written.start].min(initial=FOREVER))
+    return np.where(written.step > since, np.maximum(before, top), before)
 
 
 def _report_zero(zero: list[int], passage: Passage) -> None:

@@ -126,7 +126,7 @@ def end(refused: Refused, who: str, time: int, report: Report) -> None:
 
 
 def forget(refused: Refused, borne: set[str], time: int, report: Report) -> None:
-    """End it for names that nobody bears any more: a client that was refused may wait for long before it begins anew."""
+    """End it for names that nobody bears any more: who was refused may wait for long before it begins anew."""
     for who, _, last, *_ in list(refused):
         over = last + SELDOM * report.objectives.liveness
         if who not in borne and over < time:

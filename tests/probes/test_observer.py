@@ -19,7 +19,7 @@ from probes.kafka.errors import ClientError
 from probes.kafka.starting_positions import log_starts
 from probes.topics.probe_topics import MARKING, ProbeTopics
 from probes.topics.settings import creator
-from probes.workloads.observer import Observer
+from probes.workloads.observer import Observer, Question
 from probes.workloads.registers import Registers
 from rules.triage.triage import Triage
 from rules.vocabulary.settings import ASKED
@@ -208,16 +208,22 @@ def test_whoever_leads_by_now_was_not_asked(stage):
     observer = one.put(Observer, "observer")
     observe_until(observer, lambda: {here, there} <= set(observer._led_by))
 
-    def told(where: Any, asked: int, **fields: Any) -> dict[str, str]:
+    def told(where: Any, asked: int | None, **fields: Any) -> dict[str, str]:
         now = observer.log.now()
         row = observer.log.row(where, "offsets", "ok" if fields else "info", 1, now, now, **fields)
-        observer._tell_of([row], asked, now.mono)
+        observer._tell_of(Question(1, now, [where], leader=asked), [row], now.mono)
         return {name: value for name, value in (row.settings or {}).items() if name in ("leader", "silent")}
 
     observer._led_by |= {here: 3, there: 1}
     assert told(here, 2) == {"leader": "2", "silent": "2"}
     assert told(there, 1, log_end=9) == {"silent": "2"}
     assert told(here, 3, log_end=9) == {}
+    # Nobody leads it any more: who did is not silent as long as it answers elsewhere.
+    observer._led_by[here] = 1
+    assert told(here, None) == {"leader": "1", "silent": "1"}
+    assert told(there, 1, log_end=9) == {}
+    assert told(here, None) == {"leader": "1"}
+    assert told(there, 1) == {"leader": "1", "silent": "1"}
 
 
 LEADERSHIP = ("led_by", "leader_epoch", "in_sync")

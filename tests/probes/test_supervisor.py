@@ -96,13 +96,15 @@ class Diary:
 class Running:
     def __init__(self, folder: Path) -> None:
         self.folder, self.diary, self.layout, self.clock = folder, Diary(), LAYOUT, SystemClock()
+        self.login = {"sasl.password": "old"}
         self.supervisor: Supervisor | None = None
 
     def start(self, *kinds: type[Scripted], **supervision: Any) -> None:
         config = ProbesConfig.model_validate(
             {"supervision": {"backoff": 0.05, "close_within": 60, "stuck_after": 60, **supervision}}
         )
-        world = World(config, Connection("x:1"), self.clock, "run-a", frozenset({"run-a"}), lambda: self.layout)
+        connection = Connection("x:1", lambda: dict(self.login))
+        world = World(config, connection, self.clock, "run-a", frozenset({"run-a"}), lambda: self.layout)
         specs = [Spec(kind.__name__.lower(), kind, (("diary", self.diary),)) for kind in kinds or (Scripted,)]
         self.supervisor = Supervisor(specs, world, self.folder)
         self.supervisor.start()
@@ -194,6 +196,24 @@ def test_a_life_that_nobody_answers_ends_by_the_login_that_is_refused(running, b
     running.until(2, "turn")
     running.stop()
     assert sorted(running.endings(), key=str) == [("info", told), ("ok", None)]
+
+
+def test_a_client_whose_login_is_refused_and_has_been_changed_is_opened_anew(running):
+    """It would go on with the one that it was given when it was opened. While that is all there is, it goes on."""
+
+    def refuse() -> None:
+        running.diary.newest.on_error(ClientError("_AUTHENTICATION", "no"))
+
+    running.diary.script = {(1, "turn"): refuse, (2, "turn"): lambda: None}
+    running.start()
+    running.until(1, "turn")
+    time.sleep(0.5)
+    assert not running.diary.did(2, "open")
+    running.login["sasl.password"] = "new"
+    running.diary.newest._looked_at_login = 0
+    running.until(2, "turn")
+    running.stop()
+    assert sorted(running.endings(), key=str) == [("info", "_AUTHENTICATION"), ("ok", None)]
 
 
 def test_even_an_error_of_our_own_does_not_end_a_probe(running):
