@@ -37,6 +37,8 @@ class Layout:
     brokers: tuple[Broker, ...] = ()
     leaders: Mapping[Partition, int] = field(default_factory=dict, compare=False)
     """The broker that led each partition when the topics were last looked at."""
+    former_cluster: str = field(default="", compare=False)
+    """The id of the cluster that was at these addresses before, if this one took its place."""
 
     def partitions(self, *topics: str) -> Iterator[Partition]:
         """Every partition of the named topics, of all topics if none is named."""

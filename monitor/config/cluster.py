@@ -36,6 +36,9 @@ class FromFile(Section):
     file: Path
 
 
+_ADDRESS: Final = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.%\w]+\]):[0-9]{1,5}")
+
+
 class ClusterConfig(Section):
     """The cluster under test."""
 
@@ -64,6 +67,14 @@ class ClusterConfig(Section):
     )
 
     _table: str = PrivateAttr("cluster")
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _addresses(cls, bootstrap: str) -> str:
+        for one in bootstrap.split(",") if bootstrap else ():
+            if not _ADDRESS.fullmatch(one.strip()):
+                raise ValueError("a broker's address is host:port")
+        return bootstrap
 
     @property
     def expected_id(self) -> str | None:

@@ -242,6 +242,9 @@ HARMLESS: Final[Mapping[Context, frozenset[str]]] = {"poll": frozenset({"_PARTIT
 NOT_THERE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """Codes of what was asked of a topic that is not there."""
 
+NOT_ALLOWED: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
+"""Codes by which a broker says that a consumer may not read. A client tells it once, and goes on in vain."""
+
 _NAMES: Final[dict[int, str]] = {
     value: name for name in dir(KafkaError) if isinstance(value := getattr(KafkaError, name), int) and name in CODES
 }

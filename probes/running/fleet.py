@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.destination import Destination
 from probes.log.commits.recovery import recover
 from probes.log.errors import ProbeLogError
+from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
 from probes.running.probe_run import run_id
 from probes.running.supervisor import Spec, Supervisor
@@ -160,7 +161,7 @@ class Fleet:
         self._run = run_id(self._config, self._folder)
         self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
         self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
-        self._layout = self._topics.ensure()
+        self._layout = self._knowing_its_former(self._topics.ensure())
         if self._history is not None:
             self._start_committer(self._history)
         else:
@@ -269,7 +270,8 @@ class Fleet:
 
     def _look(self) -> None:
         assert self._topics is not None and self._layout is not None
-        found = self._topics.ensure()
+        note_cluster(self._folder, self._connection.bootstrap, self._layout.cluster)
+        found = self._knowing_its_former(self._topics.ensure())
         if not found.same_places(self._layout):
             self._say("the partitions of the probe topics are not what they were: the probes start anew")
         self._layout = found
@@ -280,6 +282,21 @@ class Fleet:
                 if broker.id not in self._brokers:
                     self._brokers.add(broker.id)
                     self.add(broker_spec(self._config, self._run, broker))
+
+    def _knowing_its_former(self, found: Layout) -> Layout:
+        """The layout with the cluster that was at these addresses before, if there was one."""
+        if self._layout is not None and found.cluster == self._layout.cluster:
+            return replace(found, former_cluster=self._layout.former_cluster)
+        former = former_cluster(self._folder, self._connection.bootstrap, found.cluster)
+        if former:
+            at = self._connection.bootstrap
+            log.error(
+                "at %s is another cluster: its id is %s, and was %s: its records are not here",
+                at,
+                found.cluster,
+                former,
+            )
+        return replace(found, former_cluster=former)
 
     def add(self, spec: Spec) -> None:
         """Take on one more probe, once the fleet has started. In threads its class may be any `Probe`."""

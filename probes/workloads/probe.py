@@ -33,7 +33,7 @@ from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
-from rules.vocabulary.slices import FORMER_TOPIC_ID, Isolation, Mode
+from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, Isolation, Mode
 
 
 @dataclass(slots=True)
@@ -185,6 +185,8 @@ class Probe(ABC):
         for row in rows:
             if former := self.layout.former_id(row.topic):
                 row.settings = {**(row.settings or {}), FORMER_TOPIC_ID: former}
+            if self.layout.former_cluster:
+                row.settings = {**(row.settings or {}), FORMER_CLUSTER: self.layout.former_cluster}
         self.log.append(rows)
 
     def pause(self, seconds: float) -> None:

@@ -1,12 +1,12 @@
 """`unseen` and `suspected`: acknowledged values that readers have not polled yet, while that lasts.
 
 `unseen`: a value has been readable for longer than the delivery objective, counted from when the last stable offset had
-passed it, although readers are assigned. `suspected`: every reader has gone past it, and it is not decided whether it
-is lost. Both are judged as of the log time through which everything that readers had completed is here: what a reader
-that is late has polled, nobody knows yet. While nobody read, because the hosts of all readers stood still or could not
-write their journals (`rules.settling.standstills`), nothing becomes `unseen`: it is counted from when somebody reads
-again. What readers polled where they take records of this log for a stranger's nobody knows
-(`rules.settling.strangers`).
+passed it, although readers are assigned; an audit, which comes by now and then, is none of those. `suspected`: every
+reader has gone past it, and it is not decided whether it is lost. Both are judged as of the log time through which
+everything that readers had completed is here: what a reader that is late has polled, nobody knows yet. While nobody
+read, because the hosts of all readers stood still or could not write their journals (`rules.settling.standstills`),
+nothing becomes `unseen`: it is counted from when somebody reads again. What readers polled where they take records of
+this log for a stranger's nobody knows (`rules.settling.strangers`).
 
 State: the outstanding values of `rules.checks.losses`.
 """
@@ -62,7 +62,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
     due &= ~_strange(out, state)
-    if not some(due) or "unseen" in state.open_conditions or not readers(state):
+    if not some(due) or "unseen" in state.open_conditions or not _somebody_reads(state):
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
     due[due], since = since < at[-1], since[since < at[-1]]
@@ -88,6 +88,10 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         report.condition("unseen", None, at=int(at[b]), evidence={"values": 0})
 
 
+def _somebody_reads(state: State) -> bool:
+    return any(not process.audits for _, process in readers(state))
+
+
 def _due(due: Ints, state: State, delivery: int) -> Ints:
     """When values become `unseen` that would at these times, had somebody read all the time."""
     for start, end in standstills.unread(state):
@@ -104,7 +108,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
     above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
     above &= ~_strange(out, state)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
-    if some(overdue) and not readers(state):
+    if some(overdue) and not _somebody_reads(state):
         overdue = np.zeros(len(out), bool)
     reached = (out.offset >= 0) & (out.offset + out.length <= state.reached) & ~_given_again(out, state)
     past = above & (out.offset >= 0) & (reached | (out.due >= 0))

@@ -72,6 +72,7 @@ class Process:
     broke_off: int = -1  # when it was found dead, or ended because its journal could not be written
     # The reader in it.
     reads: bool = False
+    audits: bool = False  # it reads the log again from its start, now and then
     assigned: bool = False
     subscribed: bool = False
     position: int = -1  # one past the last offset that an ok operation polled, -1 before and when forgotten

@@ -181,7 +181,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
         return
     told = dict(settings)
     process = state.processes[int(columns.process[row])]
-    process.name = told.get("name", "")
+    process.name, process.audits = told.get("name", ""), "audit" in told
     writer = retrying_writers.writer_told(told)
     if writer >= 0:
         process.writer = writer

@@ -164,6 +164,10 @@ FORMER_TOPIC_ID: Final = "former_topic_id"
 """The setting of a start row by which a process tells that its topic was deleted and made again since its run began:
 the id of the one before."""
 
+FORMER_CLUSTER: Final = "former_cluster"
+"""The setting of a start row by which a process tells that another cluster answers at the addresses of the one that its
+probes had worked in: that one's id."""
+
 DIED: Final = "process-died"
 """The error of rows that are written for a process that was found dead."""
 UNWRITABLE: Final = "journal-unwritable"

@@ -335,6 +335,17 @@ VIOLATIONS: Final = (
         ),
     ),
     Anomaly(
+        "replaced-cluster", "violation", "at once",
+        "Another cluster answers at the probes' addresses: what was acknowledged in the one before is not there.",
+        "both ids",
+        (
+            Form(
+                ("before",),
+                (Field("before", "str", "", "the id it had"), Field("now", "str", "", "the id it has now")),
+            ),
+        ),
+    ),
+    Anomaly(
         "unfenced-zombie", "violation", "at once",
         "A broker granted a request of a producer's life, or a group member's, that was over.",
         "the request, for whom, and how long it had been over",

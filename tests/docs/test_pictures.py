@@ -14,7 +14,8 @@ WITHOUT = {
     "suspected", "unverifiable", "window-overflow", "evidence-stalled", "checks-stalled", "checks-behind",
     "evidence-late", "check-failed", "evidence-gap", "cluster-unreachable", "under-replicated-probe-topic",
     "unsafe-config", "stuck-producer", "refused-reads", "refused-writes", "stuck-close",
-    "unrecovered-transaction", "abort-position", "misleading-error", "rebalance", "topic-recreated", "unfenced-zombie",
+    "unrecovered-transaction", "abort-position", "misleading-error", "rebalance", "topic-recreated", "replaced-cluster",
+    "unfenced-zombie",
 }  # fmt: skip
 """What is no matter of records and offsets, or has nothing to see: an operation that does not end, a setting."""
 

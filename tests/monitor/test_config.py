@@ -225,6 +225,13 @@ def test_secrets_that_are_not_there(tmp_path: Path, setting: str, complaint: str
         config.cluster.secrets({})
 
 
+@pytest.mark.parametrize("given", ["http://a:9092", "a", "a:", ":9092", "a:1,,b:2", "a:1 b:2", "[::1]"])
+def test_what_is_no_address_is_said_at_once(tmp_path: Path, given: str) -> None:
+    with pytest.raises(ConfigError, match=r"cluster.bootstrap: a broker's address is host:port"):
+        load(written(tmp_path, f'[cluster]\nbootstrap = "{given}"\n'), {})
+    load(written(tmp_path, '[cluster]\nbootstrap = "a-b.c:9092, [::1]:9092,10.0.0.1:1"\n'), {})
+
+
 def test_messages_name_where_a_value_comes_from(tmp_path: Path) -> None:
     file = written(tmp_path, "[cluster]\nreachable_within = 3\n")
     config = load(file, {"OFFSETWATCH_CLUSTER__BOOTSTRAP": "a:1"})

@@ -53,6 +53,26 @@ def test_while_it_lasts(fed: Callable[[History], Store], ended: dict[str, Any], 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("audits", [True, False])
+@pytest.mark.parametrize("fed", [row_by_row, at_once])
+def test_nobody_but_an_audit_reads(fed: Callable[[History], Store], audits: bool) -> None:
+    """It comes by after a while, and is through in a moment: those who should read are not there."""
+    h = History()
+    h.send("w", 0, 5, at=0)
+    for _ in range(30):
+        h.observe(end=5)
+        h.mark(1.0)
+    h.start("a", name="audit", **({"audit": "true"} if audits else {}))
+    h.assign("a")
+    for _ in range(3):
+        h.observe(end=5)
+        h.mark(1.0)
+    h.poll("a", [("w", 0, 5, 0)])
+    h.mark(1.0)
+    h.mark(1.0)
+    assert [one.event for one in whole(fed(h), ["unseen"])] == ([] if audits else ["opened", "closed"])
+
+
 def several(h: History) -> None:
     h.send("w", 0, 3, at=0)
     h.send("v", 0, 1, at=None)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.kafka.errors import NOT_ALLOWED, ClientError, ProbeError, translate
 from probes.log.life_log import Instant, LifeLog
 from probes.topology import Partition
 from rules.vocabulary.slices import Function, Isolation, Slice
@@ -71,6 +71,10 @@ class Membership:
         )
         rows = self._rows("subscribe", invoked)
         self._log.append(rows) if rows else self._log.idle()
+
+    def is_shut_out_by(self, error: ClientError) -> bool:
+        """Does it say to a member without a partition that it may not read? It would wait for ever."""
+        return not self.assigned and error.code in NOT_ALLOWED
 
     def consume(self, records: int, wait: float) -> list[Any]:
         """Messages, errors among them; rows about rebalances are in the journal then. Raises ClientError, and whatever

@@ -224,7 +224,7 @@ class Transform(Probe):
         polled, problems = sort_out(messages, self.world.runs, self.allowance)
         for problem in problems:
             self.on_error(problem.error)
-            if problem.error.fatal:
+            if problem.error.fatal or self.membership.is_shut_out_by(problem.error):
                 raise problem.error
         if self.membership.rebalanced:
             # What came may belong to the assignment that is over.

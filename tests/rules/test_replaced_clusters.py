@@ -1,0 +1,30 @@
+"""`replaced-cluster`: told once, by whoever begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from rules.vocabulary.slices import FORMER_CLUSTER
+from tests.rules.histories import History
+from tests.rules.whole import Told, in_any_way, whole
+
+NAME = "replaced-cluster"
+
+
+@in_any_way()
+def test_another_cluster_at_the_same_addresses_is_told_once(fed) -> None:
+    h = History()
+    for process in ("w", "r"):
+        h.start(process, **{FORMER_CLUSTER: "a"})
+        h.mark(1.0)
+    (told,) = whole(fed(h), [NAME])
+    message = "the cluster at the probes' addresses had the id a and has c now: what was acknowledged there is not here"
+    assert told == Told(NAME, ("a",), message, {"before": "a", "now": "c"}, told.at)
+
+
+@pytest.mark.parametrize("settings", [{}, {FORMER_CLUSTER: "c"}])
+@in_any_way()
+def test_the_same_cluster_is_none(fed, settings) -> None:
+    h = History()
+    h.start("w", **settings)
+    assert whole(fed(h), [NAME]) == []
