@@ -11,6 +11,7 @@ parameter for each of its options, however many they are: that is how typer take
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import io
 import os
 import sys
@@ -428,6 +429,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no lines and dots gets the rest of it
+    with suppress(ValueError, OSError, RuntimeError):  # no stderr that has a file
+        faulthandler.enable(all_threads=False)  # a library that crashes takes all probes with it: who did is said
     options: dict[str, Any] = {} if arguments is None else {"args": list(arguments)}
     try:
         code = app(prog_name="offsetwatch", standalone_mode=False, **options)

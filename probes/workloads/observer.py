@@ -346,10 +346,12 @@ class Observer(Probe):
                     self._note_epoch(where, future.result().leader_epoch)
                 except Exception as error:
                     errors.append(translate(error).code)
+            refusal = self.login_refused if errors and not values else None
+            told = refusal.code if refusal is not None and errors[0].startswith("_") else next(iter(errors), None)
             rows.append(
                 self.log.row(
                     where, "offsets", "info" if errors else "ok", question.op, question.invoked, completed,
-                    error=errors[0] if errors else None, **values,
+                    error=told, **values,
                 )
             )  # fmt: skip
         return rows

@@ -225,10 +225,15 @@ class Probe(ABC):
     def why(self, error: Exception) -> Exception:
         """Why this life ended: that a call timed out is what follows where a broker refuses the client's login, of
         which the client tells beside it."""
-        if getattr(error, "code", None) not in UNANSWERED or self._refusal is None:
-            return error
-        at, refusal = self._refusal
-        return refusal if self.world.clock.monotonic_ns() - at <= REFUSED_FOR * 10**9 else error
+        refusal = self.login_refused
+        return refusal if refusal is not None and getattr(error, "code", None) in UNANSWERED else error
+
+    @property
+    def login_refused(self) -> ClientError | None:
+        """With what its login was refused, if that was lately."""
+        if self._refusal is None or self.world.clock.monotonic_ns() - self._refusal[0] > REFUSED_FOR * 10**9:
+            return None
+        return self._refusal[1]
 
     # What its clients are made of
 

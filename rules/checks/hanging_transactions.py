@@ -2,7 +2,9 @@
 
 An open transaction holds the last stable offset at its first record, and a healthy one for no longer than its timeout.
 `hanging-transaction` holds once observers have seen the last stable offset at one place, with records beyond it, for
-longer than the longest `transaction.timeout.ms` that any client of the log started with, and `SLACK`.
+longer than the longest `transaction.timeout.ms` that any client of the log started with, and `SLACK`. Time in which
+nobody saw it (`UNSEEN`) does not count: a cluster that was switched off ends nothing meanwhile, and much when it is
+back.
 
 When init_transactions has returned, whatever earlier lives of that transactional id had left open has been ended, and
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
@@ -31,6 +33,8 @@ from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import natural
 
 SLACK: Final = 15 * SECOND
+UNSEEN: Final = 15 * SECOND
+"""Observers that are answered see each partition far more often."""
 USUAL_TIMEOUT: Final = 60 * SECOND
 """Kafka's own default of transaction.timeout.ms, where no client's start row has told one."""
 _LONGEST_MS: Final = 2**31 - 1
@@ -93,12 +97,15 @@ def fold(own: Stability, passage: Passage) -> None:
     rows = indices(seen & (moves.at > own.seen))  # of a second observer's, not what comes late
     if not len(rows):
         return
-    own.seen = int(moves.at[rows[-1]])
+    last, own.seen = own.seen, int(moves.at[rows[-1]])
     limit = (own.longest or USUAL_TIMEOUT) + SLACK
     ticks = (-(-moves.at[rows] // TICK) * TICK).tolist()
     for i, tick in zip(rows.tolist(), ticks, strict=True):
         time, stable, end = int(moves.at[i]), int(moves.stable[i]), int(moves.end[i])
         _narrow(own, time, stable, end)
+        if own.since >= 0 and time - last >= UNSEEN:
+            own.since += time - last
+        last = time
         if end <= stable or stable != own.held:
             if own.held >= 0:
                 _close(passage.state, tick, report)

@@ -50,6 +50,7 @@ from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Co
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
+from rules.checks.unreachable_brokers import LOGIN_REFUSED
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
@@ -68,8 +69,6 @@ EARLY: Final = 256
 """So many marks are kept that came before the slices that they count."""
 GONE: Final = (*standstills.BROKEN_OFF, "host-lost", "_CRASHED")
 """Errors of close rows that tell of a process that went away, and not of a client that failed."""
-LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
-"""Those that tell why a client was answered nothing."""
 
 
 @dataclass(slots=True)

@@ -47,6 +47,8 @@ KEPT: Final = 8
 REMEMBERED: Final = 600 * SECOND
 """Far longer than what waited on the cluster goes on after it, or than an observer that lives does not ask."""
 NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
+LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
+"""Errors of a client whose login no broker takes."""
 WORDS: Final = ("leader", "silent", "brokers")
 
 _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)
@@ -251,17 +253,19 @@ def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> Non
         whom = f"any broker ({', '.join(map(str, brokers))})"
     else:
         whom = f"broker {', '.join(map(str, silent))} (of {', '.join(map(str, brokers))})"
+    error = own.words.get("error")
+    why = f"; the login is refused ({error})" if error in LOGIN_REFUSED else ""
     told = {
         "anomaly": UNREACHABLE,
         "subject": [],
         "decidable": decidable,
-        "message": f"no request to {whom} has been answered for {seconds}",
+        "message": f"no request to {whom} has been answered for {seconds}{why}",
         "evidence": {
             "brokers": silent,
             "known_brokers": brokers,
             "whole_cluster": whole and bool(silent),
             "since": _since(own),
-            "error": own.words.get("error"),
+            "error": error,
         },
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])

@@ -48,6 +48,17 @@ def idle_and_then_open(h: History) -> None:
     seconds(h, 5, end=7, stable=7)
 
 
+def held_while_nobody_looks(h: History) -> None:
+    """The cluster is switched off with a transaction open, and ends it when it is back."""
+    h.start("t", **{"transaction.timeout.ms": "10000"})
+    h.txn("t", sends=[("t", 0, 3, None)], type="info", txn=1)
+    seconds(h, 5, end=9, stable=3)
+    for _ in range(280):
+        h.mark(1.0)
+    seconds(h, 3, end=9, stable=3)
+    seconds(h, 10, end=9, stable=9)
+
+
 @FEEDS
 def test_a_hanging_transaction(fed: Callable[[History], Store]) -> None:
     h = History()
@@ -57,7 +68,18 @@ def test_a_hanging_transaction(fed: Callable[[History], Store]) -> None:
 
 
 @FEEDS
-@pytest.mark.parametrize("build", [ended_by_its_timeout, may_last_longer, idle_and_then_open])
+def test_it_hangs_when_the_cluster_is_back_as_well(fed: Callable[[History], Store]) -> None:
+    h = History()
+    hanging(h)
+    for _ in range(60):
+        h.mark(1.0)
+    h.rows = [row for row in h.rows if row.f != "offsets" or row.completed < h.at(10) or row.completed > h.at(99)]
+    seconds(h, 30, end=9, stable=3)
+    assert [e[0] for e in events(fed(h), "hanging-transaction")] == ["opened"]
+
+
+@FEEDS
+@pytest.mark.parametrize("build", [ended_by_its_timeout, may_last_longer, idle_and_then_open, held_while_nobody_looks])
 def test_transactions_that_end(build: Callable[[History], object], fed: Callable[[History], Store]) -> None:
     h = History()
     build(h)

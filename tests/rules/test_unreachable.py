@@ -68,6 +68,18 @@ def the(store: Store, name: str, event: str = "opened") -> Finding:
 
 
 @FEEDS
+def test_that_the_login_is_refused_is_said(fed: Callable[[History], Store]) -> None:
+    h = History()
+    answered(h, 5)
+    unanswered(h, 40, error="_AUTHENTICATION")
+    one = the(fed(h), "cluster-unreachable")
+    assert (
+        one.message == "no request to any broker (1) has been answered for 31 s; the login is refused (_AUTHENTICATION)"
+    )
+    assert one.evidence["error"] == "_AUTHENTICATION"
+
+
+@FEEDS
 def test_an_outage_is_one_condition_whatever_number_of_partitions(fed: Callable[[History], Store]) -> None:
     h = History()
     for p in range(3):
