@@ -68,15 +68,15 @@ def current_places(
     lives: Iterable[tuple[Life, Progress]], before: Mapping[PlaceName, int], now: int
 ) -> dict[PlaceName, int]:
     """The partitions to mark, and when each was last known to have a process of this host with rows in it: those that
-    have one `now`, and those marked `before` for `MARKED_ON` after that. Of a cluster without any such process those
-    stay: the log's clock goes on while its probes are down."""
+    have one `now`, and those marked `before` for `MARKED_ON` after that. Where there is no such process at all those
+    stay: the log's clock goes on while its probes are down, and not where they work in another cluster by now."""
     found: dict[PlaceName, int] = {}
     for life, progress in lives:
         for (topic_id, partition), topic in progress.topics.items():
             found[PlaceName(life.cluster, topic_id, topic, partition)] = now
-    clusters = {place.cluster for place in found}
+    down = not found
     for place, held in before.items():
-        if place.cluster not in clusters or now - held < MARKED_ON:
+        if down or now - held < MARKED_ON:
             found.setdefault(place, held)
     return found
 
