@@ -147,6 +147,7 @@ class Fleet:
         self.failure: ProbeLogError | None = None
         """Why nothing that its probes do can be appended to the probe log, where only its user can mend that."""
         self._committer: Committer | None = None
+        self._confirmations: Confirmations | None = None
         self._committer_thread: threading.Thread | None = None
         self._committer_stop = threading.Event()
         self._stopping = threading.Event()
@@ -235,8 +236,8 @@ class Fleet:
 
     def _start_committer(self, history: str | Path | Destination) -> None:
         assert self._topics is not None and self._layout is not None
-        confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
-        self._committer = committer(self._folder, history, self._clock, confirmations=confirmations)
+        self._confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
+        self._committer = committer(self._folder, history, self._clock, confirmations=self._confirmations)
         self._committer.__enter__()
         self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
         self._committer_thread.start()
@@ -274,6 +275,8 @@ class Fleet:
         found = self._knowing_its_former(self._topics.ensure())
         if not found.same_places(self._layout):
             self._say("the partitions of the probe topics are not what they were: the probes start anew")
+        if self._confirmations is not None:
+            self._confirmations.followers.add(found.cluster)
         self._layout = found
         if self._processes is not None:
             self._processes.tell(found)

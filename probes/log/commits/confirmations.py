@@ -55,12 +55,14 @@ _TOLD: Final = tuple(
 
 @dataclass(slots=True)
 class Confirmations:
-    """What is known of the topics of one cluster. `seconds`: a monotonic clock, for how long to wait."""
+    """What is known of the topics of one cluster. `seconds`: a monotonic clock, for how long to wait; `followers`: the
+    clusters that have taken its place since, whose topics are those that `ask` tells of now."""
 
     cluster: str
     ask: Ask
     clock: Clock
     seconds: Callable[[], float] = time.monotonic
+    followers: set[str] = field(default_factory=set)
     _waiting_since: float | None = field(default=None)
 
     def told(
@@ -96,7 +98,7 @@ class Confirmations:
         return {
             row[_TOPIC_ID]: row[_TOPIC]
             for shared, rows in groups
-            if shared.cluster == self.cluster
+            if shared.cluster == self.cluster or shared.cluster in self.followers
             for row in rows
             if row[_F] in _ABOUT_THE_LOG
         }

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from probes.log.commits.committer import Committer, committer
 from probes.log.commits.confirmations import REPLACED, SILENT_FOR, UNKNOWN_FOR, Confirmations
+from probes.log.rows import AT
 from rules.vocabulary.slices import RegisterOp, Run
 from rules.vocabulary.times import micros
 from tests.probes.log.lives import TOPIC, TOPIC_ID, Prober, StillClock, check_marks, check_slices, table_rows
@@ -270,3 +271,23 @@ def test_rows_of_another_cluster_are_not_asked_for(folder, history, clock, clust
         send(prober, clock, 0)
         assert one.commit() > 0
     assert cluster.asked == []
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_cluster_that_took_the_places_of_ours_is_asked_of_its_own_topics(clock: StillClock, follows: bool) -> None:
+    """Those of the one before have none of these ids any more."""
+    cluster = Cluster()
+    cluster.topics = {TOPIC: "new"}
+    confirmations = Confirmations("c", cluster.ask, clock)
+    if follows:
+        confirmations.followers.add("d")
+
+    def row(topic_id: str) -> list[Any]:
+        made: list[Any] = [None] * len(AT)
+        made[AT["topic_id"]], made[AT["topic"]], made[AT["f"]] = topic_id, TOPIC, "send"
+        return made
+
+    groups: Any = [(SimpleNamespace(cluster="c"), [row("old")]), (SimpleNamespace(cluster="d"), [row("new")])]
+    told = confirmations.told(groups, {})
+    assert told is not None
+    assert (set(told[0]), set(told[1])) == ({"new"} if follows else set(), {"old"})
