@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -148,9 +148,13 @@ def measured(fleet: Running) -> Levels:
     return levels
 
 
+PORT_AGAIN: Final = 5.0
+"""Seconds between two tries to serve metrics on a port that is taken."""
+
+
 def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: ExitStack) -> None:
     """Serve the metrics of probes that have a process of their own, until `ending` ends. Where the port is taken they
-    run without: what they log is worth more than what they count."""
+    run without until it is free: what they log is worth more than what they count."""
     alerts = config.alerts
     if not alerts.metrics:
         return
@@ -165,14 +169,30 @@ def serve(config: Config, probes: Probes, say: Callable[[str], None], ending: Ex
         begun = any(fleet.status().committer is not None for fleet in fleets)
         return None if begun else "the probes have not begun"
 
-    try:
+    def begin() -> Exposition:
         served = OfCluster(registry, lambda: cluster_of(probes))
         exposition = Exposition(served, host=alerts.metrics_host, port=alerts.probes_port, ready=not_ready)
+        say(f"metrics are served at {exposition.url}")
+        return exposition
+
+    try:
+        ending.callback(begin().close)
     except PortTaken as error:
-        say(f"{error}; the probes run without (alerts.probes_port)")
-        return
-    ending.callback(exposition.close)
-    say(f"metrics are served at {exposition.url}")
+        say(f"{error}; the probes run without until it is free (alerts.probes_port)")
+        over = threading.Event()
+        waiting = threading.Thread(target=_serve_later, args=(begin, over), name="metrics", daemon=True)
+        waiting.start()
+        ending.callback(waiting.join)
+        ending.callback(over.set)
+
+
+def _serve_later(begin: Callable[[], Exposition], over: threading.Event) -> None:
+    """Whoever has the port may only take some seconds to end."""
+    while not over.wait(PORT_AGAIN):
+        with suppress(PortTaken):
+            exposition = begin()
+            over.wait()
+            exposition.close()
 
 
 def gone(config: Config, committer: int, since: datetime | None, say: Callable[[str], None] = to_stderr) -> None:
