@@ -176,10 +176,10 @@ def _fail(own: Reads, number: int, one: Unborn, time: int, error: str, report: R
         return
     if one.error and error not in REFUSALS:
         error = one.error
-    begun = max(one.born, came, standstills.went_on(report.state, number, time))
-    entry: list[Any] = [one.who, begun, time, error, number]
+    went_on = standstills.went_on(report.state, number, time)
+    entry: list[Any] = [one.who, max(one.born, came), time, error, number]
     known = next((entry for entry in own.failed if entry[0] == one.who), entry)
-    entry = [one.who, min(known[1], begun), *max(known[2:], entry[2:])]
+    entry = [one.who, max(min(known[1], entry[1]), went_on), *max(known[2:], entry[2:])]
     own.failed = [entry for entry in own.failed if entry[0] != one.who] + [entry]
     del own.failed[:-KEPT]
     _, since, last, error, number = entry

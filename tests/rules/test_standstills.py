@@ -205,3 +205,24 @@ def test_who_is_stuck_while_the_host_is_not_heard_of_is_told(fed: Callable[[Hist
     h.go(3)
     assert [event[0] for event in events(fed(h), "stuck-consumer")] == ["opened", "closed"]
     assert events(fed(h), "stuck-producer") == []
+
+
+@FEEDS
+@pytest.mark.parametrize(("still", "expected"), [(True, []), (False, ["opened"])])
+def test_nor_does_a_reader_come_to_read_meanwhile(
+    still: bool, expected: list[str], fed: Callable[[History], Store]
+) -> None:
+    """A life of it has failed before, and the next one ends as soon as its host goes on."""
+    h = Two()
+    h.hosts["two"] = ("s", "q", "r", "y0", "y1")
+    h.row("y0", "start", settings={"name": "reader-9"}, mode="assign")
+    h.go(5)
+    h.row("y0", "close", type="info", error="_TIMED_OUT")
+    h.row("y1", "start", settings={"name": "reader-9"}, mode="assign")
+    if still:
+        h.stands_still(120)
+    else:
+        h.go(120)
+    h.row("y1", "close", type="info", error="_TIMED_OUT")
+    h.go(5)
+    assert [event for event, _, _ in events(fed(h), "refused-reads")] == expected
