@@ -33,7 +33,7 @@ from probes.records.tag import Encoder
 from probes.topology import Layout, Partition
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
-from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, Isolation, Mode
+from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, LOGIN_REFUSED, Isolation, Mode
 
 
 @dataclass(slots=True)
@@ -93,7 +93,6 @@ class World:
     """Runs of records that are none of ours, of which a line was written: `STRANGERS_TOLD` at most."""
 
 
-LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
 REFUSED_FOR: Final = 60
 """Seconds for which a login that was refused explains that nobody answers; clients try again more often."""

@@ -50,7 +50,6 @@ from rules.arrays.columns import CLOSE, FAIL, INFO, INIT, OFFSETS, OK, START, Co
 from rules.arrays.intervals import EMPTY, Bools, Ints, distinct, each
 from rules.checks import refused_writes
 from rules.checks.not_there import listed, not_there
-from rules.checks.unreachable_brokers import LOGIN_REFUSED
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.report import Report
@@ -58,6 +57,7 @@ from rules.kept.state import State
 from rules.settling import standstills
 from rules.settling.completeness import LATE
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import LOGIN_REFUSED
 
 NAME: Final = "stuck-producer"
 BUSY: Final = 5 * SECOND

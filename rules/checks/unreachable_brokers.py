@@ -38,6 +38,7 @@ from rules.kept.report import Report
 from rules.vocabulary.conditions import UNREACHABLE
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
+from rules.vocabulary.slices import LOGIN_REFUSED
 
 RECENT: Final = 15 * SECOND
 """The observer asks at least this often, a new life of it included."""
@@ -47,8 +48,6 @@ KEPT: Final = 8
 REMEMBERED: Final = 600 * SECOND
 """Far longer than what waited on the cluster goes on after it, or than an observer that lives does not ask."""
 NO_LEADER: Final = ("LEADER_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE")
-LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
-"""Errors of a client whose login no broker takes."""
 WORDS: Final = ("leader", "silent", "brokers")
 
 _ANSWERED, _ASKED, _NAMED, _NOT_NAMED, _TICK = range(5)

@@ -168,6 +168,9 @@ FORMER_CLUSTER: Final = "former_cluster"
 """The setting of a start row by which a process tells that another cluster answers at the addresses of the one that its
 probes had worked in: that one's id."""
 
+LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
+"""Errors of a client whose login no broker takes."""
+
 DIED: Final = "process-died"
 """The error of rows that are written for a process that was found dead."""
 UNWRITABLE: Final = "journal-unwritable"
