@@ -154,14 +154,13 @@ def _follow(own: Reads, event: list[Any], report: Report) -> None:
             one.born, one.refused = time, -1
             report.condition(NAME, None, at=time, evidence={"reader": one.who}, subject=(one.who,))
     elif kind == _BEGUN:
-        one = own.lives.setdefault(number, Unborn(who, time))
-        one.who, one.born = who, time
+        own.lives[number] = Unborn(who, time)
     elif kind == _REFUSED:
         process = report.state.processes.get(number)
         name = process.name if process is not None else ""
         one = own.lives.setdefault(number, Unborn(_called(number, name, who), time))
         one.refused, one.error = (time if one.refused < 0 else one.refused), *error
-    elif number in own.lives and (kind != _CAME or own.lives[number].refused < time):
+    elif number in own.lives:
         one = own.lives.pop(number)
         if kind == _FAILED:
             _fail(own, number, one, time, error[0], report)

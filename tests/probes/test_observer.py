@@ -178,6 +178,17 @@ def test_where_nobody_answers_there_is_a_row_all_the_same(stage):
     assert all(row.error and row.log_end is None and row.committed is None for row in rows)
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_that_its_login_is_refused_is_the_error_of_what_has_no_answer(stage, refused):
+    one = stage(observer={"request_timeout": 0.5})
+    one.connection = Connection("127.0.0.1:9")
+    observer = one.put(Observer, "observer")
+    observer.on_error(ClientError("_SSL" if refused else "_TRANSPORT", "told beside"))
+    observer.finish()
+    errors = {row.error for row in witness(observer).of("offsets")}
+    assert errors and ("_SSL" in errors) == refused and (len(errors) == 1 or not refused)
+
+
 def test_who_does_not_answer_is_named_while_it_lasts(stage):
     one = stage(observer={"request_timeout": 0.5})
     here = (one.config.topics.records, 0)
