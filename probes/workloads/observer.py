@@ -273,9 +273,8 @@ class Observer(Probe):
         for key, question in list(self._pending.items()):
             if question.answered or now.mono - question.invoked.mono > limit:
                 del self._pending[key]
-                rows = self._rows(question, now)
-                if question.opened and not rows:
-                    rows = self._rows(question, now, whole=True)
+                # What the journal holds open of a partition ends with a row there, not with another partition's.
+                rows = self._rows(question, now, whole=question.opened)
                 if question.group is None:
                     self._tell_of(question, rows, now.mono)
                 self.log.append(rows)

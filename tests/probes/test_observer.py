@@ -73,6 +73,32 @@ def test_committed_offsets_are_read_back_when_they_change_and_absent_is_not_zero
     assert [(row.partition, row.committed) for row in news] == [(1, 5)]
 
 
+def test_a_slow_answer_is_told_of_every_partition_that_the_journal_heard_it_asked_of(stage, heard_out, monkeypatch):
+    one = stage(**patient())
+    here, group = one.config.topics.records, f"{one.prefix}-g"
+    consumer = Consumer(consumer_settings(one.connection, client="t", group=group))
+    observer = one.put(Observer, "observer", groups=[group])
+
+    def told_of() -> list[Slice]:
+        return [row for row in witness(observer).of("offsets") if row.group == group]
+
+    observe_until(observer, lambda: any("group_coordinator" in (row.settings or {}) for row in told_of()))
+    consumer.commit(offsets=[TopicPartition(here, 1, 5)], asynchronous=False)
+    consumer.close()
+    before = len(told_of())
+    monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 0.0)
+    observer.observe()
+    (asked,) = (question for question in observer._pending.values() if question.group == group)
+    assert asked.opened
+    wait_for(lambda: asked.answered)
+    monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 60.0)
+    observer.observe()
+    news = [row for row in told_of()[before:] if row.op == asked.op]
+    assert {(row.topic, row.partition): row.committed for row in news} == {
+        where: (5 if where == (here, 1) else None) for where in one.layout.partitions()
+    }
+
+
 def test_it_observes_once_a_second_and_keeps_the_time_of_asking(stage, heard_out):
     one = stage(observer={"interval": 0.3, "request_timeout": 60.0})
     observer = one.put(Observer, "observer")
