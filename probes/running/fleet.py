@@ -9,6 +9,7 @@ fleet.stop()       # writers first, then readers, the observer last, then the co
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,17 +21,19 @@ from confluent_kafka.admin import AdminClient
 from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, open_admin
-from probes.kafka.errors import ProbeError
+from probes.kafka.errors import ClientError, ProbeError
 from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, CommitterStatus, committer
 from probes.log.commits.confirmations import Confirmations
 from probes.log.commits.destination import Destination
 from probes.log.commits.recovery import recover
 from probes.log.errors import ProbeLogError
+from probes.running import brought_back
 from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
-from probes.running.probe_run import run_id
+from probes.running.probe_run import has_run, run_id
 from probes.running.supervisor import Spec, Supervisor
+from probes.running.under_the_run import AnotherFleet, look
 from probes.topics.probe_topics import ProbeTopics
 from probes.topology import Broker, Layout
 from probes.workloads.audit import Audit
@@ -47,6 +50,8 @@ from probes.workloads.zombies import Zombies
 
 log = logging.getLogger("offsetwatch.fleet")
 
+LOOK_AGAIN: Final = (8.0, 20.0)
+"""Seconds after which a fleet that has begun looks once more for another one under its run: some time of these."""
 UPKEEP_INTERVAL: Final = 30.0
 """Seconds between two looks at the probe topics and brokers, when nobody reports a change."""
 
@@ -144,8 +149,9 @@ class Fleet:
         self._processes: ProcessSupervisor | None = None
         self._topics: ProbeTopics | None = None
         self._admin: AdminClient | None = None
-        self.failure: ProbeLogError | None = None
-        """Why nothing that its probes do can be appended to the probe log, where only its user can mend that."""
+        self.failure: ProbeError | ProbeLogError | None = None
+        """Why it must not go on, where only its user can mend that: nothing that its probes do can be appended to the
+        probe log, or another fleet works under its run."""
         self._committer: Committer | None = None
         self._confirmations: Confirmations | None = None
         self._committer_thread: threading.Thread | None = None
@@ -153,16 +159,23 @@ class Fleet:
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._upkeep: threading.Thread | None = None
+        self._second_look: threading.Thread | None = None
         self._brokers: set[int] = set()
 
     def start(self) -> None:
         """Prepare the topics and start everything.
 
-        Raises Unreachable, ProbeError, ClientError, and the probe log's errors (a journal folder taken by another)."""
+        Raises Unreachable, ProbeError, ClientError, and the probe log's errors (a journal folder taken by another).
+        AnotherFleet, a ProbeError, where another fleet is at work under this run."""
+        known = has_run(self._config, self._folder)
         self._run = run_id(self._config, self._folder)
         self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
         self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._knowing_its_former(self._topics.ensure())
+        if self._history is not None:
+            self._open_committer(self._history)
+        if known:
+            self._look_at_the_run()
         if self._history is not None:
             self._start_committer(self._history)
         else:
@@ -179,6 +192,8 @@ class Fleet:
             self._supervisor.start()
         self._upkeep = threading.Thread(target=self._keep_up, name="upkeep", daemon=True)
         self._upkeep.start()
+        self._second_look = threading.Thread(target=self._look_again, name="second-look", daemon=True)
+        self._second_look.start()
 
     def stop(self) -> None:
         """End everything in order: what sends, what reads, the observer, the committer. Raises nothing."""
@@ -190,8 +205,9 @@ class Fleet:
         self._committer_stop.set()
         if self._committer_thread is not None:
             self._committer_thread.join(60.0)
-        if self._upkeep is not None:
-            self._upkeep.join(15.0)
+        for thread in (self._upkeep, self._second_look):
+            if thread is not None:
+                thread.join(15.0)
 
     def stop_sending(self) -> None:
         """End the writers and the transactions; readers and observer go on."""
@@ -234,11 +250,14 @@ class Fleet:
         assert self._layout is not None
         return self._layout
 
-    def _start_committer(self, history: str | Path | Destination) -> None:
+    def _open_committer(self, history: str | Path | Destination) -> None:
+        """Hold the journal folder: whoever looks at what others do under its run has to be alone in it."""
         assert self._topics is not None and self._layout is not None
         self._confirmations = Confirmations(self._layout.cluster, self._topics.ids, self._clock)
         self._committer = committer(self._folder, history, self._clock, confirmations=self._confirmations)
         self._committer.__enter__()
+
+    def _start_committer(self, history: str | Path | Destination) -> None:
         self._committer_thread = threading.Thread(target=self._commit, name="committer", daemon=True)
         self._committer_thread.start()
         if isinstance(history, str | Path):
@@ -255,6 +274,45 @@ class Fleet:
             self._say(str(error))
         finally:
             self._committer.__exit__(None, None, None)
+
+    def _look_at_the_run(self) -> None:
+        """Nobody may be at work under it, nor the journal folder be an older copy. Raises AnotherFleet and ProbeError,
+        and lets go of the journal folder."""
+        try:
+            newest = self._newest_under_the_run()
+            if brought_back.is_older(self._folder, newest, self._clock.boot):
+                self._give_up_the_run()
+        except BaseException:
+            if self._committer is not None:
+                self._committer.__exit__(None, None, None)
+            raise
+
+    def _give_up_the_run(self) -> None:
+        older = f"{self._folder} is an older copy of itself: records of run {self._run} were sent after what it tells"
+        committer = self._committer
+        if self._config.run is not None or (committer is not None and not committer.knows_what_is_appended):
+            raise ProbeError(f"{older}. Move it away, so that its probes begin anew; declare its processes gone")
+        before, self._run = self._run, brought_back.give_up(self._folder, self._clock)
+        self._say(f"{older}. Nothing is concluded from what it lacks; run {self._run} begins instead of {before}")
+
+    def _newest_under_the_run(self) -> int:
+        client = f"{self._config.topics.prefix}-{self._run}-look"
+        try:
+            return look(self._connection, client, self._present(), self._run, self._folder, self._stopping.is_set)
+        except ClientError as error:
+            log.warning("what stands under run %s cannot be looked at: %s", self._run, error)
+            return 0
+
+    def _look_again(self) -> None:
+        """Another one may have begun in the same moment, and seen nobody either. Not both go on at the same time then,
+        where somebody begins them anew."""
+        if self._stopping.wait(random.uniform(*LOOK_AGAIN)):
+            return
+        try:
+            self._newest_under_the_run()
+        except AnotherFleet as error:
+            self.failure = error
+            self._say(str(error))
 
     def _keep_up(self) -> None:
         """Look after topics and brokers, now and then and when the observer reports a change."""

@@ -14,6 +14,23 @@ from probes.records.tag import MAX_RUN_BYTES
 RUN_FILE: Final = "run"
 
 
+def has_run(config: ProbesConfig, journal_folder: Path) -> bool:
+    """May somebody have written under the run of these probes before?"""
+    return config.run is not None or (journal_folder / RUN_FILE).exists()
+
+
+def begin_run(journal_folder: Path) -> str:
+    """A new run for this journal folder, which keeps it; returns its id. Raises ProbeError."""
+    run = secrets.token_hex(6)
+    scratch = journal_folder / (RUN_FILE + ".new")
+    try:
+        scratch.write_text(run + "\n")
+        scratch.replace(journal_folder / RUN_FILE)
+    except OSError as refused:
+        raise ProbeError(f"the journal folder {journal_folder} cannot be used: {refused.strerror}") from refused
+    return run
+
+
 def run_id(config: ProbesConfig, journal_folder: Path) -> str:
     """The id in the tags of these probes: the configured one, else the one that the journal folder keeps."""
     if config.run is not None:

@@ -176,6 +176,11 @@ class Committer:
         lag = self._clock.now() - status.last_commit if status.last_commit else None
         return replace(status, lag=lag)
 
+    @property
+    def knows_what_is_appended(self) -> bool:
+        """Whether the probe log itself can be asked."""
+        return self._history.knows
+
     def run(self, stop: threading.Event) -> None:
         """Make turns until `stop`, then carry over what is there by then. What fails is tried again, less and less
         often; only `HistoryMismatch` is raised, since nobody but the user can mend it."""

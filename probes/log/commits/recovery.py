@@ -67,21 +67,23 @@ class LastLife:
     held: bool
 
 
-def recover(folder: Path, clock: Clock) -> list[Recovered]:
-    """Finish every dead life under `folder`, the journal folder; returns those that were found unfinished.
+def recover(folder: Path, clock: Clock, *, lost: bool = False) -> list[Recovered]:
+    """Finish every dead life under `folder`, the journal folder; returns those that were found unfinished. `lost`: the
+    ends of their journals are known to be missing.
 
     The committer does this as it goes; call it as well before the first probe starts, where no committer runs. Raises
     `JournalUnwritable`."""
     clear_rubbish(folder, clock)
     done = []
     for life_folder in life_folders(folder):
-        if not (life_folder / OVER).exists() and (one := recover_life(life_folder, clock)) is not None:
+        if not (life_folder / OVER).exists() and (one := recover_life(life_folder, clock, lost=lost)) is not None:
             done.append(one)
     return done
 
 
-def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
-    """Finish one life if it is dead and unfinished; None where it lives, is over already, or has gone."""
+def recover_life(life_folder: Path, clock: Clock, *, lost: bool = False) -> Recovered | None:
+    """Finish one life if it is dead and unfinished; None where it lives, is over already, or has gone. `lost`: the end
+    of its journal is known to be missing."""
     held = lock(life_folder)
     if held is None:
         return None
@@ -99,7 +101,7 @@ def recover_life(life_folder: Path, clock: Clock) -> Recovered | None:
     try:
         if journal.progress.over:
             return None
-        lost = lacks_end or journal.life.boot != clock.boot
+        lost = lost or lacks_end or journal.life.boot != clock.boot
         in_flight = len(journal.progress.open)
         rows = list(last_rows(journal.life, journal.progress, clock, lost=lost))
         journal.finish(rows, lost_by=clock.now() if lost else None)

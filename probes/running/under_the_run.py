@@ -1,0 +1,143 @@
+"""What stands in the probe topics under the run of these probes, before they write anything themselves.
+
+Two things are seen there that no journal tells. **Another fleet** is at work under this run, where a host was cloned or
+its journal folder copied while the original goes on: two fleets of one run share groups and transactional ids, each
+fences the other and commits what the other never logged, so that a sound cluster seems to break one promise after the
+other. And **the journal folder is an older copy of itself**, brought back from a backup or a snapshot: what was sent
+since then is not in its journals, and would be taken for what nobody sent.
+
+Who sends is told apart by the journals: they know every writer of their own fleet, and those that live hold theirs.
+`look` is made before a fleet begins, and some seconds later once more, as another one may begin in the same moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, TopicPartition
+
+from probes.kafka.client import Connection, admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.errors import ProbeError
+from probes.kafka.starting_positions import log_ends
+from probes.log.journals.reader import BrokenJournal, LifeReader
+from probes.log.journals.segments import OVER, is_held, life_folders, segments
+from probes.records.tag import Tag, read
+from probes.topology import Layout, Partition
+
+QUIET: Final = 1.5
+"""Seconds without a record of another fleet after which nobody is taken to write any."""
+LONGEST: Final = 8.0
+"""Seconds of a look."""
+TAIL: Final = 200
+"""Records of each partition that are looked at of those that stood there before."""
+SIGNS: Final = 4
+"""Records of one writer, each handed to its client a moment after the one before, and here a moment later too: what a
+dead process or an abandoned client had in flight comes all at once, however late it comes."""
+MOMENT: Final = 0.2
+"""Seconds between two of them, by both clocks."""
+
+
+class AnotherFleet(ProbeError):
+    """Another fleet is at work under this run."""
+
+
+class Senders:
+    """Who sends under the run and is not one of ours: told of records as they arrive."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[float, int]] = {}
+        self._signs: dict[int, int] = {}
+
+    def note(self, writer: int, sent: int, arrived: float) -> bool:
+        """Whether this record shows that its writer goes on sending. `sent` is in microseconds, by the writer's clock,
+        `arrived` in seconds by ours."""
+        if writer in self._last:
+            before, handed = self._last[writer]
+            if arrived - before < MOMENT or sent - handed < MOMENT * 1e6:
+                return False
+        self._last[writer] = arrived, sent
+        self._signs[writer] = self._signs.get(writer, 0) + 1
+        return self._signs[writer] >= SIGNS
+
+
+class Look:
+    """One look at the topics of a run, as its records come. `newest`: when the last of those that stood there was sent,
+    by the clock of who sent it (microseconds); 0 for none."""
+
+    def __init__(self, run: str, journal_folder: Path, ends: dict[Partition, int]) -> None:
+        self._run, self._folder, self._ends = run, journal_folder, ends
+        self._own: set[int] = set()
+        self._others: set[int] = set()
+        self._senders = Senders()
+        self.heard = time.monotonic()
+        self.newest = 0
+
+    def take(self, messages: Sequence[Any]) -> None:
+        """Raises AnotherFleet."""
+        for message in messages:
+            tag = read(message.value()) if message.error() is None else None
+            if tag is None or tag.run != self._run:
+                continue
+            if message.offset() < self._ends[message.topic(), message.partition()]:
+                self.newest = max(self.newest, tag.sent)
+            elif self._is_anothers(tag.writer):
+                self._hear(tag)
+
+    def _is_anothers(self, writer: int) -> bool:
+        if writer not in self._own | self._others:
+            self._own = living_writers(self._folder)
+            self._others |= {writer} - self._own
+        return writer in self._others
+
+    def _hear(self, tag: Tag) -> None:
+        self.heard = time.monotonic()
+        if self._senders.note(tag.writer, tag.sent, self.heard):
+            raise AnotherFleet(
+                f"another fleet is at work under this run: in {tag.topic} arrive records of run {self._run} that no "
+                f"probe of {self._folder} sends. A copy of a journal folder takes part in the original's groups and "
+                "transactions: stop one of the two, or move this folder away, so that its probes begin a run of their "
+                "own"
+            )
+
+
+def look(
+    connection: Connection, client: str, layout: Layout, run: str, journal_folder: Path, stopping: Callable[[], bool]
+) -> int:
+    """When the newest record of the run that stands there was sent, as `Look.newest` has it. Raises AnotherFleet where
+    records of the run arrive that no life of this journal folder sends, and ClientError where no client can be had.
+
+    Takes `QUIET` seconds where nobody else writes. What has no leader is not looked at. `client`: what it calls itself,
+    also as its group, in which it commits nothing."""
+    admin = open_admin(admin_settings(connection, client=client))
+    ends = log_ends(admin, layout.partitions(), IsolationLevel.READ_UNCOMMITTED)
+    settings = consumer_settings(connection, client=client, group=client, isolation="read_uncommitted", prompt=True)
+    consumer = open_consumer(settings, lambda error: None)
+    one = Look(run, journal_folder, ends)
+    try:
+        begin = [TopicPartition(topic, partition, max(end - TAIL, 0)) for (topic, partition), end in ends.items()]
+        consumer.assign(begin)
+        begun = time.monotonic()
+        while (now := time.monotonic()) - one.heard < QUIET and now - begun < LONGEST and not stopping():
+            one.take(consumer.consume(1_000, MOMENT / 2))
+    finally:
+        consumer.close()
+    return one.newest
+
+
+def living_writers(journal_folder: Path) -> set[int]:
+    """The writers of this folder's lives whose processes live."""
+    found = set()
+    for life_folder in life_folders(journal_folder):
+        if (life_folder / OVER).exists() or not is_held(life_folder) or not (parts := segments(life_folder)):
+            continue
+        try:
+            reader = LifeReader(life_folder, parts[-1][0])
+        except (BrokenJournal, OSError):
+            continue
+        if reader.life.writer is not None:
+            found.add(reader.life.writer)
+        reader.close()
+    return found
