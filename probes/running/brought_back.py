@@ -33,11 +33,11 @@ def is_older(journal_folder: Path, newest: int, boot: str) -> bool:
     return bool(newest) and newest - told > (KILLED if boots == {boot} else HOST_WENT_DOWN)
 
 
-def give_up(journal_folder: Path, clock: Clock) -> str:
-    """Take what the folder holds for lost, and begin a run; returns its id. Nobody may be at work in the folder. Raises
-    `JournalUnwritable` and ProbeError."""
+def give_up(journal_folder: Path, run: str, clock: Clock) -> str:
+    """Take what the folder holds for lost, and begin another run; returns its id. Nobody may be at work in the folder.
+    Raises `JournalUnwritable` and ProbeError."""
     recover(journal_folder, clock, lost=True)
-    return begin_run(journal_folder)
+    return begin_run(journal_folder, run)
 
 
 def _last_told(journal_folder: Path) -> tuple[int, set[str]]:

@@ -31,7 +31,7 @@ from probes.log.errors import ProbeLogError
 from probes.running import brought_back
 from probes.running.known_cluster import former_cluster, note_cluster
 from probes.running.probe_process import Errand, ProcessSupervisor
-from probes.running.probe_run import has_run, run_id
+from probes.running.probe_run import former_runs, has_run, run_id
 from probes.running.supervisor import Spec, Supervisor
 from probes.running.under_the_run import AnotherFleet, look
 from probes.topics.probe_topics import ProbeTopics
@@ -237,13 +237,15 @@ class Fleet:
             runs=frozenset({self._run, *self._config.known_runs}),
             layout=self._present,
             places_changed=self._look_now.set,
+            strangers=set(former_runs(self._folder)),
         )
 
     def _errand(self, spec: Spec) -> Errand:
         runs = frozenset({self._run, *self._config.known_runs})
         said = self._clock.now(), self._clock.monotonic_ns()
         return Errand(
-            spec, self._config, self._connection, self._run, runs, self._present(), self._folder, self._clock.boot, said
+            spec, self._config, self._connection, self._run, runs, former_runs(self._folder), self._present(),
+            self._folder, self._clock.boot, said,
         )  # fmt: skip
 
     def _present(self) -> Layout:
@@ -292,7 +294,7 @@ class Fleet:
         committer = self._committer
         if self._config.run is not None or (committer is not None and not committer.knows_what_is_appended):
             raise ProbeError(f"{older}. Move it away, so that its probes begin anew; declare its processes gone")
-        before, self._run = self._run, brought_back.give_up(self._folder, self._clock)
+        before, self._run = self._run, brought_back.give_up(self._folder, self._run, self._clock)
         self._say(f"{older}. Nothing is concluded from what it lacks; run {self._run} begins instead of {before}")
 
     def _newest_under_the_run(self) -> int:

@@ -41,6 +41,7 @@ class Errand:
     connection: Connection
     run: str
     runs: frozenset[str]
+    former_runs: frozenset[str]
     layout: Layout
     journals: Path
     boot: str
@@ -176,6 +177,7 @@ def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
         runs=errand.runs,
         layout=lambda: present[0],
         places_changed=changed.set,
+        strangers=set(errand.former_runs),
     )
     supervisor = Supervisor([errand.spec], world, errand.journals)
     supervisor.start()

@@ -12,6 +12,7 @@ from probes.kafka.errors import ProbeError
 from probes.records.tag import MAX_RUN_BYTES
 
 RUN_FILE: Final = "run"
+FORMER_FILE: Final = "former-runs"
 
 
 def has_run(config: ProbesConfig, journal_folder: Path) -> bool:
@@ -19,16 +20,28 @@ def has_run(config: ProbesConfig, journal_folder: Path) -> bool:
     return config.run is not None or (journal_folder / RUN_FILE).exists()
 
 
-def begin_run(journal_folder: Path) -> str:
-    """A new run for this journal folder, which keeps it; returns its id. Raises ProbeError."""
+def begin_run(journal_folder: Path, former: str) -> str:
+    """A new run for this journal folder, instead of the `former` one; returns its id. Raises ProbeError."""
     run = secrets.token_hex(6)
     scratch = journal_folder / (RUN_FILE + ".new")
     try:
+        with (journal_folder / FORMER_FILE).open("a") as listed:
+            listed.write(former + "\n")
         scratch.write_text(run + "\n")
         scratch.replace(journal_folder / RUN_FILE)
     except OSError as refused:
         raise ProbeError(f"the journal folder {journal_folder} cannot be used: {refused.strerror}") from refused
     return run
+
+
+def former_runs(journal_folder: Path) -> frozenset[str]:
+    """The runs that were given up in this journal folder. Raises ProbeError."""
+    try:
+        return frozenset((journal_folder / FORMER_FILE).read_text().split())
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as refused:
+        raise ProbeError(f"the journal folder {journal_folder} cannot be used: {refused.strerror}") from refused
 
 
 def run_id(config: ProbesConfig, journal_folder: Path) -> str:

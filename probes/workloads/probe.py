@@ -90,7 +90,8 @@ class World:
     places_changed: Callable[[], None] = lambda: None
     """Called by the observer when a topic's id or partitions are not those of the layout."""
     strangers: set[str] = field(default_factory=set)
-    """Runs of records that are none of ours, of which a line was written: `STRANGERS_TOLD` at most."""
+    """Runs of records that are none of ours, of which nothing is to be said: a line was written (`STRANGERS_TOLD` at
+    most), or they were given up in this journal folder."""
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})

@@ -21,6 +21,7 @@ from probes.log.commits.committer import committer
 from probes.log.errors import FolderTaken
 from probes.log.journals.journal import Journal, Life
 from probes.running.fleet import Fleet
+from probes.running.probe_run import former_runs
 from probes.running.under_the_run import MOMENT, SIGNS, AnotherFleet, Senders, living_writers
 from tests.probes.log.lives import check_slices, table_rows, wait_for
 from tests.probes.log.test_killed import violations
@@ -97,7 +98,7 @@ def test_two_that_begin_at_once_do_not_both_stay(kafka: LocalKafka, tmp_path: Pa
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_folder_that_was_brought_back_begins_a_run_of_its_own(
-    kafka: LocalKafka, tmp_path: Path, monkeypatch, killed: bool
+    kafka: LocalKafka, tmp_path: Path, monkeypatch, caplog, killed: bool
 ) -> None:
     """What its journals do not tell proves nothing: to the rules it is neither unsent nor lost."""
     monkeypatch.setattr("probes.running.brought_back.KILLED", 500_000)
@@ -119,6 +120,8 @@ def test_a_folder_that_was_brought_back_begins_a_run_of_its_own(
         begun = copy.status().run
         assert begun != former
         time.sleep(3)
+    assert former_runs(tmp_path / "two" / "journals") == {former}
+    assert "holds records of run" not in caplog.text, "it would be asked whether it is one of ours"
     (line,) = (line for line in said if "older copy" in line)
     assert f"records of run {former} were sent after what it tells" in line
     rows = table_rows(tmp_path / "two" / "history")
