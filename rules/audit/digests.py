@@ -6,6 +6,10 @@ there. The first digest of a block is kept; a later one that differs names a ran
 saw it differently, and the rows of the probe log tell how (`rules.audit.explain`). So an audit reader that reads the
 log from its start finds what changed below the settled frontier, where nothing else is remembered.
 
+Readers that begin anew in the middle of a block, as all do when their fleet does, would leave none that has read it
+whole. So one that begins there, where another reading has been, takes that over: what it reads again up to there does
+not count, and from there on it goes on with the other's digest.
+
 A run's digest needs no record: at each offset a fixed odd number (from a table of 1,024) times a hash of the run's
 label (writer, offset - seq), so that a run's sum is a difference of prefix sums. A single exchanged, missing or added
 record always changes the sum; the 32 bits that are kept miss an arbitrary change once in four thousand million.
@@ -18,14 +22,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rules.arrays.intervals import EMPTY, Ints, among, distinct, each, indices, numbered
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, distinct, each, indices, numbered
 from rules.checks.phantom_reads import record_name, record_top
 from rules.kept.check import Asked, Check, News, Passage
 from rules.kept.chunks import SPAN, Chunks, chunk_name
@@ -39,6 +43,8 @@ BUCKET: Final = BLOCK * BLOCKS
 BUCKETS_AT_ONCE: Final = 64
 """A step that reads over more buckets than this leaves those between unaudited: a jump, not a read."""
 DROPPED_AT_ONCE: Final = 16
+READINGS_KEPT: Final = 16
+"""Readings of processes that are no more which another one may go on with: those that went furthest."""
 
 Words = NDArray[np.uint64]
 _BUCKET: Final = struct.Struct("<QIB")
@@ -137,17 +143,20 @@ def _bucket(chunks: Chunks, number: int) -> Bucket:
 @dataclass(slots=True)
 class Reading(Table):
     """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
-    without a break, and `digest` is that of what they polled in the block that `end` lies in."""
+    without a break, and `digest` is that of what they polled in the block that `end` lies in. `at`: how far one has
+    come itself that has taken over another's reading, below its `end`; -1 for all others."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
     digest: Ints = field(default_factory=lambda: EMPTY)
+    at: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
 class Audit:
-    """`reading`: where readers in assign mode are inside a block, one entry for each that lives. `kept_from`: the first
+    """`reading`: where readers in assign mode are inside a block, one entry for each that lives, and `READINGS_KEPT` of
+    those that do not. `kept_from`: the first
     bucket that is kept. `dropping`: [writer, chunk] that the next step drops, or finds to reach further, `reaching`:
     [writer, chunk, offset] of those that do, as many as stand in a dropped bucket and above the log start; chunk -1 is
     what is known of the writer."""
@@ -239,10 +248,71 @@ def fold(own: Audit, passage: Passage) -> None:
 
 def _digest(own: Audit, passage: Passage) -> None:
     """Readers in assign mode passed these offsets, in the order of process and slice, and polled these runs, all
-    complete in log time."""
-    state, passes, polled = passage.state, passage.passes, passage.polls
+    complete in log time. Those that begin come after the others, one after the other as they began: they may go on with
+    a reading of the same step."""
+    passes, polls = passage.passes, passage.polls
+    process, first = np.unique(passes.process, return_index=True)
+    new = ~among(process, own.reading.process)
+    goes_on = among(passes.process, process[~new])
+    if goes_on.any():
+        _digest_of_known(own, passage, _taken(passes, goes_on), polls)
+    began = first[new]
+    for i in began[passes.at[began].argsort(kind="stable")].tolist():
+        mine = passes.process == passes.process[i]
+        _take_over(own, int(passes.process[i]), int(passes.start[i]))
+        _digest_of_known(own, passage, _taken(passes, mine), polls)
+    _forget_readings(own, passage)
+
+
+def _taken(passes: Passes, keep: Bools) -> Passes:
+    return Passes(*(getattr(passes, f.name)[keep] for f in fields(passes)))
+
+
+def _take_over(own: Audit, process: int, start: int) -> None:
+    """A process begins at `start`: where others have read on from before that in its block, it has what the furthest of
+    them has. Who begins with a block reads it by itself."""
+    others = own.reading
+    fit = indices((others.start < start) & (start <= others.end) & (others.at < 0))
+    if len(fit):
+        i = int(fit[others.end[fit].argmax()])
+        taken = (process, others.start[i], others.end[i], others.digest[i], start)
+        own.reading = concat(others, Reading(*(np.array([value], np.int64) for value in taken)))
+
+
+def _caught_up(own: Audit, passes: Passes, polls: Polls) -> tuple[Passes, Polls]:
+    """Without what those read again who took over another's reading. Who does not come to its end in one go is on its
+    own from where it was."""
+    for i in indices(own.reading.at >= 0).tolist():
+        process, at, until = int(own.reading.process[i]), int(own.reading.at[i]), int(own.reading.end[i])
+        mine = indices(passes.process == process)
+        if not len(mine):
+            continue
+        start, end = passes.start[mine], passes.end[mine]
+        before = np.concatenate(([at], end[:-1]))
+        again = before < until
+        if ((start[again] < before[again] - 1) | (start[again] > before[again])).any():
+            own.reading = take(own.reading, np.arange(len(own.reading)) != i)
+            return _caught_up(own, passes, polls)
+        passes = replace(passes, start=passes.start.copy(), end=passes.end.copy())
+        passes.start[mine] = np.where(again, np.maximum(start, until), start)
+        passes.end[mine] = np.where(again, np.maximum(end, until), end)
+        cut = np.where((polls.process == process) & among(polls.op, passes.op[mine[again]]), until - polls.offset, 0)
+        cut = np.clip(np.where(polls.offset >= 0, cut, 0), 0, None)
+        left = cut < polls.length
+        polls = replace(
+            take(polls, left), offset=(polls.offset + cut)[left], seq=(polls.seq + cut)[left],
+            length=(polls.length - cut)[left],
+        )  # fmt: skip
+        come = int(end.max())
+        own.reading = replace(own.reading, at=own.reading.at.copy())
+        own.reading.at[i] = come if come < until else -1
+    return passes, polls
+
+
+def _digest_of_known(own: Audit, passage: Passage, passes: Passes, polls: Polls) -> None:
+    passes, polls = _caught_up(own, passes, polls)
     segment, process, start, end, carried = _segments(own, passes)
-    keys, sums = _sums(passes, segment, polled, carried, end)
+    keys, sums = _sums(passes, segment, polls, carried, end)
     first, last = -(-start // BLOCK), end // BLOCK
     count = np.maximum(last - first, 0)
     count = np.where(count <= BUCKETS_AT_ONCE * BLOCKS, count, 0)
@@ -253,10 +323,19 @@ def _digest(own: Audit, passage: Passage) -> None:
     # What is left of each process's last segment is carried to the next step.
     tails = np.append(indices(np.diff(process)), len(process) - 1)
     rest = _digest_of(keys, sums, tails, last[tails], folded=False)
-    kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest)
-    others = take(own.reading, ~among(own.reading.process, process))
-    living = among(others.process, state.processes)
-    own.reading = concat(take(others, living), kept)
+    catching = dict(zip(own.reading.process.tolist(), own.reading.at.tolist(), strict=True))
+    at = np.array([catching.get(one, -1) for one in process[tails].tolist()], np.int64)
+    kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest, at)
+    own.reading = concat(take(own.reading, ~among(own.reading.process, process)), kept)
+
+
+def _forget_readings(own: Audit, passage: Passage) -> None:
+    """Of processes that are no more those are kept that went furthest."""
+    gone = indices(~among(own.reading.process, passage.state.processes))
+    if len(gone) > READINGS_KEPT:
+        keep = np.ones(len(own.reading), bool)
+        keep[gone[own.reading.end[gone].argsort(kind="stable")[:-READINGS_KEPT]]] = False
+        own.reading = take(own.reading, keep)
 
 
 def _segments(audit: Audit, passes: Passes) -> tuple[Ints, Ints, Ints, Ints, Ints]:
