@@ -51,6 +51,8 @@ from streaming_jobs.tables.delta_tables import read_table
 AROUND: Final = timedelta(minutes=2)
 LONGEST: Final = timedelta(hours=1)
 """Of a range that nobody gave: around the newest incident, and no longer than this."""
+FOUND_WITHIN: Final = timedelta(minutes=15)
+"""What is found so soon after a time may be about what was done in it: a loss is known when readers have gone past."""
 INCIDENTS: Final = 12
 """Incidents that are told with their evidence; all are listed."""
 _ORDER_AROUND: Final = timedelta(seconds=2)
@@ -73,7 +75,8 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """Everything of the range. `raw`: the operations as JSON lines, compressed; None where they are too many.
-    `checked`: how far the checks have come; None where there is no table of findings."""
+    `checked`: how far the checks have come; None where there is no table of findings. `following`: the first broken
+    promise that was found soon after the range."""
 
     begin: datetime
     end: datetime
@@ -87,6 +90,7 @@ class Gathered:
     missing: Sequence[str]
     checked: Checked | None
     names: Mapping[int, str] = field(default_factory=dict)
+    following: Incident | None = None
 
 
 def stretch(sources: Sources) -> tuple[datetime, datetime]:
@@ -148,8 +152,15 @@ def gather(sources: Sources, begin: datetime, end: datetime, pictures: Path) -> 
         return Gathered(
             begin, end, sources.topics, sources.cluster, incidents, explained, told_of,
             [*_of_incidents(incidents, known), *happenings(database)], raw,
-            list(database.missing), checked, known,
+            list(database.missing), checked, known, _following(sources, end),
         )  # fmt: skip
+
+
+def _following(sources: Sources, end: datetime) -> Incident | None:
+    wanted = Filter(since=end, until=end + FOUND_WITHIN, topics=sources.topics, cluster=sources.cluster)
+    told, _ = overview(sources.tables, sources.now, wanted, sources.hold, sources.names)
+    broken = [one for one in told.incidents if one.kind == "violation" and one.since >= end]
+    return min(broken, key=lambda one: (one.since, one.id), default=None)
 
 
 def _worst_first(incident: Incident) -> tuple[str, bool, datetime, str]:
@@ -239,6 +250,12 @@ def _without_incident(gathered: Gathered) -> tuple[State, str]:
         return "silent", f"{known} nothing of it has been checked."
     if gathered.end - checked.through > SILENT:
         return "behind", f"{known} it is checked only through {clock(checked.through)}."
+    if (soon := gathered.following) is not None:
+        after = span((soon.since - gathered.end).total_seconds())
+        return "warning", (
+            f"No incident begins in this time, but one does {after} after it: {soon.severity} {soon.anomaly} in "
+            f"{where(soon)} ({soon.id}), which may be about what was done before."
+        )
     through = f" through {clock(checked.through)}" if checked.through < gathered.end else ""
     return "ok", f"No promise was broken{through}: there is no incident in this time."
 

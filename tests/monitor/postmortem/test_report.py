@@ -222,6 +222,22 @@ def found_in(data: Path) -> tuple[str, str, str]:
     return box, *sentences(of)
 
 
+def test_what_is_found_right_after_it_may_be_about_it(data: Path) -> None:
+    """The time in which a lost value was written: the loss is known when readers have gone past it."""
+    of = gather(sources(data), NOON - 5 * S, NOON + 10 * S, data)
+    of = replace(of, checked=Checked(NOON + 60 * S, NOON + 60 * S))
+    (told,) = (one for one in gather(sources(data), NOON, NOON + 55 * S, data).incidents if one.anomaly == "lost-write")
+    assert sentences(of)[0] == (
+        f"No incident begins in this time, but one does 10 s after it: critical lost-write in t/3 ({told.id}), which "
+        "may be about what was done before."
+    )
+    assert '<section class="verdict s-warning"' in html(of, NOON)
+    long_before = gather(sources(data), NOON - 1200 * S, NOON - 900 * S, data)
+    assert long_before.following is None
+    after = gather(sources(data), NOON + 50 * S, NOON + 55 * S, data)
+    assert after.following is None
+
+
 @pytest.mark.parametrize(
     ("through", "box", "said"),
     [

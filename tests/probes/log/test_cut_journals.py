@@ -28,13 +28,14 @@ WRITER, READER, OBSERVER, TRANSACTOR, NEXT = 1, 2, 3, 4, 100
 
 class Canary:
     """A writer, one that works in transactions, a reader and an observer on one partition, in front of a log that
-    behaves; each step is 50 ms of them all. `log` holds (writer, seq) by offset."""
+    behaves; each step is 50 ms of them all, or `slowness` times that. `log` holds (writer, seq) by offset."""
 
     def __init__(self, folder: Path, clock: StillClock, lives: int = 0) -> None:
         self.folder, self.clock = folder, clock
         self.log: list[tuple[int, int]] = []
         self.at = 0
         self.hidden: set[int] = set()
+        self.slowness = 1
         self.start(lives)
 
     def start(self, lives: int) -> None:
@@ -60,6 +61,9 @@ class Canary:
         )  # fmt: skip
         return LifeLog(Journal.create(self.folder, life), life, LAYOUT, self.clock)
 
+    def _tick(self, seconds: float) -> None:
+        self.clock.tick(seconds * self.slowness)
+
     def step(self) -> None:
         self.write()
         self.transact()
@@ -80,7 +84,7 @@ class Canary:
         one, op, run, stands = self._value(WRITER)
         invoked = one.now()
         one.opened(op, [one.row(WHERE, "send", "info", op, invoked, sent=(run,))])
-        self.clock.tick(0.01)
+        self._tick(0.01)
         one.append([one.row(WHERE, "send", "ok", op, invoked, one.now(), sent=(stands,))])
 
     def transact(self) -> None:
@@ -88,13 +92,13 @@ class Canary:
         invoked = one.now()
         more = {"txn": op + 1000 * one.life.process, "isolation": "read_committed"}
         one.opened(op, [one.row(WHERE, "txn", "info", op, invoked, sent=(run,), **more)])
-        self.clock.tick(0.01)
+        self._tick(0.01)
         one.append([one.row(WHERE, "txn", "ok", op, invoked, one.now(), sent=(stands,), **more)])
 
     def poll(self) -> None:
         one, before = self.lives[READER], self.at
         invoked = one.now()
-        self.clock.tick(0.02)
+        self._tick(0.02)
         self.at = len(self.log)
         one.append([one.row(
             WHERE, "poll", "ok", one.next_op(), invoked, one.now(),
@@ -105,18 +109,26 @@ class Canary:
     def observe(self) -> None:
         one = self.lives[OBSERVER]
         invoked, end = one.now(), len(self.log)
-        self.clock.tick(0.01)
+        self._tick(0.01)
         one.append([one.row(
             WHERE, "offsets", "ok", one.next_op(), invoked, one.now(), log_start=0, log_end=end, last_stable=end
         )])  # fmt: skip
 
     def run(self, history: Path, seconds: int, every: int = 1) -> None:
         """All go on, with a committer that appends whenever `every` seconds have passed."""
+        a_second = 20 // self.slowness
         with committer(self.folder, history, self.clock) as one:
-            for step in range(1, seconds * 20 + 1):
+            for step in range(1, seconds * a_second + 1):
                 self.step()
-                if step % (every * 20) == 0:
+                if step % (every * a_second) == 0:
                     one.commit()
+
+    def go_on(self, history: Path) -> None:
+        """Its next lives begin, and go on for a minute, as it becomes quieter."""
+        self.start(NEXT)
+        self.run(history, 10)
+        self.slowness = 5
+        self.run(history, 50, every=3)
 
     def kill(self) -> None:
         for one in self.lives.values():
@@ -137,9 +149,10 @@ def cut(path: Path, ends: Callable[[list[int], int], int]) -> int:
 
 
 def told_of(history: Path) -> Store:
-    check_slices(table_rows(history))
+    commits = appends(history)
+    check_slices([row for rows in commits for row in rows])
     store = Store()
-    for rows in appends(history):
+    for rows in commits:
         brought = [row | {"date": row["completed"].date()} for row in rows]
         store.feed(pa.Table.from_pylist(brought, schema=SLICE_SCHEMA))
     return store
@@ -162,8 +175,7 @@ def after_a_kill(
         (path.parent / WRITTEN).unlink()
     clock.tick(3)
     # Whose rows are here reads on where it was.
-    canary.start(NEXT)
-    canary.run(history, 60, every=3)
+    canary.go_on(history)
     return canary
 
 
@@ -236,8 +248,7 @@ def test_a_write_that_the_kill_interrupted_takes_nothing_with_it(folder, history
         whole = frames(data)[0]
         path.write_bytes(data + data[whole[-2].end : whole[-1].end - 5])
     clock.tick(3)
-    canary.start(NEXT)
-    canary.run(history, 60, every=3)
+    canary.go_on(history)
     rows = table_rows(history)
     assert {row["type"] for row in rows if row["process"] in (WRITER, READER) and row["f"] == "close"} == {"info"}
     assert not [mark for row in rows for mark in row["marks"] or () if mark["lost"]]
@@ -268,8 +279,7 @@ def test_a_journal_that_ends_before_what_was_told_of_it_is_over_and_lost(folder,
         one.commit()
         told.append(one.status().unverifiable)
     assert path.parent.name in told[0]
-    canary.start(NEXT)
-    canary.run(history, 60, every=3)
+    canary.go_on(history)
     rows = table_rows(history)
     marks = [mark for row in rows for mark in row["marks"] or () if mark["process"] == process]
     last = [mark for mark in marks if mark["ended"] is not None]
