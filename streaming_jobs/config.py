@@ -148,6 +148,7 @@ class JobConfig(_Section):
     `history_wait`: how long a start waits for the probe log to be created. `batch_limit`: a batch that takes longer
     hangs, and the checks begin again; where the tables are in folders, also after a minute in which Spark does nothing.
     `behind_limit`: where rows wait so long for the checks, beyond `trigger` and `hold`, `checks-behind` says so.
+    `ended`: ids of clusters that were taken off for good, whose silence is nobody's concern.
     `cores`: of a local Spark; of a standalone cluster too, unless `spark.cores.max` is set. `driver_memory`: of the
     driver's Java process, unless the site says."""
 
@@ -164,6 +165,7 @@ class JobConfig(_Section):
     history_wait: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     batch_limit: Annotated[float, Field(ge=10, le=86_400)] = 600.0
     behind_limit: Annotated[float, Field(ge=10, le=86_400)] = 120.0
+    ended: tuple[str, ...] = ()
     cores: Annotated[int, Field(ge=1, le=256)] = 2
     shuffle_partitions: Annotated[int, Field(ge=1, le=1024)] = 2
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"

@@ -46,7 +46,9 @@ class LogWatch:
         is_open = found.filter(pc.equal(found["state"], "open"))
         stalled = is_open.filter(pc.equal(is_open["anomaly"], "evidence-stalled"))["cluster"].to_pylist()
         behind = is_open.filter(pc.equal(is_open["anomaly"], checks_behind.NAME))["at"].to_pylist()
-        self._evidence = EvidenceWatch(config.liveness, clock(), clusters=clusters, open_clusters=stalled)
+        self._evidence = EvidenceWatch(
+            config.liveness, clock(), clusters=clusters, open_clusters=stalled, ended=config.ended
+        )
         self._behind = checks_behind.BehindWatch(patience(config), min(behind, default=None))
         self._batch_ended = time.monotonic()
 

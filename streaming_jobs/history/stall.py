@@ -18,7 +18,8 @@ from rules.vocabulary.times import micros
 class EvidenceWatch:
     """Holds, for each cluster, when its last row came. `clusters` are those that an earlier run knew, with the time of
     their newest row; they have the whole objective from this start on. `open_clusters` are those whose condition was
-    open before a restart. While no cluster is known, the nameless one stands for them all."""
+    open before a restart. While no cluster is known, the nameless one stands for them all. `ended`: the logs of these
+    have ended on purpose; what is open of them ends with the first look."""
 
     def __init__(
         self,
@@ -27,7 +28,9 @@ class EvidenceWatch:
         *,
         clusters: Mapping[str, datetime | None] = MappingProxyType({}),
         open_clusters: Iterable[str] = (),
+        ended: Iterable[str] = (),
     ) -> None:
+        self._ended = frozenset(ended)
         self._liveness = liveness
         self._started = started
         self._rows: dict[str, datetime | None] = dict(clusters)
@@ -59,16 +62,20 @@ class EvidenceWatch:
     def tick(self, now: datetime, came: datetime | None = None) -> list[Finding]:
         """What has opened by now. `came`: when rows came last. Where no cluster's rows are checked although some came,
         they are late and not the log."""
+        ended = sorted(self._open & self._ended)
+        self._open -= self._ended
+        closed = [self._finding(cluster, "closed", now, now) for cluster in ended]
         late = self._late(now)
-        if late and came is not None and len(late) == len(self._last.keys() - self._open):
+        if late and came is not None and len(late) == len(self._last.keys() - self._open - self._ended):
             for cluster in late:
                 self._note(cluster, came)
             late = self._late(now)
         self._open |= late.keys()
-        return [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
+        return closed + [self._finding(cluster, "opened", now, last) for cluster, last in sorted(late.items())]
 
     def _late(self, now: datetime) -> dict[str, datetime]:
-        return {c: last for c, last in self._last.items() if now - last >= self._liveness and c not in self._open}
+        waited = self._last.keys() - self._open - self._ended
+        return {c: last for c, last in self._last.items() if c in waited and now - last >= self._liveness}
 
     def _row(self, cluster: str) -> str:
         known = self._rows.get(cluster)
@@ -76,6 +83,7 @@ class EvidenceWatch:
 
     def _finding(self, cluster: str, event: Event, now: datetime, last: datetime) -> Finding:
         of = f" of {cluster}" if cluster else ""
+        over = "has ended on purpose" if cluster in self._ended else "has rows again"
         seconds = self._liveness.total_seconds()
         return Finding(
             anomaly="evidence-stalled",
@@ -87,7 +95,7 @@ class EvidenceWatch:
             event=event,
             message=f"The probe log{of} has had no row for {seconds:g} s."
             if event == "opened"
-            else f"The probe log{of} has rows again.",
+            else f"The probe log{of} {over}.",
             evidence={"last_row": self._row(cluster)} if event == "opened" else {},
             at=micros(now),
             decidable=micros(min(now, last + self._liveness)),

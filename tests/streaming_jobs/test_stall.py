@@ -105,3 +105,16 @@ def test_rows_of_a_live_cluster_do_not_excuse_a_silent_one() -> None:
     seen = watch("a", "b")
     seen.rows({"b": at(20)}, at(20), at(20))
     assert events(seen.tick(at(35), at(34))) == [("a", "opened")]
+
+
+def test_a_log_that_has_ended_on_purpose_is_not_waited_for() -> None:
+    """It was open before; others are told of as ever, and so is the nameless one where no other is known."""
+    known = dict.fromkeys(("a", "b"), at(-3600))
+    seen = EvidenceWatch(timedelta(seconds=30), START, clusters=known, open_clusters=("a",), ended=("a", "gone"))
+    (closed,) = seen.tick(at(1))
+    assert (closed.cluster, closed.event, closed.message) == ("a", "closed", "The probe log of a has ended on purpose.")
+    assert events(seen.tick(at(29))) == []
+    assert seen.rows({"a": at(20), "gone": at(20)}, at(25), at(25)) == []
+    assert events(seen.tick(at(100), at(25))) == [("b", "opened")]
+    assert events(seen.tick(at(500), at(25))) == []
+    assert events(seen.rows({"b": at(501)}, at(501), at(501))) == [("b", "closed")]
