@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from monitor.process import idleness
-from monitor.process.idleness import EVERY, Idleness
+from monitor.process.idleness import EVERY, FORGOTTEN, Idleness
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not tell")
 
@@ -58,21 +58,46 @@ def test_one_that_works_is_not_whatever_others_do(program: str, monkeypatch: pyt
         assert looked_at(sleeps, works, monkeypatch=monkeypatch) < 0.8
 
 
-def test_one_that_waits_for_its_turn_is_not_idle(tmp_path: Path) -> None:
+@pytest.fixture
+def threads(tmp_path: Path) -> Callable[..., None]:
+    """Writes what the kernel tells of the threads of process 7: by name, nanoseconds of running and of waiting."""
+
+    def write(**told: tuple[int, int]) -> None:
+        for number, (name, (ran, waited)) in enumerate(told.items()):
+            folder = tmp_path / "7" / "task" / str(7 + number)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "comm").write_text(name.replace("_", " ") + "\n")
+            (folder / "schedstat").write_text(f"{ran} {waited} 9\n")
+
+    return write
+
+
+def test_one_that_waits_for_its_turn_is_not_idle(tmp_path: Path, threads: Callable[..., None]) -> None:
     """As the kernel tells it of a thread that was ready to run for half of the time, and hardly ran."""
     now = [100.0]
-    told = tmp_path / "7" / "task" / "7"
-    told.mkdir(parents=True)
     watch = Idleness(lambda: [7], lambda: now[0], tmp_path)
     for look in range(4):
-        (told / "schedstat").write_text(f"{look * 1_000_000} {look * 2_500_000_000} 9\n")
+        threads(Executor_task_l=(look * 1_000_000, look * 2_500_000_000))
         assert watch.seconds() == 0.0
         now[0] += EVERY
     assert watch.seconds() == EVERY
-    now[0] += EVERY
-    assert watch.seconds() == 2 * EVERY
     now[0] += 2 * EVERY + 1
+    assert watch.seconds() == 3 * EVERY + 1, "the machine was too busy to look, and it did nothing all the same"
+    now[0] += FORGOTTEN + 1
     assert watch.seconds() == 0.0, "nobody looked for long"
+
+
+def test_what_a_jvm_does_for_itself_is_no_work(tmp_path: Path, threads: Callable[..., None]) -> None:
+    """On a machine with too much to do it waits for its turn each time that it wakes."""
+    now = [100.0]
+    watch = Idleness(lambda: [7], lambda: now[0], tmp_path)
+    for look in range(4):
+        own = look * 10_000_000, look * 1_000_000_000
+        threads(java=own, VM_Periodic_Tas=own, GC_Thread=own, C1_CompilerThre=own, Executor_task_l=(5, 5))
+        assert watch.seconds() == look * EVERY
+        now[0] += EVERY
+    threads(VM_Periodic_Tas=(4, 4), Executor_task_l=(5, 600_000_005))
+    assert watch.seconds() == 0.0, "and a task that waits for its turn is at work"
 
 
 def test_where_nobody_is_there_nobody_is_idle(tmp_path: Path) -> None:
