@@ -251,15 +251,19 @@ def drain(config: Config, *, limit: float, say: Callable[[str], None] = to_stder
                 seqs = f"{one.writer}/{one.seq}" + (f" to {one.seq + one.length - 1}" if one.length > 1 else "")
                 say(f"{word}: {topic}/{partition} value {seqs}, acknowledged {at}")
     for (topic, partition), listed in sorted(done.unreadable.items()):
-        last_stable, end = done.holds[topic, partition]
-        say(
-            f"{_records(listed):,} cannot be read: a transaction that does not end holds the last stable offset of "
-            f"{topic}/{partition} at {last_stable}, the log ends at {end}"
-        )
+        if (hold := done.holds.get((topic, partition))) is None:
+            begin, end = done.unread[topic, partition]
+            why = f"nobody told in time what stands in {topic}/{partition} from offset {begin} to {end}"
+        else:
+            why = (
+                f"a transaction that does not end holds the last stable offset of {topic}/{partition} at "
+                f"{hold.last_stable}, the log ends at {hold.end}"
+            )
+        say(f"{_records(listed):,} cannot be read: {why}")
     lost, unreadable, expired = (
         sum(_records(listed) for listed in runs.values()) for runs in (done.missing, done.unreadable, done.expired)
     )
-    held = f"{unreadable:,} cannot be read yet (from a last stable offset on), " if unreadable else ""
+    held = f"{unreadable:,} cannot be read yet, " if unreadable else ""
     say(
         f"{done.acknowledged:,} acknowledged records, {done.rounds} round{'s' * (done.rounds != 1)}: {lost:,} lost, "
         f"{held}{expired:,} expired (below the log start)"

@@ -76,7 +76,8 @@ class Hold(NamedTuple):
 class Drained:
     """The outcome. `missing`, `expired`, `unreadable`: runs by partition, offsets where they were acknowledged (None if
     unknown). `rounds`: how often everything was read. `complete`: the last round got to the highest acknowledged
-    offsets. `holds`: where an open transaction kept the last round from reading on."""
+    offsets. `holds`: where an open transaction kept the last round from reading on. `unread`: from where to where the
+    log of a partition was not read in any round, because nobody answered in time."""
 
     acknowledged: int = 0
     polled: int = 0
@@ -86,6 +87,7 @@ class Drained:
     expired: dict[Partition, list[Run]] = field(default_factory=dict)
     unreadable: dict[Partition, list[Run]] = field(default_factory=dict)
     holds: dict[Partition, Hold] = field(default_factory=dict)
+    unread: dict[Partition, tuple[int, int]] = field(default_factory=dict)
 
 
 def acknowledged(history: str | Path, layout: Layout) -> dict[Partition, Acknowledged]:
@@ -180,13 +182,16 @@ def drain(
         wanted = acknowledged(history, layout)
         result = Drained(acknowledged=sum(len(seqs) for place in wanted.values() for seqs in place.seqs.values()))
         missing = {where: dict(place.seqs) for where, place in wanted.items()}
+        came: dict[Partition, int] = {}
         until = time.monotonic() + limit
         while True:
             result.rounds += 1
             # Asked before the round: what a transaction holds that ends meanwhile was not readable to the round's end.
-            result.holds = _holds(admin, layout)
-            seen, polled, result.complete = _round(world, layout, journals, wanted, until, result.rounds)
+            ends, result.holds = _holds(admin, layout)
+            seen, polled, positions = _round(world, layout, journals, wanted, until, result.rounds)
+            result.complete = all(_is_read(wanted[where], positions.get(where, 0)) for where in wanted)
             result.polled += polled
+            came = {where: max(came.get(where, 0), at) for where, at in positions.items()}
             missing = {where: _without(seqs, seen.get(where, {})) for where, seqs in missing.items()}
             left = sum(len(seqs) for place in missing.values() for seqs in place.values())
             say(f"round {result.rounds}: {polled} records polled, {left} acknowledged records are missing")
@@ -194,16 +199,33 @@ def drain(
             if not left or time.monotonic() >= until:
                 break
             time.sleep(BETWEEN_ROUNDS)
+        result.unread = {
+            where: span
+            for where, place in wanted.items()
+            if where not in result.holds and (span := _unread(place, came.get(where, 0), ends.get(where)))
+        }
         _tell_apart(result, wanted, missing, log_starts(admin, layout.partitions()))
     return result
 
 
-def _holds(admin: AdminClient, layout: Layout) -> dict[Partition, Hold]:
-    """Where an open transaction holds the last stable offset below the log's end."""
+def _is_read(place: Acknowledged, position: int) -> bool:
+    """Has a reader at this position gone past all that was acknowledged there?"""
+    return place.highest < 0 or position > place.highest
+
+
+def _unread(place: Acknowledged, position: int, end: int | None) -> tuple[int, int] | None:
+    """What of the log a reader at this position has not gone over, where that may hold what was acknowledged; None for
+    nothing. `end`: the log's, None where nobody told."""
+    until = place.highest + 1 if end is None else end
+    return (position, until) if not _is_read(place, position) and position < until else None
+
+
+def _holds(admin: AdminClient, layout: Layout) -> tuple[dict[Partition, int], dict[Partition, Hold]]:
+    """Where the logs end, and where an open transaction holds the last stable offset below that."""
     # The end first: a record that comes between the two questions then makes no hold.
     ends = _ends(admin, layout, IsolationLevel.READ_UNCOMMITTED)
     stable = _ends(admin, layout, IsolationLevel.READ_COMMITTED)
-    return {where: Hold(stable[where], end) for where, end in ends.items() if stable.get(where, end) < end}
+    return ends, {where: Hold(stable[where], end) for where, end in ends.items() if stable.get(where, end) < end}
 
 
 def _ends(admin: AdminClient, layout: Layout, level: IsolationLevel) -> dict[Partition, int]:
@@ -225,11 +247,12 @@ def _tell_apart(
     """What is missing: expired, not readable yet, or lost."""
     for where, seqs in missing.items():
         start, hold = starts.get(where, 0), result.holds.get(where)
+        span = (hold.last_stable, hold.end) if hold is not None else result.unread.get(where)
 
-        def kind(at: int | None, start: int = start, hold: Hold | None = hold) -> dict[Partition, list[Run]]:
+        def kind(at: int | None, start: int = start, span: tuple[int, int] | None = span) -> dict[Partition, list[Run]]:
             if at is not None and at < start:
                 return result.expired
-            if hold is not None and (at is None or hold.last_stable <= at < hold.end):
+            if span is not None and (at is None or span[0] <= at < span[1]):
                 return result.unreadable
             return result.missing
 
@@ -239,15 +262,14 @@ def _tell_apart(
 
 def _round(
     world: World, layout: Layout, journals: Path, wanted: Mapping[Partition, Acknowledged], until: float, number: int
-) -> tuple[dict[Partition, Seqs], int, bool]:
-    """One client's life: everything from the beginning. What it saw, how much, and whether it got to the end."""
+) -> tuple[dict[Partition, Seqs], int, dict[Partition, int]]:
+    """One client's life: everything from the beginning. What it saw, how much, and how far it got."""
     counters = Counters(f"drain-{number}", "reader")
     group = f"{world.config.topics.prefix}-{world.run}-drain"
     reader = DrainReader(counters.name, world, layout, counters, Carried(), random.Random(), group=group)
     life = reader.life()
     life_log = reader.log = LifeLog(Journal.create(journals, life), life, layout, world.clock)
     error: str | None = "_APPLICATION"
-    complete = False
     try:
         reader.log_start()
         reader.open()
@@ -255,16 +277,14 @@ def _round(
         while time.monotonic() < until + IDLE_ENDS_ROUND:
             if reader.poll():
                 idle = time.monotonic()
-            complete = all(
-                reader.position.get(w, 0) > place.highest for w, place in wanted.items() if place.highest >= 0
-            )
+            complete = all(_is_read(place, reader.position.get(w, 0)) for w, place in wanted.items())
             if complete or time.monotonic() - idle > IDLE_ENDS_ROUND:
                 break
         error = None
     finally:
         bounded(reader.close, world.config.supervision.close_within, life_log.alive, "close")
         life_log.end("ok" if error is None else "info", error)
-    return reader.seen, counters.polled, complete
+    return reader.seen, counters.polled, dict(reader.position)
 
 
 def _without(seqs: Seqs, seen: Seqs) -> Seqs:

@@ -270,7 +270,7 @@ def test_what_an_open_transaction_holds_is_not_lost(kafka: LocalKafka, tmp_path:
         like = next(row for row in sent if row["partition"] == n)
         phantoms.append(like | {"sent": [like["sent"][0] | {"seq": seq, "offset": offset, "length": 3}]})
     write_deltalake(str(history), pa.Table.from_pylist(phantoms, schema=SLICE_SCHEMA), mode="append")
-    drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], history), where[1], limit=5)
+    drained = drain(asked, Connection(kafka.bootstrap), ProbeLog(where[0], history), where[1], limit=15)
     still_open = last_stable(kafka, topic, 1) < ends[1]
     hanging.abort_transaction()
     assert still_open and drained.holds, drained.rounds
