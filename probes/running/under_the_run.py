@@ -28,7 +28,7 @@ from probes.records.tag import Tag, read
 from probes.topology import Layout, Partition
 
 QUIET: Final = 1.5
-"""Seconds without a record of another fleet after which nobody is taken to write any."""
+"""Seconds without a record of another fleet, from the first answer on, after which nobody is taken to write any."""
 LONGEST: Final = 8.0
 """Seconds of a look."""
 TAIL: Final = 200
@@ -72,11 +72,17 @@ class Look:
         self._own: set[int] = set()
         self._others: set[int] = set()
         self._senders = Senders()
-        self.heard = time.monotonic()
+        self._heard: float | None = None
         self.newest = 0
+
+    def quiet(self) -> float:
+        """Seconds since another fleet was heard of, or since the cluster began to answer; 0 until then."""
+        return 0.0 if self._heard is None else time.monotonic() - self._heard
 
     def take(self, messages: Sequence[Any]) -> None:
         """Raises AnotherFleet."""
+        if messages and self._heard is None:
+            self._heard = time.monotonic()
         for message in messages:
             tag = read(message.value()) if message.error() is None else None
             if tag is None or tag.run != self._run:
@@ -93,8 +99,8 @@ class Look:
         return writer in self._others
 
     def _hear(self, tag: Tag) -> None:
-        self.heard = time.monotonic()
-        if self._senders.note(tag.writer, tag.sent, self.heard):
+        self._heard = time.monotonic()
+        if self._senders.note(tag.writer, tag.sent, self._heard):
             raise AnotherFleet(
                 f"another fleet is at work under this run: in {tag.topic} arrive records of run {self._run} that no "
                 f"probe of {self._folder} sends. A copy of a journal folder takes part in the original's groups and "
@@ -109,18 +115,19 @@ def look(
     """When the newest record of the run that stands there was sent, as `Look.newest` has it. Raises AnotherFleet where
     records of the run arrive that no life of this journal folder sends, and ClientError where no client can be had.
 
-    Takes `QUIET` seconds where nobody else writes. What has no leader is not looked at. `client`: what it calls itself,
-    also as its group, in which it commits nothing."""
+    Takes `QUIET` seconds where nobody else writes, and `LONGEST` where nobody answers. What has no leader is not looked
+    at. `client`: what it calls itself, also as its group, in which it commits nothing."""
     admin = open_admin(admin_settings(connection, client=client))
     ends = log_ends(admin, layout.partitions(), IsolationLevel.READ_UNCOMMITTED)
     settings = consumer_settings(connection, client=client, group=client, isolation="read_uncommitted", prompt=True)
-    consumer = open_consumer(settings, lambda error: None)
+    # That a partition ends here is an answer, too.
+    consumer = open_consumer(settings | {"enable.partition.eof": "true"}, lambda error: None)
     one = Look(run, journal_folder, ends)
     try:
         begin = [TopicPartition(topic, partition, max(end - TAIL, 0)) for (topic, partition), end in ends.items()]
         consumer.assign(begin)
-        begun = time.monotonic()
-        while (now := time.monotonic()) - one.heard < QUIET and now - begun < LONGEST and not stopping():
+        until = time.monotonic() + LONGEST
+        while one.quiet() < QUIET and time.monotonic() < until and not stopping():
             one.take(consumer.consume(1_000, MOMENT / 2))
     finally:
         consumer.close()

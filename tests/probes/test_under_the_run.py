@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from probes.log.errors import FolderTaken
 from probes.log.journals.journal import Journal, Life
 from probes.running.fleet import Fleet
 from probes.running.probe_run import former_runs
-from probes.running.under_the_run import MOMENT, SIGNS, AnotherFleet, Senders, living_writers
+from probes.running.under_the_run import MOMENT, SIGNS, AnotherFleet, Look, Senders, living_writers
 from tests.probes.log.lives import check_slices, table_rows, wait_for
 from tests.probes.log.test_killed import violations
 
@@ -174,6 +175,20 @@ def test_only_who_goes_on_sending_is_another() -> None:
     living = Senders()
     heard = [living.note(1, round(at * MOMENT * US), 10.0 + at * MOMENT * 1.001) for at in range(SIGNS)]
     assert heard == [False] * (SIGNS - 1) + [True]
+
+
+def test_a_cluster_that_answers_late_is_waited_for(tmp_path: Path) -> None:
+    """Nobody is heard of before there is an answer, and that a partition ends is one."""
+    end = SimpleNamespace(error=lambda: "_PARTITION_EOF")
+    one = Look("r", tmp_path, {})
+    time.sleep(0.01)
+    one.take([])
+    assert one.quiet() == 0.0
+    one.take([end])
+    time.sleep(0.01)
+    before = one.quiet()
+    one.take([end])
+    assert 0.0 < before < one.quiet()
 
 
 def test_whose_process_has_gone_sends_nothing(tmp_path: Path) -> None:
