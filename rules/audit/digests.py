@@ -143,14 +143,15 @@ def _bucket(chunks: Chunks, number: int) -> Bucket:
 @dataclass(slots=True)
 class Reading(Table):
     """Where readers in assign mode are inside a block of the log (`rules.audit.digests`): they read [start, end)
-    without a break, and `digest` is that of what they polled in the block that `end` lies in. `at`: how far one has
-    come itself that has taken over another's reading, below its `end`; -1 for all others."""
+    without a break, the last of it at `when`, and `digest` is that of what they polled in the block that `end` lies in.
+    `at`: how far one has come itself that has taken over another's reading, below its `end`; -1 for all others."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     start: Ints = field(default_factory=lambda: EMPTY)
     end: Ints = field(default_factory=lambda: EMPTY)
     digest: Ints = field(default_factory=lambda: EMPTY)
     at: Ints = field(default_factory=lambda: EMPTY)
+    when: Ints = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(slots=True)
@@ -269,13 +270,14 @@ def _taken(passes: Passes, keep: Bools) -> Passes:
 
 
 def _take_over(own: Audit, process: int, start: int) -> None:
-    """A process begins at `start`: where others have read on from before that in its block, it has what the furthest of
-    them has. Who begins with a block reads it by itself."""
+    """A process begins at `start`: where others have read on from before that in its block, it has what the first of
+    them has: who read there only lately may have seen no more than itself. Who begins with a block reads it by itself.
+    """
     others = own.reading
     fit = indices((others.start < start) & (start <= others.end) & (others.at < 0))
     if len(fit):
-        i = int(fit[others.end[fit].argmax()])
-        taken = (process, others.start[i], others.end[i], others.digest[i], start)
+        i = int(fit[others.when[fit].argmin()])
+        taken = (process, others.start[i], others.end[i], others.digest[i], start, others.when[i])
         own.reading = concat(others, Reading(*(np.array([value], np.int64) for value in taken)))
 
 
@@ -325,7 +327,8 @@ def _digest_of_known(own: Audit, passage: Passage, passes: Passes, polls: Polls)
     rest = _digest_of(keys, sums, tails, last[tails], folded=False)
     catching = dict(zip(own.reading.process.tolist(), own.reading.at.tolist(), strict=True))
     at = np.array([catching.get(one, -1) for one in process[tails].tolist()], np.int64)
-    kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest, at)
+    when = passes.at[np.append(indices(np.diff(passes.process)), len(passes) - 1)]
+    kept = Reading(process[tails], np.maximum(start[tails], last[tails] * BLOCK), end[tails], rest, at, when)
     own.reading = concat(take(own.reading, ~among(own.reading.process, process)), kept)
 
 

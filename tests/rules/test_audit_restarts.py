@@ -59,6 +59,29 @@ def test_a_log_that_stays_is_found_to_stay(back: int, markers: int, parts: int) 
         assert found(store.findings) == set()
 
 
+@pytest.mark.parametrize("parts", [1, 9, 40])
+@pytest.mark.parametrize("audited", [1610, 1700, 1900])
+@pytest.mark.parametrize("back", [0, 120])
+def test_who_was_there_before_is_followed_and_not_who_came_after(back: int, audited: int, parts: int) -> None:
+    """An audit reads the block after its record has vanished, and before the next reader begins in its middle."""
+    log = logged(5 * BLOCK)
+    gone = {o: v for o, v in log.items() if o != 1500}
+    h = History()
+    write(h, log)
+    until(h, "first", log, 0, 1600)
+    h.row("first", "close")
+    settle(h, max(log) + 1)
+    until(h, "audit", gone, 0, audited)
+    settle(h, max(log) + 1, seconds=1)
+    read(h, "second", gone, start=1600 - back, size=100)
+    settle(h, max(log) + 1)
+    read(h, "later", gone, size=333)
+    settle(h, max(log) + 1)
+    store = check(h, parts=parts)
+    assert (BLOCK, 2 * BLOCK) in [(r.start, r.end) for _, r in store.rechecks]
+    assert subjects(explained(h, store)) == {("vanished-record", (1500, W, 1500))}
+
+
 def test_who_begins_after_a_hole_goes_on_with_nobodys_reading() -> None:
     """From 1,600 to 1,700 nobody in assign mode has read: what is not there now may never have been."""
     log = logged(5 * BLOCK)
