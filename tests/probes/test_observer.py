@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -86,13 +87,15 @@ def test_a_slow_answer_is_told_of_every_partition_that_the_journal_heard_it_aske
     consumer.commit(offsets=[TopicPartition(here, 1, 5)], asynchronous=False)
     consumer.close()
     before = len(told_of())
+    assert observer._offsets is not None
+    slow, ask, answers = Future[Any](), observer._offsets.ask, list[Future[Any]]()
+    monkeypatch.setattr(observer._offsets, "ask", lambda *args: answers.append(ask(*args)) or slow)
     monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 0.0)
     observer.observe()
     (asked,) = (question for question in observer._pending.values() if question.group == group)
     assert asked.opened
-    wait_for(lambda: asked.answered)
-    monkeypatch.setattr("probes.workloads.observer.ANSWER_WITHIN", 60.0)
-    observer.observe()
+    slow.set_result(answers[0].result(60))
+    observer._hear()
     news = [row for row in told_of()[before:] if row.op == asked.op]
     assert {(row.topic, row.partition): row.committed for row in news} == {
         where: (5 if where == (here, 1) else None) for where in one.layout.partitions()
