@@ -10,7 +10,7 @@ from rules.audit import digests
 from rules.audit.digests import BLOCK, READINGS_KEPT
 from rules.engine import order
 from rules.kept.state import load
-from tests.rules.histories import History, found
+from tests.rules.histories import History, Store, found
 from tests.rules.test_audit import PLACE, Log, W, check, explained, logged, read, runs, settle, subjects, write
 
 
@@ -80,6 +80,26 @@ def test_who_was_there_before_is_followed_and_not_who_came_after(back: int, audi
     store = check(h, parts=parts)
     assert (BLOCK, 2 * BLOCK) in [(r.start, r.end) for _, r in store.rechecks]
     assert subjects(explained(h, store)) == {("vanished-record", (1500, W, 1500))}
+
+
+def test_what_is_read_again_may_take_several_steps() -> None:
+    """Each poll of the second reader is settled before the next one comes: what it reads again takes four of them."""
+    log = logged(3 * BLOCK)
+    h = History()
+    write(h, log)
+    until(h, "first", log, 0, 1600)
+    h.row("first", "close")
+    settle(h, max(log) + 1)
+    h.assign("second")
+    for start in range(1430, 2230, 50):
+        h.poll("second", runs(log, start, start + 50), position_before=start, position_after=start + 50)
+        settle(h, max(log) + 1, seconds=8)
+    read(h, "audit", {o: v for o, v in log.items() if o != 1300})
+    settle(h, max(log) + 1)
+    store = Store()
+    for row in h.rows:
+        store.feed([row])
+    assert (BLOCK, 2 * BLOCK) in [(r.start, r.end) for _, r in store.rechecks]
 
 
 def test_who_begins_after_a_hole_goes_on_with_nobodys_reading() -> None:
