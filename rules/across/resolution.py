@@ -44,6 +44,9 @@ from rules.vocabulary.objectives import SECOND, Objectives
 FORMAT: Final = b"3"
 FORMAT_KEY: Final = "format"
 CONDITIONS_KEY: Final = "conditions"
+CONDITIONS: Final = frozenset({*shared_conditions.CONDITIONS, "check-failed"})
+"""The conditions that are found here, and not in one partition. Where what was found here is found again, it tells
+which of them are open."""
 ABORTED_KEPT: Final = 900 * SECOND
 OPEN_KEPT: Final = 86_400 * SECOND
 

@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.kept.outages import unreachable_id
-from rules.vocabulary.conditions import UNREACHABLE
+from rules.vocabulary.conditions import EVIDENCE_LATE, UNREACHABLE
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND
 
 KINDS: Final = ("holds", "ended")
+CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE)
 FORGOTTEN: Final = 180 * SECOND
 
 Open = dict[str, dict[str, Any]]

@@ -30,9 +30,9 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.settling.completeness import LATE, lateness
+from rules.vocabulary.conditions import EVIDENCE_LATE
 from rules.vocabulary.objectives import SECOND
 
-NAME: Final = "evidence-late"
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
 
@@ -103,7 +103,7 @@ def fold(own: Late, passage: Passage) -> None:
     kept = []
     for (kind, number), one in held.items():
         since, told = known.pop((kind, number), (one.since, -1))
-        if told < 0 and one.hold == "operation" and report.outages.undecided(NAME, now):
+        if told < 0 and one.hold == "operation" and report.outages.undecided(EVIDENCE_LATE, now):
             continue
         if told < 0 or now - told >= AGAIN:
             told = now
@@ -193,7 +193,7 @@ def _seconds(micros: int) -> int:
 def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held, at: int, report: Report) -> None:
     evidence = {**one.evidence, "hold": one.hold} if kind == "holds" else {subject[0]: subject[1]}
     told = {
-        "anomaly": NAME,
+        "anomaly": EVIDENCE_LATE,
         "subject": list(subject),
         "decidable": min(one.since + LATE, at) if kind == "holds" else at,
         "waits": one.hold == "operation",
@@ -203,4 +203,4 @@ def _tell(kind: Literal["holds", "ended"], subject: tuple[str, int], one: _Held,
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 
-CHECK: Final = Check(NAME, Late, arrive=arrive, fold=fold, live_only=True, rows=frozenset({START}))
+CHECK: Final = Check(EVIDENCE_LATE, Late, arrive=arrive, fold=fold, live_only=True, rows=frozenset({START}))

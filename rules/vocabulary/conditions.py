@@ -8,8 +8,9 @@ from rules.vocabulary.anomaly import Anomaly, Field, Form
 from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, TRANSACTIONAL_ID, TXN, WRITER, optional
 
 UNREACHABLE: Final = "cluster-unreachable"
+EVIDENCE_LATE: Final = "evidence-late"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
-    {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", "evidence-late", "refused-reads"}
+    {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads"}
 )
 """Conditions that a cluster which answers nobody explains."""
 
@@ -129,7 +130,7 @@ CONDITIONS: Final = (
         (_closed(),),
     ),
     Anomaly(
-        "evidence-late", "condition", "while it lasts",
+        EVIDENCE_LATE, "condition", "while it lasts",
         "What one process did, or all on one host, is not known as far as the rest: what needs it waits.",
         "the process or the host, what holds it (operation, rows, journals, host, clock), since when, how far behind",
         (

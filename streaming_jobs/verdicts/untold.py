@@ -7,7 +7,8 @@ A rebuild goes through rows that an earlier query has judged already, and finds 
 - *Conditions* are a stretch of time. Up to the log time that the earlier query had reached in a partition
   (`partition_state.now`) its openings and closings stand as they were told. What comes after is new, and is told where
   it changes what the table says. In the end each condition that is open in the table and not in the rebuilt state is
-  closed, and one that is open in the rebuilt state and not in the table is opened.
+  closed, and one that is open in the rebuilt state and not in the table is opened. What many partitions of a cluster
+  see together (`rules.across`) has been judged as far as the furthest of them; what the job says of itself is its own.
 - *Rejected* rows are known by their place, process, slice and reason, outcomes of transactions by the transaction, the
   partition and what was seen there, rechecks by their range, and look-ups by the transaction.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from rules.across.lookups import Question
+from rules.across.resolution import CONDITIONS as SHARED
 from rules.vocabulary.finding import FINDING_SCHEMA
 from rules.vocabulary.slices import Place
 from rules.vocabulary.times import from_micros, micros
@@ -41,7 +43,7 @@ class Untold:
 
     def __init__(self, tables: Mapping[str, pa.Table], reached: Mapping[Key, int]) -> None:
         findings = tables["findings"]
-        self._reached = reached
+        self._reached = _with_clusters(reached)
         self._outcomes = {tuple(r.values()) for r in tables["transactions"].select(list(_OUTCOME)).to_pylist()}
         self._asked = {
             Asked(Place(r["cluster"], r["topic_id"], r["partition"]), r["start"], r["end"])
@@ -51,10 +53,10 @@ class Untold:
         raised = (r["id"] for r in findings.select(["id", "event"]).to_pylist() if r["event"] == "raised")
         self._raised = frozenset(raised)
         self._refused = {tuple(r.values()) for r in tables["rejected"].select(list(_REFUSED)).to_pylist()}
-        # id -> the row of the last event, of each condition of a partition: as the table tells it, and as rebuilt.
+        # id -> the row of the last event, of each condition that is rebuilt: as the table tells it, and as rebuilt.
         self._shown: dict[str, dict[str, Any]] = {}
         for row in current(findings).to_pylist():
-            if row["state"] != "raised" and row["partition"] >= 0:
+            if row["state"] != "raised" and _is_rebuilt(row):
                 event = "opened" if row["state"] == "open" else "closed"
                 self._shown[row["id"]] = {f: row[f] for f in FINDING_SCHEMA.names if f != "event"} | {"event": event}
         self._rebuilt: dict[str, dict[str, Any]] = {}
@@ -89,6 +91,8 @@ class Untold:
         failed on these, and what they told before stands."""
         events = []
         latest = max(now.values(), default=0)
+        now = _with_clusters(now)
+        unknown = {*unknown, *(_of_cluster(key) for key in unknown)} - now.keys()
         for id, shown in self._shown.items():
             if shown["event"] == "opened" and not self._holds(id) and _key(shown) not in unknown:
                 ended = self._rebuilt.get(id)
@@ -119,7 +123,7 @@ class Untold:
             return row["id"] not in self._raised
         if (row["id"], row["event"], row["at"]) in self._settled:
             return True
-        if row["partition"] < 0:
+        if not _is_rebuilt(row):
             return False
         self._rebuilt[row["id"]] = row
         told = self._shown.get(row["id"])
@@ -130,8 +134,26 @@ class Untold:
         return True
 
 
+def _is_rebuilt(row: Mapping[str, Any]) -> bool:
+    """Is this event of a condition that is found again? The job tells of itself, whatever the log says."""
+    return row["partition"] >= 0 or row["anomaly"] in SHARED
+
+
 def _key(row: Mapping[str, Any]) -> Key:
     return row[KEYS[0]], row[KEYS[1]], row[KEYS[2]]
+
+
+def _of_cluster(key: Key) -> Key:
+    """The key of what the cluster's partitions tell together."""
+    return key[0], "", -1
+
+
+def _with_clusters(times: Mapping[Key, int]) -> dict[Key, int]:
+    """The same, and for each cluster the newest of its partitions."""
+    found = dict(times)
+    for key, at in times.items():
+        found[_of_cluster(key)] = max(at, found.get(_of_cluster(key), at))
+    return found
 
 
 def _times(at: int) -> dict[str, datetime]:

@@ -20,8 +20,9 @@ Outcome = tuple[list[tuple[str, int]], str]
 
 
 def event(event: str, at: int, *, anomaly: str = "unseen", partition: int = 0, subject: Any = ()) -> Finding:
+    topic_id, topic = ("t", "topic") if partition >= 0 else ("", "")
     return Finding(
-        anomaly=anomaly, cluster="c", topic_id="t", topic="topic", partition=partition, subject=subject,
+        anomaly=anomaly, cluster="c", topic_id=topic_id, topic=topic, partition=partition, subject=subject,
         event=event, message="m", at=at, decidable=at,
     )  # fmt: skip
 
@@ -108,7 +109,42 @@ def test_a_partition_whose_rule_failed_keeps_what_it_told() -> None:
     assert untold.settle({}, [PLACE]).num_rows == 0
 
 
-def test_a_cluster_s_own_conditions_are_left_alone() -> None:
+SHARED: Any = {"anomaly": "cluster-unreachable", "partition": -1}
+
+
+@pytest.mark.parametrize("reloaded", [False, True], ids=["at once", "interrupted"])
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("anomaly", ["cluster-unreachable", "evidence-late", "check-failed"])
+def test_what_many_partitions_see_ends_as_it_was_rebuilt(anomaly: str, name: str, reloaded: bool) -> None:
+    before, again, added, state = CASES[name]
+    shared = SHARED | {"anomaly": anomaly}
+    found = outcome([event(*e, **shared) for e in before], [event(*e, **shared) for e in again], reloaded=reloaded)
+    assert found == (added, state)
+
+
+def test_what_many_partitions_see_was_judged_as_far_as_the_furthest_of_them() -> None:
+    reached = {PLACE: REACHED, ("c", "t", 1): 140, ("other", "t", 0): 900}
+    untold = Untold(told(), reached)
+    again = table(*(event(what, at, **SHARED) for what, at in ((OPEN, 130), (END, 135), (OPEN, 150), (END, 160))))
+    assert untold.findings(again)["at"].cast(pa.int64()).to_pylist() == [150, 160]
+
+
+def test_what_many_partitions_saw_ends_with_the_newest_of_its_own_cluster() -> None:
+    untold = Untold(told(event(OPEN, 90, **SHARED)), {PLACE: REACHED})
+    ended = untold.settle({PLACE: 200, ("c", "t", 1): 180, ("other", "t", 0): 900})
+    assert ended.select(["event", "partition", "message"]).to_pylist() == [
+        {"event": END, "partition": -1, "message": "cluster-unreachable no longer held when the state was rebuilt"}
+    ]
+    assert ended["at"].cast(pa.int64()).to_pylist() == [200]
+
+
+def test_what_many_partitions_saw_stands_where_none_of_them_could_be_checked() -> None:
+    untold = Untold(told(event(OPEN, 90, **SHARED)), {PLACE: REACHED})
+    assert untold.settle({("other", "t", 0): 200}, [PLACE, ("c", "t", 1)]).num_rows == 0
+    assert untold.settle({("c", "t", 1): 200}, [PLACE]).num_rows == 1
+
+
+def test_the_job_s_own_conditions_are_left_alone() -> None:
     untold = Untold(told(event(OPEN, 90, anomaly="evidence-stalled", partition=-1)), {})
     assert untold.settle({PLACE: 200}).schema == FINDING_SCHEMA
     assert untold.settle({PLACE: 200}).num_rows == 0
