@@ -19,6 +19,7 @@ from alerts.event import FindingEvent
 from alerts.incidents.grouping import Incidents
 from alerts.incidents.incident import Incident, Names, nameless
 from alerts.incidents.silence import Silence
+from alerts.incidents.told_before import told_before
 from alerts.receivers.alertmanager import Alertmanager, Links
 from alerts.receivers.alertmanager_silences import EndedSilence, SilencingAlertmanager
 from alerts.receivers.chat import Chat
@@ -75,7 +76,9 @@ class Paging:
         also: Sequence[Receiver] = (),
         names: Names = nameless,
     ) -> None:
-        self._incidents = Incidents(hold=timedelta(seconds=config.quiet), names=names)
+        self._hold, self._names = timedelta(seconds=config.quiet), names
+        self._incidents = Incidents(hold=self._hold, names=names)
+        self._told_before: list[Incident] = []
         self._lock = threading.Lock()
         keeping = Alone(keeping) if isinstance(keeping, Path) else keeping
         self._silences = keeping.silences() if keeping is not None else None
@@ -98,8 +101,11 @@ class Paging:
 
     def begin(self, recorded: Iterable[FindingEvent]) -> None:
         """Take over what the findings table held before, in the order of its record."""
+        recorded = list(recorded)
+        told = {occurrence for courier in self._couriers for occurrence in courier.told_open}
         with self._lock:
             self._incidents.take(recorded)
+            self._told_before = told_before(told, recorded, hold=self._hold, names=self._names)
 
     def start(self) -> None:
         for courier in self._couriers:
@@ -115,7 +121,7 @@ class Paging:
     def standing(self, now: datetime) -> list[Incident]:
         """The incidents as they are, each with its silence."""
         with self._lock:
-            incidents = self._incidents.at(now)
+            incidents = self._incidents.at(now) + self._told_before
         return silenced(incidents, self.silences(), now)
 
     def silences(self) -> Sequence[Silence]:

@@ -87,6 +87,11 @@ class Courier:
         """How many attempts have failed since the last one that did not."""
         return self._failures
 
+    @property
+    def told_open(self) -> list[str]:
+        """The occurrences of incidents that its receiver believes to be open."""
+        return self._memory.open
+
     def attempt(self) -> float:
         """Tell what is due; returns the seconds until the next attempt."""
         now = self._clock()

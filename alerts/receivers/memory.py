@@ -103,6 +103,11 @@ class Memory:
         """What the receiver was told of it; to change it, `note`."""
         return self._told.get(occurrence, Told())
 
+    @property
+    def open(self) -> list[str]:
+        """The occurrences that the receiver was told to be open, and not to be over."""
+        return [one for one, told in self._told.items() if told.last == "open"]
+
     def note(self, occurrence: str, told: Told) -> None:
         """The receiver was told. Written at once; what cannot be written is tried again by `keep`."""
         self._told[occurrence] = told
