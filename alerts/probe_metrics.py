@@ -59,6 +59,11 @@ _COUNTERS: Final = (
     ("offsetwatch_probe_transactions_indefinite", "Transactions of unknown outcome.", "transactions_indefinite"),
     ("offsetwatch_probe_offset_commits", "Offset commits that succeeded.", "commits"),
     ("offsetwatch_probe_errors", "Errors that the probe's client reported.", "errors"),
+    (
+        "offsetwatch_probe_throttled_seconds",
+        "For how long brokers held back what they answer the probe's client, by a quota.",
+        "throttled",
+    ),
     ("offsetwatch_probe_lives", "Clients opened: more than one each means crashes or reopened clients.", "lives"),
 )
 

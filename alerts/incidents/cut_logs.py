@@ -33,6 +33,9 @@ SIGNS: Final = frozenset(
         "spurious-zero-offset",
     }
 )  # fmt: skip
+SOON: Final = timedelta(seconds=10)
+"""The cut is found so long after its signs, at most: where its leader begins anew, the end of the log is listed some
+seconds after the first write."""
 LOST: Final = frozenset({"late-record", "lost-write", "torn-transaction", "vanished-record"})
 COMPARED: Final = frozenset({"late-record", "vanished-record"})
 """Differences between two readings of an offset."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from alerts.event import FindingEvent
-from alerts.incidents.cut_logs import SIGNS
+from alerts.incidents.cut_logs import SIGNS, SOON
 from alerts.incidents.incident import LISTED, Became, Incident
 from alerts.incidents.judged import is_condition
 from alerts.incidents.keys import Key, is_of_the_cluster, subject_of
@@ -79,7 +79,9 @@ class Group:
     def due(self) -> datetime:
         """Before this nobody is told of its present spell."""
         newest = self.newest or self.first
-        return tellable_from(newest) if self.first.anomaly in _WAITS else newest.counted
+        if self.first.anomaly not in _WAITS:
+            return newest.counted
+        return tellable_from(newest, SOON) if self.first.anomaly in SIGNS else tellable_from(newest)
 
     def is_milder_than(self, event: FindingEvent) -> bool:
         return SEVERITIES.index(self.first.severity) > SEVERITIES.index(event.severity)

@@ -18,7 +18,7 @@ What is grouped:
   been one, and one of which somebody may have been told ends as a part of the other (`became`).
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
-  `SHORTLY` either. How what such a log's offsets held before differs from what they hold now is counted there without
+  `SOON`. How what such a log's offsets held before differs from what they hold now is counted there without
   end, and keeps nothing open.
 - Of a suspicion, too, nobody is told for `SHORTLY`: one that is over by then has never been an incident, nor has what
   was missing, and is told as a loss by then.

@@ -17,10 +17,10 @@ _SOONER: Final = frozenset({"unseen", "stuck-close"})
 """Conditions that wait on a cluster for less than an outage has to last."""
 
 
-def tellable_from(event: FindingEvent) -> datetime:
-    """Before this nobody is told of what another finding may explain that comes `SHORTLY` after it. Where the checks
-    are behind, and found this one late, they find the other one as late."""
-    return event.counted + SHORTLY + min(max(event.counted - event.decidable, timedelta(0)), _LAG)
+def tellable_from(event: FindingEvent, within: timedelta = SHORTLY) -> datetime:
+    """Before this nobody is told of what another finding may explain that comes so long after it. Where the checks are
+    behind, and found this one late, they find the other one as late."""
+    return event.counted + within + min(max(event.counted - event.decidable, timedelta(0)), _LAG)
 
 
 @dataclass(slots=True)

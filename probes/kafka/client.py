@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient
 
 from probes.kafka.coordinators import Coordinator
-from probes.kafka.errors import ClientError, ProbeError, translate
+from probes.kafka.errors import ClientError, ProbeError, Throttled, translate
 
 log = logging.getLogger("offsetwatch.client")
 
@@ -180,8 +180,8 @@ def loggable(settings: Mapping[str, str]) -> dict[str, str]:
 def open_producer(
     settings: Mapping[str, str], on_error: Callable[[ClientError], None], coordinator: Coordinator | None = None
 ) -> Producer:
-    """A producer. Errors that belong to no record go to `on_error`; `coordinator` learns that of its transactional id.
-    Raises ClientError where a setting is refused."""
+    """A producer. What belongs to no record goes to `on_error`, `Throttled` too; `coordinator` learns that of its
+    transactional id. Raises ClientError where a setting is refused."""
     return _open(Producer, dict(settings) | (coordinator.settings if coordinator else {}), on_error)
 
 
@@ -228,9 +228,13 @@ def _open(kind: Any, settings: dict[str, Any], on_error: Callable[[ClientError],
     def report(error: KafkaError) -> None:
         on_error(translate(error))
 
+    def delay(told: ThrottleEvent) -> None:
+        if told.throttle_time > 0:  # else it tells that there is none any more
+            on_error(Throttled(told.broker_id, told.throttle_time))
+
     if _TOKEN in settings:
         settings[_TOKEN] = token_function(settings[_TOKEN])
     try:
-        return kind(settings | {"error_cb": report, "logger": log})
+        return kind(settings | {"error_cb": report, "throttle_cb": delay, "logger": log})
     except Exception as error:
         raise translate(error) from error

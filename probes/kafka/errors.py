@@ -283,6 +283,15 @@ class ClientError(ProbeError):
         self.code, self.fatal, self.abortable, self.retriable = code, fatal, abortable, retriable
 
 
+class Throttled(ClientError):
+    """A broker holds back what it answers this client, `seconds` this time: a quota was exceeded. No operation has
+    failed by it."""
+
+    def __init__(self, broker: int, seconds: float) -> None:
+        super().__init__("THROTTLED", f"broker {broker} holds an answer back for {seconds:.1f} s, by a quota")
+        self.broker, self.seconds = broker, seconds
+
+
 class ClientStuck(ProbeError):
     """A call into the client did not return within its limit. `returned` is set if it ever does."""
 

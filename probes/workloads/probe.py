@@ -12,6 +12,7 @@ What outlives a life (where a reader stood) is in `Carried`, which the next life
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, admin_settings, consumer_settings, loggable, open_admin
-from probes.kafka.errors import ClientError
+from probes.kafka.errors import ClientError, Throttled
 from probes.levels import Levels
 from probes.log.journals.journal import Life
 from probes.log.life_log import LifeLog, random_id
@@ -35,10 +36,12 @@ from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
 from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, LOGIN_REFUSED, Isolation, Mode
 
+_log: Final = logging.getLogger("offsetwatch.probe")
+
 
 @dataclass(slots=True)
 class Counters:
-    """One probe over all its lives, for people. Records unless the name says otherwise.
+    """One probe over all its lives, for people. Records unless the name says otherwise; `throttled` in seconds.
 
     What a probe aborts on purpose is `aborted`, and no failure: `failed` and `transactions_failed` are what was to be
     written, and certainly was not."""
@@ -60,6 +63,7 @@ class Counters:
     transactions_indefinite: int = 0
     commits: int = 0
     errors: int = 0
+    throttled: float = 0.0
     last_error: str = ""
     levels: Levels = field(default_factory=Levels, compare=False)
 
@@ -92,6 +96,8 @@ class World:
     strangers: set[str] = field(default_factory=set)
     """Runs of records that are none of ours, of which nothing is to be said: a line was written (`STRANGERS_TOLD` at
     most), or they were given up in this journal folder."""
+    throttling: set[int] = field(default_factory=set)
+    """Brokers of which a line was written that they throttle our clients."""
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
@@ -200,10 +206,23 @@ class Probe(ABC):
 
     def on_error(self, error: ClientError) -> None:
         """An error of the client that belongs to no operation. Called from the client's own polls."""
+        if isinstance(error, Throttled):
+            self._on_throttle(error)
+            return
         self.counters.errors += 1
         self.counters.last_error = str(error)
         if error.code in LOGIN_REFUSED:
             self._refusal = self.world.clock.monotonic_ns(), error
+
+    def _on_throttle(self, told: Throttled) -> None:
+        self.counters.throttled += told.seconds
+        if told.broker not in self.world.throttling:
+            self.world.throttling.add(told.broker)
+            _log.warning(
+                "broker %s throttles the client of %s, by a quota (%.1f s now): probes do less than they are set to,"
+                " and what waits for them is late; offsetwatch_probe_throttled_seconds_total tells how much",
+                told.broker, self.name, told.seconds,
+            )  # fmt: skip
 
     def note_login(self) -> None:
         """Its clients are about to be opened, with the login as it is now."""

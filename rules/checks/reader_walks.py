@@ -29,7 +29,9 @@ in which it tried nothing."""
 class Reader:
     """One that holds the partition. Times are -1 where unknown: `known`: since when the value `ahead` can be read;
     `bound`: the log end when what it may read was first past its position; `passed`: since when it had to move;
-    `confirmed`: since when a position row proves that it did not. `judged`: the tick that it was judged at last."""
+    `confirmed`: since when a position row proves that it did not. `judged`: the tick that it was judged at last;
+    `over`: when its life was over, which may be forgotten before it is judged so far, where observers elsewhere are
+    late."""
 
     position: int
     own: int  # 1: `position` is what it said itself, and not merely where the log ended when it began
@@ -41,6 +43,7 @@ class Reader:
     passed: int = -1
     confirmed: int = -1
     judged: int = -1
+    over: int = -1
 
 
 @dataclass(slots=True)
@@ -117,6 +120,8 @@ class Walk:
     @property
     def over(self) -> int:
         """When its life was over, by its committer, where no row of its own says so; FOREVER while it is not."""
+        if self.reader is not None and self.reader.over >= 0:
+            return self.reader.over
         return min(standstills.over(self.state, self.process), FOREVER)
 
     def ticks(self, passage: Passage, moved: Ints, until: int) -> Ints:
@@ -196,8 +201,8 @@ class Walk:
             self._stand(-1, 0, uncommitted, time)
 
     def _stand(self, position: int, own: int, uncommitted: int, time: int) -> None:
-        judged = self.reader.judged if self.reader is not None else -1
-        self.reader = Reader(position, own, uncommitted, time, judged=judged)
+        judged, over = (self.reader.judged, self.reader.over) if self.reader is not None else (-1, -1)
+        self.reader = Reader(position, own, uncommitted, time, judged=judged, over=over)
 
     def weigh(self, until: int, *, confirmed: bool = False) -> None:
         """Note since when the reader, which has not moved until then, is stuck. `confirmed`: it said so at that

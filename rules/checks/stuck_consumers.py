@@ -28,7 +28,7 @@ difference has been measured (`rules.settling.clocks`).
 
 Its name is told where its start row tells one, and the error in which its polls ended since it moved last, if any.
 
-State: ten numbers for each reader that holds the partition, and the last error of its polls; while one is late, its
+State: eleven numbers for each reader that holds the partition, and the last error of its polls; while one is late, its
 moves (`WAITING_KEPT`: what is more counts as having gone on) and the watermarks since then
 (`rules.checks.watermarks`).
 """
@@ -47,7 +47,7 @@ from rules.arrays.columns import INIT, OFFSETS, OK, POLL, TXN
 from rules.arrays.intervals import Bools, Ints, each, heads, indices
 from rules.checks.reader_walks import Reader, Spell, Steps, Walk, go_on
 from rules.checks.watermarks import Observed
-from rules.kept.check import Check, News, Passage
+from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.codec import concat, take
 from rules.kept.report import Report
 from rules.kept.state import Moves, State
@@ -136,12 +136,14 @@ def fold(own: Consumers, passage: Passage) -> None:
         if walk.reader is not None:
             walk.look_ahead()
             walk.reader.judged = max(walk.reader.judged, until)
+            walk.reader.over = walk.over if walk.over < FOREVER else -1
             own.readers[process] = walk.reader
         if len(at) and (walk.spells or stuck):
             _tell(walk, at, report)
     _close_rest(own, passage, set(steps.process[waiting].tolist()))
     own.waiting = _bounded(own, take(steps, waiting))
-    own.readers = {number: reader for number, reader in own.readers.items() if number in state.processes}
+    followed = state.processes.keys() | set(own.waiting.process.tolist())
+    own.readers = {number: reader for number, reader in own.readers.items() if number in followed}
     own.errors = [entry for entry in own.errors if entry[0] in state.processes]
     late = [*(reader.judged for reader in own.readers.values()), *own.waiting.at.tolist()]
     own.observed.forget(min([passage.end, *late]))

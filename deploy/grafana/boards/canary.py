@@ -138,6 +138,18 @@ def _probes() -> list[Panel]:
             [_by("kind", "offsetwatch_probe_lives_total")],
         ),
         lines("Clients' errors", "A second.", "reqps", [_by("kind", "offsetwatch_probe_errors_total")]),
+        lines(
+            "Records that may not be written",
+            "A second, of unknown outcome, by kind of probe: an outage, a client that crashed on purpose.",
+            "reqps",
+            [_by("kind", "offsetwatch_probe_records_indefinite_total")],
+        ),
+        lines(
+            "Held back by quotas",
+            "Seconds a second, of all clients of a kind: brokers throttle the canary.",
+            "short",
+            [_by("kind", "offsetwatch_probe_throttled_seconds_total")],
+        ),
     ]
 
 
