@@ -57,6 +57,17 @@ def some(mask: Bools) -> bool:
     return bool(mask.nonzero()[0].size)
 
 
+def newest(at: Ints, most: int, through: int) -> Bools:
+    """Which to keep of what happened at these times: all after `through`, which nobody has been able to judge yet, and
+    the newest `most` of the others."""
+    kept: Bools = at > through
+    if len(at) - int(kept.sum()) <= most:
+        return np.ones(len(at), bool)
+    judged = indices(~kept)
+    kept[judged[at[judged].argsort(kind="stable")[-most:]]] = True
+    return kept
+
+
 def heads(labels: Ints) -> Ints:
     """Where each stretch of one label begins."""
     if not labels.size:

@@ -6,7 +6,8 @@ Decided once the log is complete up to the error: then every init that was invok
 once an operation, in the first of the partitions that its transaction touched; where this process's own init is not
 known, nothing is concluded, nor where somebody's log will never be complete there.
 
-State: the fencing errors that wait for the log to be complete, at most `KEPT`.
+State: the fencing errors that wait for the log to be complete, at most `KEPT` beside those that log time has not come
+to.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from rules.arrays.columns import COMMIT, SEND, TXN
+from rules.arrays.intervals import newest
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
 from rules.settling.gate import Evidence
@@ -26,7 +30,8 @@ KEPT: Final = 64
 
 @dataclass(slots=True)
 class Fences:
-    """`waiting`: [at, process, op, transactional id, error], at most `KEPT`."""
+    """`waiting`: [at, process, op, transactional id, error], in any order; at most `KEPT` beside those that log time
+    has not come to."""
 
     waiting: list[list[Any]] = field(default_factory=list)
 
@@ -43,8 +48,10 @@ def arrive(own: Fences, new: News) -> None:
             own.waiting.append(
                 [int(columns.completed[row]), int(columns.process[row]), int(columns.op[row]), name, error]
             )
-            own.waiting.sort()
-            del own.waiting[:-KEPT]
+    if len(own.waiting) > KEPT:
+        own.waiting.sort()
+        keep = newest(np.array([entry[0] for entry in own.waiting], np.int64), KEPT, new.state.tick)
+        own.waiting = [entry for entry, kept in zip(own.waiting, keep.tolist(), strict=True) if kept]
 
 
 def fold(own: Fences, passage: Passage) -> None:

@@ -11,8 +11,8 @@ nothing is concluded. A writer that had nothing acknowledged proves nothing eith
 then on something that it had sent, because its operation ended without an answer, or was aborted with a record that had
 none: its client may go on with the sequence number after those that the broker never saw.
 
-State: the errors that wait for their log start, at most `KEPT`, what each living process had acknowledged, and the
-newest `KEPT` operations without an answer.
+State: the errors that wait for their log start, what each living process had acknowledged, and operations without an
+answer; of errors and of these the newest `KEPT`, beside those that log time has not come to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.arrays.columns import FAIL, FEW, INFO, SEND, TXN, Columns
-from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, among, heads, indices, newest
 from rules.kept.check import Check, News, Passage
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import Listed
@@ -80,7 +80,7 @@ class Broken:
 
 @dataclass(slots=True)
 class Sequences:
-    """`waiting`: errors whose log start is not known yet, by "process:op", at most `KEPT`."""
+    """`waiting`: errors whose log start is not known yet, by "process:op"."""
 
     waiting: dict[str, Broken] = field(default_factory=dict, metadata={"of": Broken})
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
@@ -97,7 +97,7 @@ def arrive(own: Sequences, new: News) -> None:
         rows = indices(unanswered)
         more = Unanswered(columns.process[rows], columns.invoked[rows], columns.completed[rows])
         more = concat(own.unanswered, more)
-        own.unanswered = take(more, more.completed.argsort(kind="stable")[-KEPT:])
+        own.unanswered = take(more, newest(more.completed, KEPT, new.state.tick))
     for row in broken.tolist():
         touched = columns.table["txn_partitions"][row].as_py()
         if touched and len(touched) > 1:
@@ -106,8 +106,9 @@ def arrive(own: Sequences, new: News) -> None:
         error = columns.table["error"][row].as_py()
         own.waiting[f"{process}:{op}"] = Broken(int(columns.completed[row]), process, op, error)
     if len(own.waiting) > KEPT:
-        newest = sorted(own.waiting, key=lambda key: own.waiting[key].at)[-KEPT:]
-        own.waiting = {key: own.waiting[key] for key in newest}
+        at = np.array([one.at for one in own.waiting.values()], np.int64)
+        keep = newest(at, KEPT, new.state.tick).tolist()
+        own.waiting = {key: one for (key, one), kept in zip(own.waiting.items(), keep, strict=True) if kept}
 
 
 def _without_an_offset(columns: Columns) -> Bools:

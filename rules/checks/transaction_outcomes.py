@@ -16,9 +16,9 @@ What can be decided here is
 An indefinite operation of which everything here is absent, or something visible, is told to the checks that follow
 (`Passage.refused`, `Passage.revealed`); one that failed, where something is visible.
 
-State: the runs that wait. They are those of the grace time where readers read; certain ones at most `CERTAIN_KEPT`,
-where nobody reads; indefinite ones at most `INDEFINITE_KEPT`, and what is more goes into chunks
-(`rules.checks.given_up`).
+State: the runs that wait. They are those of the grace time where readers read, and those that log time has not come
+to; of the others certain ones at most `CERTAIN_KEPT`, where nobody reads; indefinite ones at most `INDEFINITE_KEPT`,
+and what is more goes into chunks (`rules.checks.given_up`).
 """
 
 from __future__ import annotations
@@ -292,12 +292,14 @@ def _end_operations(own: Outcomes, passage: Passage, whole: Bools) -> Bools:
 
 
 def _bound(own: Outcomes, passage: Passage) -> None:
-    """Give up the oldest where too many wait."""
+    """Give up the oldest where too many wait. Those that log time has not come to cannot have been judged: what one
+    step brings, and what is held back, waits as it is."""
     rows = own.written
     if len(rows) <= INDEFINITE_KEPT:
         return
-    unsure = indices((rows.type == INFO) & (rows.txn >= 0))
-    certain = indices(rows.type != INFO)
+    reached: Bools = rows.at <= passage.end
+    unsure = indices(reached & (rows.type == INFO) & (rows.txn >= 0))
+    certain = indices(reached & (rows.type != INFO))
     over = np.zeros(len(rows), bool)
     if len(unsure) > INDEFINITE_KEPT:
         oldest = unsure[np.argsort(rows.at[unsure], kind="stable")][: len(unsure) - INDEFINITE_KEPT]

@@ -5,7 +5,7 @@ every end that was listed before. So a write whose acknowledgement told no offse
 read_uncommitted end that counts, and a listing's invocation or completion, whichever proves more; before and after are
 by one boot's clock, or beyond the measured bound of two (`rules.settling.clocks`).
 
-State: `KEPT` listings.
+State: `KEPT` listings of each observer, at most `BOOTS` times as many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from rules.arrays.columns import OFFSETS
-from rules.arrays.intervals import EMPTY, Ints, indices
+from rules.arrays.intervals import EMPTY, Ints, each, indices
 from rules.kept.check import Check, News
 from rules.kept.codec import Table, concat, take
 from rules.kept.state import State
@@ -26,6 +26,8 @@ from rules.vocabulary.objectives import SECOND
 
 NAME: Final = "listed-ends"
 KEPT: Final = 20
+BOOTS: Final = 4
+"""Observers whose listings are all kept; of more, the newest of all of them."""
 APART: Final = 60 * SECOND
 
 
@@ -41,7 +43,8 @@ class Ends(Table):
 
 @dataclass(slots=True)
 class ListedEnds:
-    """The first listing of each boot in each minute, at most `KEPT`."""
+    """The first listing of each boot in each minute, of the last `KEPT` minutes, and of those for which log time is
+    held back."""
 
     listed: Ends = field(default_factory=Ends)
 
@@ -60,7 +63,12 @@ def arrive(own: ListedEnds, new: News) -> None:
     minute, boot = both.invoked // APART, both.boot
     first = np.concatenate(([True], (minute[1:] != minute[:-1]) | (boot[1:] != boot[:-1])))
     both = take(both, first)
-    own.listed = take(both, both.invoked.argsort(kind="stable")[-KEPT:])
+    both = take(both, both.invoked.argsort(kind="stable"))
+    minutes = KEPT + new.state.held // APART
+    recent = np.zeros(len(both), bool)
+    for number in each(both.boot[-minutes * BOOTS :]):
+        recent[indices(both.boot == number)[-minutes:]] = True
+    own.listed = take(take(both, recent), slice(-minutes * BOOTS, None))
 
 
 def _listed(state: State) -> Ends:

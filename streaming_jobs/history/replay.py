@@ -2,8 +2,8 @@
 
 A stream over a compacted table delivers files in whatever order compaction left them. Here the log is read day by day
 (its partitions), and within a day from one second to a later one, by the time at which operations completed: so much at
-once as `rows` allows, or a second where that holds more. Which rows a piece has follows from the version alone, so that
-an interrupted replay goes on with the same pieces.
+once as `rows` and `SPAN` allow, or a second where that holds more. Which rows a piece has follows from the version
+alone, so that an interrupted replay goes on with the same pieces.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 ROWS: Final = 200_000
 """Rows of one piece: some hundred MiB as columns, and enough for the checks to work at their full speed."""
+
+SPAN: Final = 300
+"""Seconds of one piece at most: a log of few rows must not bring checks hours at once, who keep what they may need of
+the last minutes."""
 
 _DAY: Final = 86_400
 _LOOK: Final = ("cluster", "topic_id", "partition", "process", "slice", "completed", "marks")
@@ -216,19 +220,20 @@ class Replay:
 
         self._translated(act)
         total = np.concatenate(([0], np.cumsum(counts)))
-        begin = 0
-        while begin < _DAY:
+        begin, first = 0, True
+        while total[begin] < total[-1]:
+            begin = int(np.searchsorted(total, total[begin], side="right")) - 1  # seconds without rows
             end = max(begin + 1, int(np.searchsorted(total, total[begin] + rows, side="right")) - 1)
+            end = min(end, begin + SPAN)
             if total[end] == total[-1]:
                 end = _DAY
-            if total[end] > total[begin]:
-                yield Piece(
-                    day=day,
-                    begin=None if begin == 0 else midnight + begin * SECOND,
-                    end=None if end == _DAY else midnight + end * SECOND,
-                    rows=int(total[end] - total[begin]),
-                )
-            begin = end
+            yield Piece(
+                day=day,
+                begin=None if first else midnight + begin * SECOND,
+                end=None if end == _DAY else midnight + end * SECOND,
+                rows=int(total[end] - total[begin]),
+            )
+            begin, first = end, False
 
 
 def _least(into: dict[tuple[Any, ...], tuple[int, int]], table: pa.Table, number: str, when: str) -> None:

@@ -153,9 +153,11 @@ def test_what_the_monitor_tells_is_one_page_and_its_end_and_no_rule_pages_again(
         assert told == [("firing", "lost-write"), ("resolved", "lost-write")]
 
 
-def test_checks_that_stand_still_page_once_and_not_again_as_a_blind_canary(tmp_path: Path) -> None:
-    """The monitor says after seconds that its checks have stopped, and the rule after minutes that nothing was."""
-    told = {"alertname": "checks-stalled", "severity": "critical", "kind": "condition", "source": "offsetwatch"}
+@pytest.mark.parametrize("name", ["checks-stalled", "evidence-stalled"])
+def test_what_stands_still_pages_once_and_not_again_as_a_blind_canary(tmp_path: Path, name: str) -> None:
+    """The monitor says after seconds that its checks, or rows, have stopped, and the rule after minutes that nothing
+    was checked."""
+    told = {"alertname": name, "severity": "critical", "kind": "condition", "source": "offsetwatch"}
     blind = {"alertname": "OffsetwatchCanaryBlind", "severity": "critical", "source": "offsetwatch-rules"}
 
     def state(url: str) -> str:
@@ -168,7 +170,7 @@ def test_checks_that_stand_still_page_once_and_not_again_as_a_blind_canary(tmp_p
             post(f"{url}/api/v2/alerts", json.dumps([{"labels": blind}]).encode(), {}, None, 60)
             eventually(lambda: state(url) == "active", "page of a canary that nobody else explains")
             post(f"{url}/api/v2/alerts", json.dumps([{"labels": told}]).encode(), {}, None, 60)
-            eventually(lambda: state(url) == "suppressed", "canary whose checks are known to stand still", within=60)
+            eventually(lambda: state(url) == "suppressed", "canary that is known to stand still", within=60)
 
 
 def test_the_first_violation_of_its_kind_reaches_somebody_by_the_rules_alone(tmp_path: Path) -> None:
