@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from rules.vocabulary.conditions import EVIDENCE_STALLED
 from rules.vocabulary.finding import Finding
 from streaming_jobs import checks_behind
 from streaming_jobs.config import JobConfig
@@ -44,7 +45,7 @@ class LogWatch:
         self._clock = clock
         self._arrivals = Arrivals(config.history_path, newest, clock)
         is_open = found.filter(pc.equal(found["state"], "open"))
-        stalled = is_open.filter(pc.equal(is_open["anomaly"], "evidence-stalled"))["cluster"].to_pylist()
+        stalled = is_open.filter(pc.equal(is_open["anomaly"], EVIDENCE_STALLED))["cluster"].to_pylist()
         behind = is_open.filter(pc.equal(is_open["anomaly"], checks_behind.NAME))["at"].to_pylist()
         self._evidence = EvidenceWatch(
             config.liveness, clock(), clusters=clusters, open_clusters=stalled, ended=config.ended

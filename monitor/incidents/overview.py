@@ -21,6 +21,7 @@ from alerts.incidents.judged import JUDGED, kind_of
 from alerts.incidents.silence import Silence
 from alerts.silences import Silences, silenced
 from monitor.incidents.findings import Filter, tables_of
+from rules.vocabulary.conditions import EVIDENCE_STALLED
 from streaming_jobs.location import TableLocation
 from streaming_jobs.tables.delta_tables import read_table
 
@@ -202,7 +203,7 @@ def verdict(overview: Overview, *, by_monitor: bool = False) -> str:
     if overview.no_room is not None and not by_monitor:
         return f"{overview.no_room} By the tables: {verdict(replace(overview, no_room=None), by_monitor=True)}"
     checked, now = overview.checked, overview.now
-    asked = "." if by_monitor else ": is the monitor running?"
+    asked = "." if by_monitor else _asked(overview)
     if checked.newest is None:
         standing = _standing(overview, "is")
         return f"Nothing has been checked yet{asked} {standing[:1].upper()}{standing[1:]}."
@@ -214,6 +215,13 @@ def verdict(overview: Overview, *, by_monitor: bool = False) -> str:
         )
     standing = _standing(overview, "is")
     return f"{standing[:1].upper()}{standing[1:]}; {_health(overview, checked.newest)}"
+
+
+def _asked(overview: Overview) -> str:
+    """What to look at where nothing is checked: a monitor that was there has said that no rows came."""
+    if any(one.anomaly == EVIDENCE_STALLED for one in overview.open):
+        return ": no rows came, are the probes running, and the monitor?"
+    return ": is the monitor running?"
 
 
 def silence_words(silence: Silence, now: datetime) -> str:

@@ -9,6 +9,7 @@ from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, 
 
 UNREACHABLE: Final = "cluster-unreachable"
 EVIDENCE_LATE: Final = "evidence-late"
+EVIDENCE_STALLED: Final = "evidence-stalled"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
     {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads"}
 )
@@ -102,7 +103,7 @@ CONDITIONS: Final = (
         (_closed(*_OVERFLOW),),
     ),
     Anomaly(
-        "evidence-stalled", "condition", "while it lasts",
+        EVIDENCE_STALLED, "condition", "while it lasts",
         "The probe log has had no row for the liveness objective.",
         "the time of the last row",
         (

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from rules.vocabulary.conditions import EVIDENCE_STALLED
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.times import micros
 
@@ -86,7 +87,7 @@ class EvidenceWatch:
         over = "has ended on purpose" if cluster in self._ended else "has rows again"
         seconds = self._liveness.total_seconds()
         return Finding(
-            anomaly="evidence-stalled",
+            anomaly=EVIDENCE_STALLED,
             cluster=cluster,
             topic_id="",
             topic="",

@@ -95,6 +95,13 @@ def test_what_nobody_can_know_is_not_called_healthy(of: Checked, expected: str) 
     assert "everything else healthy, checked through" not in told
 
 
+def test_where_the_monitor_said_that_no_rows_came_the_probes_are_asked_for() -> None:
+    stalled = finding("evidence-stalled", (), "opened", topic="", topic_id="", partition=-1)
+    told = said(stalled, of=Checked(NOW - 180 * S, NOW - 180 * S))
+    assert told.startswith("NOTHING HAS BEEN CHECKED FOR 3m, since 11:59:00 UTC: no rows came, are the probes running,")
+    assert "is the monitor running" not in told
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("anomaly", [a.name for a in CATALOGUE.values() if a.kind != "classified"])
 def test_each_incident_is_one_line_with_its_whole_name_and_its_message(anomaly: str, width: int) -> None:
