@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import orjson
 import pytest
 
 from monitor.history_files import probe_log
+from rules.vocabulary.finding import Finding
 from rules.vocabulary.objectives import Objectives
+from rules.vocabulary.times import micros
 from streaming_jobs.config import JobConfig
 from streaming_jobs.history.handover import Workspace
 from streaming_jobs.history.replay import Replay
 from streaming_jobs.rebuild import rebuild
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
+from streaming_jobs.tables.findings import current_findings
+from streaming_jobs.verdicts.sink import Sink
 from tests.rules.test_held import LOST, W, history
 from tests.streaming_jobs.probe_log import commit
 
@@ -59,3 +64,22 @@ def test_what_is_settled_in_the_end_is_what_the_stream_goes_on_with(config: JobC
     newest = max(row.completed for row in history(90.0, polled=False).rows if row.f == "mark")
     assert state["now"] == newest, "and not a quarter of an hour before"
     assert Workspace(config.checkpoint_path, config.rebuild_folder).plan() is None, "it is over"
+
+
+@pytest.mark.parametrize("anomaly", ["cluster-unreachable", "evidence-late"])
+def test_what_many_partitions_saw_ends_where_the_rebuilt_state_does_not_know_it(
+    anomaly: str, config: JobConfig
+) -> None:  # fmt: skip
+    """The cluster answered again while no monitor was there."""
+    commit(config.history_path, history(0.0, polled=True).rows)
+    long_ago = micros(datetime(2024, 1, 1, tzinfo=UTC))
+    open_then = Finding(
+        anomaly=anomaly, cluster="c", topic_id="", topic="", partition=-1, subject=(), event="opened", message="m",
+        at=long_ago, decidable=long_ago,
+    )  # fmt: skip
+    Sink(config.tables_path, "earlier").report([open_then])
+    assert current_findings(config.tables_path)["state"].to_pylist() == ["open"]
+    Rebuild(config).run("its state is another version's")
+    told = next(row for row in current_findings(config.tables_path).to_pylist() if row["id"] == open_then.id)
+    assert told["state"] == "closed"
+    assert told["message"] == f"{anomaly} no longer held when the state was rebuilt"
