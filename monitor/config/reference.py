@@ -37,7 +37,12 @@ _KINDS: Final = (
 _DECIDED: Final = """\
 Decided *at once*: what was seen proves it. *On settlement*: it rests on absence, or on an index that a later row could
 change; it is called once the log of every process that matters is complete past that point and the grace time is over.
-*On resolution*: another partition decides. *While it lasts*: a condition."""
+*On resolution*: another partition decides. *While it lasts*: a condition.
+
+The *index* of an offset is its place in the log without the offsets that hold no value. A value that stands at several
+offsets counts at the last of them. An offset that holds several values has no index, and nothing but
+`inconsistent-offsets` is concluded from it: so what is told of the order around offsets that were given again depends
+on what was known of them by then."""
 _POLICY: Final = """\
 The severity is that of the default policy (acks=all, idempotence, read_committed). What was found under weaker promises
 is judged less: `duplicate` by a producer without idempotence is a warning; `poll-skip` and `nonmonotonic-poll` of a
