@@ -1,19 +1,22 @@
 """A probe in a process of its own: the same supervisor inside, told and asked through a pipe.
 
 The parent restarts a process that died or that says nothing any more. A child whose parent has gone stops in order: it
-sees the pipe's end. Signals are the parent's business; the children ignore those that a terminal sends to all.
+sees the pipe's end. Signals are the parent's business; the children ignore those that a terminal sends to all. What
+they log is the parent's too: it goes through the pipe, to where the parent's own lines go.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing as mp
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
@@ -112,6 +115,8 @@ class Host:
                     self._counters = value
                 elif said == "changed":
                     self._places_changed()
+                elif said == "logged":
+                    _log_here(value)
             if self._layout is not told:
                 told = self._layout
                 pipe.send(("layout", told))
@@ -161,10 +166,26 @@ class ProcessSupervisor:
         return [host.status() for host in self._hosts]
 
 
+def _log_here(record: logging.LogRecord) -> None:
+    """Log what a child has logged, where its logger here would."""
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+def _send_logged(logged: queue.SimpleQueue[Any], pipe: Pipe) -> None:
+    """Send the parent what has been logged since."""
+    while not logged.empty():
+        pipe.send(("logged", logged.get()))
+
+
 def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     stay_small()
+    logged: queue.SimpleQueue[Any] = queue.SimpleQueue()  # a pipe is for one thread
+    logging.getLogger("offsetwatch").addHandler(QueueHandler(logged))
+    logging.getLogger("offsetwatch").setLevel(logging.INFO)
     present = [layout]
     changed = threading.Event()
     clock = SystemClock(boot=errand.boot)
@@ -191,11 +212,13 @@ def _child(errand: Errand, layout: Layout, pipe: Pipe) -> None:
             if changed.is_set():
                 changed.clear()
                 pipe.send(("changed", None))
+            _send_logged(logged, pipe)
             pipe.send(("counters", supervisor.status()[0]))
     except (EOFError, OSError):
         log.warning("the fleet has gone; probe %s stops", errand.spec.name)
     supervisor.stop()
     try:
+        _send_logged(logged, pipe)
         pipe.send(("counters", supervisor.status()[0]))
     except OSError:
         return
