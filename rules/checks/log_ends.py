@@ -3,7 +3,8 @@
 The log's end, as its leader lists it for read_uncommitted, is at or below an offset that was known before the listing
 was invoked (`rules.checks.known_ends`), and a write that was invoked after it was acknowledged between the two. Without
 that write nothing is proven: a leader that has been deposed, and cut off so that it does not know it yet, lists the end
-that it last knew. A listing above all that was known ends the waiting for such a write. An end of 0 that the next
+that it last knew. A listing above all that was known ends the waiting for such a write; one between the two that is
+acknowledged later than that listing was made still bears the short one out (`outlived`). An end of 0 that the next
 listing does not bear out, where a higher one had been listed, is no truncation, but a `spurious-zero-offset`.
 
 "Before" and "after" are concluded within one clock domain alone, once the log of all whose clock it is has come so
@@ -28,7 +29,8 @@ What a truncation took away is known no more: from the listing on at which it is
 
 State: the offsets written since the last listing that was not short, at most `KEPT` beside those of one step and those
 that went below what was known; those listings, the short ones that wait for a write, the truncations told (`Cut`),
-those of them that were told while rows were missing, and the ranges to be explained, at most `CUTS_KEPT` each.
+those of them that were told while rows were missing, the short listings that none bore out, and the ranges to be
+explained, at most `CUTS_KEPT` each.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rules.arrays import intervals
-from rules.arrays.intervals import EMPTY, Ints, each, indices
+from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices
 from rules.checks.known_ends import Acknowledged, Listing
 from rules.kept.check import FOREVER, Check, CutLog, News, Passage
 from rules.kept.codec import Table, concat, take
@@ -84,8 +86,9 @@ class LogEnds:
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
     `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
     of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
-    that was not short of what was known; `gone`: the truncations that were reported; `early`: [domain, step, offset
-    known] of those of them whose listing was not due yet."""
+    that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each with that one's
+    step and log time; `gone`: the truncations that were reported; `early`: [domain, step, offset known] of those of them
+    whose listing was not due yet."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
@@ -94,6 +97,7 @@ class LogEnds:
     gone: Cut = field(default_factory=Cut)
     unexplained: list[list[int]] = field(default_factory=list)
     sound: list[list[int]] = field(default_factory=list)
+    outlived: list[list[int]] = field(default_factory=list)
     early: list[list[int]] = field(default_factory=list)
     again: list[list[int]] = field(default_factory=list)
 
@@ -164,6 +168,8 @@ def _bounded(written: Written) -> Written:
 
 def fold(own: LogEnds, passage: Passage) -> None:
     """Decide the listings up to the end, in the order of their times."""
+    if own.outlived:
+        _report(_borne_out_late(own), passage)
     judged = []
     for listing in passage.due:
         # What is gone is known no more: the log may be cut again, below where it ended before.
@@ -225,6 +231,8 @@ def _judge(own: LogEnds, listing: Listing, passage: Passage | None, *, ever: int
     domain, step, end, known = listing.domain, listing.step, listing.end, listing.known
     found = _written_over(own, domain, step, listing.at)
     if end > known:
+        over = [[*cut, step, listing.at] for cut in own.cuts if cut[1] == domain]
+        own.outlived = [*own.outlived, *over][-CUTS_KEPT:]
         own.cuts = [cut for cut in own.cuts if cut[1] != domain]
         own.sound = [*(one for one in own.sound if one[0] != domain), [domain, step, known, end]][-CUTS_KEPT:]
     if own.zero:
@@ -276,21 +284,49 @@ def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Trunca
     listing of this log time."""
     left, found = [], []
     for cut in (Listing(*entry) for entry in own.cuts):
-        written = own.written
-        after = (written.domain == domain) & (written.step > cut.step) & (written.step < until)
-        over = after & (written.start <= cut.known) & (written.end > cut.end)
+        over = _written_after(own, cut, until)
         if cut.domain != domain or not over.any():
             left.append(list(cut))
         else:
-            again = min(int(np.maximum(written.start[over], cut.end).min()), _given_again(own, domain))
-            if not _is_told(own, cut, at, again) and cut.known not in own.told:
-                found.append(Truncation(cut, at, again))
-                own.unexplained = [*own.unexplained, [again, cut.known + 1, 0, -1]][-CUTS_KEPT:]
-                entry = Cut(*(np.array([value], np.int64) for value in (at, domain, cut.step, again, cut.known)))
-                own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
-            if cut.known not in own.told:
-                own.told = [*own.told, cut.known][-CUTS_KEPT:]
+            again = min(int(np.maximum(own.written.start[over], cut.end).min()), _given_again(own, domain))
+            found += _truncated(own, cut, at, again)
     own.cuts = left
+    return found
+
+
+def _borne_out_late(own: LogEnds) -> list[Truncation]:
+    """Short listings that outlived all that was known, and that a write bears out whose acknowledgement came late."""
+    left, found = [], []
+    for entry in own.outlived:
+        *listed, until, at = entry
+        cut = Listing(*listed)
+        over = _written_after(own, cut, until)
+        if over.any():
+            found += _truncated(own, cut, at, int(np.maximum(own.written.start[over], cut.end).min()))
+        else:
+            left.append(entry)
+    own.outlived = left
+    return found
+
+
+def _written_after(own: LogEnds, cut: Listing, until: int) -> Bools:
+    """The writes that were invoked after a short listing, and before step `until`, and were given offsets between its
+    end and what had been known."""
+    written = own.written
+    after = (written.domain == cut.domain) & (written.step > cut.step) & (written.step < until)
+    return np.asarray(after & (written.start <= cut.known) & (written.end > cut.end), bool)
+
+
+def _truncated(own: LogEnds, cut: Listing, at: int, again: int) -> list[Truncation]:
+    """The log was cut, and written again from there: note it, and tell it unless it was told."""
+    found = []
+    if not _is_told(own, cut, at, again) and cut.known not in own.told:
+        found.append(Truncation(cut, at, again))
+        own.unexplained = [*own.unexplained, [again, cut.known + 1, 0, -1]][-CUTS_KEPT:]
+        entry = Cut(*(np.array([value], np.int64) for value in (at, cut.domain, cut.step, again, cut.known)))
+        own.gone = take(concat(own.gone, entry), slice(-CUTS_KEPT, None))
+    if cut.known not in own.told:
+        own.told = [*own.told, cut.known][-CUTS_KEPT:]
     return found
 
 

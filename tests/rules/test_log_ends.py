@@ -140,7 +140,37 @@ def cut_at_9(at: float) -> Told:
     return Told("log-truncation", (9,), said, {"log_end": 9, "known": 9, "written_again": 9}, at)
 
 
+def outlived(h: History, invoked: float) -> None:
+    """The log grows past all that was known, before the write has its answer that was given offset 4 again."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=10)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("v", 0, 8, at=10)
+    h.time += 1
+    h.observe(end=18)
+    for _ in range(20):
+        h.mark(2)
+    h.send("x", 0, 1, at=4, invoked=h.at(invoked))
+    h.mark(1)
+
+
+def borne_out_by_an_answer_that_came_late(h: History) -> None:
+    outlived(h, 2.5)
+
+
+def answered_late_and_under_way_before(h: History) -> None:
+    outlived(h, 1.5)
+
+
 GUILTY = [
+    (borne_out_by_an_answer_that_came_late, Told(
+        "log-truncation", (9,),
+        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
+        {"log_end": 4, "known": 9, "written_again": 4}, 2.006,
+    )),
     (truncated_below_an_indefinite_poll, cut_at_9(1.004)),
     (truncated_below_a_poll_in_no_time, cut_at_9(1.004)),
     (truncated_below_what_a_dead_process_had_polled_beside_others, Told(
@@ -330,6 +360,7 @@ def listed_as_zero(h: History, first: int = 10) -> None:
 
 
 INNOCENT = [
+    answered_late_and_under_way_before,
     acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
     empty_with_one_record, listed_in_vain,
     listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
@@ -352,6 +383,12 @@ def test_innocent(build: Callable[[History], object], fed: Fed) -> None:
     h = History()
     build(h)
     assert whole(fed(h), RULES) == []
+
+
+def test_an_answer_to_what_was_sent_after_the_log_was_whole_bears_out_nothing() -> None:
+    h = History()
+    outlived(h, 5.5)
+    assert "log-truncation" not in {f.anomaly for f in row_by_row(h).findings}
 
 
 @in_any_way()
