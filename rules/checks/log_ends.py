@@ -86,9 +86,9 @@ class LogEnds:
     end of 0 that waits for the next listing, or empty; `told`: the known offsets of truncations that were reported;
     `unexplained`: [start, end, how many times it was asked, since when the log is known to end beyond it (-1: not yet)]
     of ranges that were written again; `sound`: [domain, step, offset known, end] of the last listing of each domain
-    that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each with that one's
-    step and log time; `gone`: the truncations that were reported; `early`: [domain, step, offset known] of those of them
-    whose listing was not due yet."""
+    that was not short of what was known; `outlived`: what waited in `cuts` until such a listing came, each with the
+    step and the log time of that one; `gone`: the truncations that were reported; `early`: [domain, step, offset
+    known] of those of them whose listing was not due yet."""
 
     written: Written = field(default_factory=Written)
     cuts: list[list[int]] = field(default_factory=list)
