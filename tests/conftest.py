@@ -13,10 +13,12 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from deploy.home import home
 from deploy.local_kafka import LocalKafka
@@ -36,6 +38,27 @@ LONGEST = (
     "monitor/drill/test_drills", "monitor/test_stop", "monitor/drill/proxy/test_lies", "monitor/drill/proxy/test_side",
 )  # fmt: skip
 """Files that took a minute or more when they were measured last, the longest first: none of them may come last."""
+TOGETHER = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "deploy/test_local_kafka", "probes/test_topics", "monitor/drill/proxy/test_passing",
+        "monitor/drill/proxy/test_side", "monitor/drill/proxy/test_wire", "monitor/drill/proxy/test_lies",
+    )
+)  # fmt: skip
+"""Files that want the three brokers, or those of an older version: one process runs them all, and starts these once."""
+
+
+class FilesTogether(LoadFileScheduling):
+    """A file's tests in one process, as `--dist loadfile` has it, and some files' in the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "three brokers" if file in TOGETHER else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogether | None:
+    return FilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
