@@ -50,7 +50,6 @@ def _ended(
         group.shut(event)
     if within is not None and within.id != first.id:
         group.end_as_part(Became(within.anomaly, within.id), recorded[-1])
-    group.violations = None
     return group.incident(group.closed or recorded[-1].counted, names(first.cluster))
 
 

@@ -50,6 +50,14 @@ def test_what_has_never_been_one_as_is_known_by_now_ends_when_it_did() -> None:
     assert seen([OPENED], [OPENED, CLOSED, CUT]) == [(occurrence(OPENED), 14.0, None)]
 
 
+def test_what_has_come_back_is_no_part_of_itself_and_each_time_has_its_own_end() -> None:
+    again = told("suspected", 3, event_="opened", at=100.0, counted=101.0)
+    spells = [OPENED, CLOSED, again, told("suspected", 3, event_="closed", at=103.0, counted=104.0)]
+    assert seen([OPENED, again], spells) == [(occurrence(OPENED), 14.0, None), (occurrence(again), 104.0, None)]
+    later = told("suspected", 3, event_="opened", at=200.0, counted=201.0)
+    assert seen([OPENED, later], [*spells, later, OTHER]) == [(occurrence(OPENED), 14.0, None)]
+
+
 def test_what_stands_as_it_was_told_is_left_alone() -> None:
     assert seen([CUT, OTHER], [CUT, SIGN, OTHER]) == []
 

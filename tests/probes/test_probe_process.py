@@ -10,7 +10,7 @@ import pytest
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection
-from probes.running.probe_process import Errand, ProcessSupervisor
+from probes.running.probe_process import Errand, ProcessSupervisor, _log_here
 from probes.running.supervisor import Spec
 from probes.topology import Layout, Topic
 from probes.workloads.writer import Writer
@@ -40,3 +40,10 @@ def test_what_a_child_logs_is_logged_by_the_parent(tmp_path: Path, caplog: pytes
         running.stop()
     assert said[0].getMessage().startswith("probe writer-1: cannot begin a journal in ")
     assert (said[0].name, said[0].levelno, said[0].process) == ("offsetwatch.probe", logging.WARNING, pid)
+
+
+def test_what_the_parent_would_not_log_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "offsetwatch")
+    for level in (logging.INFO, logging.WARNING):
+        _log_here(logging.LogRecord("offsetwatch.probe", level, "", 0, "said at %s", (level,), None))
+    assert caplog.messages == [f"said at {logging.WARNING}"]
