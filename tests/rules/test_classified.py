@@ -75,6 +75,17 @@ def test_a_successor_that_came_after_the_error_did_not_fence_it(fed: Callable[[H
     assert of(fed(h), "misleading-fence") == [(T, 1)]
 
 
+def test_of_many_in_a_backlog_each_is_told() -> None:
+    h = History()
+    for i in range(100):
+        h.row(f"t{i}", "init", transactional_id=f"x{i}")
+        of_its_own = {"type": "info", "txn": i, "transactional_id": f"x{i}", "error": "PRODUCER_FENCED"}
+        h.txn(f"t{i}", sends=[(f"t{i}", 0, 1, None)], **of_its_own)
+    for _ in range(3):
+        h.mark(1.0)
+    assert of(at_once(h), "misleading-fence") == sorted((number(f"t{i}"), 1) for i in range(100))
+
+
 def test_a_successor_whose_row_is_still_to_come() -> None:
     h = History()
     fenced(h, others=("u",))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+from rules.engine.order import KINDS
+from rules.kept.state import load
 from rules.step import HELD
 from rules.vocabulary.slices import Slice
 from tests.rules.histories import Store, found, number
@@ -79,3 +82,22 @@ def test_nothing_is_judged_before_it_settles_and_all_of_it_then() -> None:
     (last,) = store.last.values()
     assert (last.summary["now"] - now).total_seconds() == HELD / 1e6
     assert store.settle() == []
+
+
+@pytest.mark.parametrize(("held", "minutes"), [(0, 20), (HELD, 35)])
+def test_of_each_observer_so_many_minutes_of_listings_are_kept(held: int, minutes: int) -> None:
+    h = Boots(ahead={"two": 300.0}, one=("o",), two=("p",))
+    for i in range(60):
+        for name in ("o", "p"):
+            h.row(name, "offsets", log_start=0, log_end=i, last_stable=i)
+        for _ in range(60):
+            h.second()
+    store = Store()
+    store.store.held = held
+    store.feed(h.rows)
+    (kept,) = store.stored.values()
+    assert kept.hot is not None
+    listed = load(kept.hot, KINDS).checks["listed-ends"].listed
+    assert [np.count_nonzero(listed.boot == boot) for boot in np.unique(listed.boot)] == [minutes, minutes]
+    assert (np.diff(listed.invoked) >= 0).all()
+    assert {int(listed.end[listed.boot == boot].min()) for boot in np.unique(listed.boot)} == {60 - minutes}

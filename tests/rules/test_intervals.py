@@ -12,6 +12,7 @@ from rules.arrays.intervals import (
     Ints,
     contained_grouped,
     merge_grouped,
+    newest,
     subtract_grouped,
     touched_grouped,
 )
@@ -66,3 +67,12 @@ def test_grouped_intervals_are_sets(groups: Ints, by: int) -> None:
             wanted = points((asked[0][i : i + 1], asked[1][i : i + 1], asked[2][i : i + 1]))
             assert held[i] == (wanted <= points(of))
             assert met[i] == bool(wanted & points(of))
+
+
+def test_the_newest_are_kept_and_all_that_nobody_could_judge_yet() -> None:
+    at = np.array([5, 1, 9, 3, 7, 11], np.int64)
+    assert newest(at, 2, 6).tolist() == [True, False, True, True, True, True]
+    assert newest(at, 3, 6).tolist() == [True] * 6
+    assert newest(at, 2, 2**62).tolist() == [False, False, True, False, False, True]
+    assert newest(at, 2, 0).tolist() == [True] * 6
+    assert newest(at[:0], 2, 0).tolist() == []

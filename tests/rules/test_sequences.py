@@ -236,3 +236,35 @@ def test_what_was_acknowledged_just_before() -> None:
         h.mark(1.0)
     store.feed(h.rows)
     assert verdicts(store) == {("sequence-loss", (W, 1))}
+
+
+MANY = 100
+
+
+def test_who_gave_up_before_many_others_did_may_skip_its_numbers_in_a_backlog() -> None:
+    h = History()
+    h.send("w", 0, 10, at=0)
+    h.send("w", 10, 2, type="info", error="_MSG_TIMED_OUT")
+    for i in range(MANY):
+        h.send(f"other {i}", 0, 1, type="info", error="_MSG_TIMED_OUT")
+    h.observe(start=0, end=10)
+    h.mark(1.0)
+    h.send("w", 12, 1, type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    for _ in range(3):
+        h.observe(start=0, end=10)
+        h.mark(1.0)
+    assert verdicts(at_once(h)) == set()
+
+
+def test_of_many_broken_sequences_in_a_backlog_each_is_told() -> None:
+    h = History()
+    for i in range(MANY):
+        h.send(f"w{i}", 0, 1, at=i)
+    h.observe(start=0, end=MANY)
+    h.mark(1.0)
+    for i in range(MANY):
+        h.row(f"w{i}", "send", type="info", error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    for _ in range(3):
+        h.observe(start=0, end=MANY)
+        h.mark(1.0)
+    assert verdicts(at_once(h)) == {("sequence-loss", (number(f"w{i}"), 1)) for i in range(MANY)}
