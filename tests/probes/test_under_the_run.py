@@ -80,14 +80,16 @@ def test_a_copy_of_a_folder_in_use_does_not_begin(kafka: LocalKafka, tmp_path: P
 
 def test_two_that_begin_at_once_do_not_both_stay(kafka: LocalKafka, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("probes.running.fleet.LOOK_AGAIN", (3.0, 4.0))
-    config, begun = small(run="same"), threading.Barrier(2)
+    config = small(run="same")
     failures: list[Exception] = []
 
     def begin(name: str) -> None:
-        with running(config, kafka, tmp_path / name) as fleet:
-            begun.wait(60)
-            wait_for(lambda: failures or fleet.failure is not None)
-            failures.extend([fleet.failure] if fleet.failure is not None else [])
+        try:
+            with running(config, kafka, tmp_path / name) as fleet:
+                wait_for(lambda: failures or fleet.failure is not None)
+                failures.extend([fleet.failure] if fleet.failure is not None else [])
+        except AnotherFleet as refused:  # it was so much slower than the other that it sees it before it begins
+            failures.append(refused)
 
     threads = [threading.Thread(target=begin, args=(name,)) for name in ("one", "two")]
     for thread in threads:
