@@ -6,7 +6,7 @@ never been one. Whoever was told that it is open is told that it is over, and wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from alerts.event import FindingEvent
@@ -46,12 +46,9 @@ def _ended(
         return None
     group = Group.begun(first)
     group.take(first)
-    for event in _ends(own, first):
-        group.shut(event)
+    closed = next((event for event in own if event.event == "closed" and event.at >= first.at), None)
+    if closed is not None:
+        group.shut(closed)
     if within is not None and within.id != first.id:
         group.end_as_part(Became(within.anomaly, within.id), recorded[-1])
     return group.incident(group.closed or recorded[-1].counted, names(first.cluster))
-
-
-def _ends(own: Iterable[FindingEvent], first: FindingEvent) -> list[FindingEvent]:
-    return [event for event in own if event.event == "closed" and event.at >= first.at][:1]
