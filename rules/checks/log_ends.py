@@ -296,6 +296,8 @@ def _written_over(own: LogEnds, domain: int, until: int, at: int) -> list[Trunca
 
 def _borne_out_late(own: LogEnds) -> list[Truncation]:
     """Short listings that outlived all that was known, and that a write bears out whose acknowledgement came late."""
+    if int(own.written.start.min(initial=FOREVER)) > max(entry[4] for entry in own.outlived):
+        return []  # as nearly always: what was written lies above all of them
     left, found = [], []
     for entry in own.outlived:
         *listed, until, at = entry
