@@ -334,10 +334,13 @@ class Committer:
             for name, part in before.parts.items()
             if self._lives.path(name).exists()
         }
-        readers = [one for one in self._lives.discover(parts) if one.name not in self._impossible]
+        known = self._lives.discover(parts)
         # The time is taken before the bytes are read: what it promises of a closed life is in them, or in before. By
         # both clocks at once: readers of the log take what a mark says of the wall clock to log time by this very pair.
         now, mono = max(micros(self._clock.now()), before.now), self._clock.monotonic_ns()
+        # It promises that of every life: of those as well that began while the dead were finished.
+        found = known + self._lives.newcomers(parts)
+        readers = [one for one in found if one.name not in self._impossible]
         groups, unread = self._read(readers, parts, now)
         told = self._confirmations.told(groups, before.confirmed) if self._confirmations else ({}, {})
         self._waiting = told is None

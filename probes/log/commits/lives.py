@@ -51,21 +51,31 @@ class Lives:
         folders = {folder.name: folder for folder in life_folders(self.folder)}
         for name in self._readers.keys() - folders.keys():
             self._taken_away(name)
-        found, self.unreadable = [], []
+        self.unreadable = []
+        found = self._open(folders, read_to)
+        for reader in found:
+            if reader.broken is None and not reader.progress.over and not is_held(reader.folder):
+                self._finish(reader)
+        return found
+
+    def newcomers(self, read_to: Mapping[str, Part]) -> list[LifeReader]:
+        """The readers of lives that have begun since `discover`, which takes its time where many have died."""
+        folders = {folder.name: folder for folder in life_folders(self.folder)}
+        return self._open({name: folders[name] for name in folders.keys() - self._readers.keys()}, read_to)
+
+    def _open(self, folders: Mapping[str, Path], read_to: Mapping[str, Part]) -> list[LifeReader]:
+        """The readers of those that can be read, and are still of interest."""
+        found = []
         for name, folder in folders.items():
             part = read_to.get(name)
             if part is not None and part.until is not None and name not in self._readers:
                 continue
             try:
-                reader = self.reader(name, part.end if part is not None else 0)
+                found.append(self.reader(name, part.end if part is not None else 0))
             except BrokenJournal as reason:
                 self.unverifiable[name] = str(reason)
-                if part is not None and not is_held(folder):
+                if part is not None and name not in self.unreadable and not is_held(folder):
                     self.unreadable.append(name)
-                continue
-            if reader.broken is None and not reader.progress.over and not is_held(folder):
-                self._finish(reader)
-            found.append(reader)
         return found
 
     def _finish(self, reader: LifeReader) -> None:

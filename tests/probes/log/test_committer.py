@@ -11,10 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 import probes.log.commits.history
+import probes.log.commits.lives
 from probes.clock import SystemClock
 from probes.log.commits.append_plan import load as planned
 from probes.log.commits.append_plan import save
 from probes.log.commits.committer import Committer, Pace, committer
+from probes.log.commits.recovery import recover_life
 from probes.log.errors import FolderTaken, HistoryUnavailable, JournalUnwritable
 from probes.log.journals.journal import Journal
 from probes.log.journals.segments import life_folders, segments
@@ -101,6 +103,28 @@ def test_rows_arrive_with_marks_that_say_how_far(folder, history, clock):
     assert (mark["topic_id"], mark["topic"], mark["cluster"]) == (TOPIC_ID, "probe", "c")
     assert mark["process"] != 1 and mark["slice"] == 0
     check_slices(rows)
+
+
+def test_a_life_that_begins_while_the_dead_are_finished_is_in_what_is_promised_then(
+    folder, history, clock, monkeypatch
+):
+    """A slow disk, many that have crashed: what rests on "nobody did it" was told of what the next lives did."""
+    Prober.start(folder, 1, clock).kill()
+    late: list[Prober] = []
+
+    def slowly(life, with_clock):
+        clock.tick(20)
+        late.append(Prober.start(folder, 2, clock))
+        late[0].send(0)
+        clock.tick(20)
+        return recover_life(life, with_clock)
+
+    monkeypatch.setattr(probes.log.commits.lives, "recover_life", slowly)
+    with committer(folder, history, clock) as one:
+        one.commit()
+    rows = table_rows(history)
+    assert logged(rows, 2) == late[0].must_be_logged()
+    assert marks_of(rows, 1)[2][0] == 2
 
 
 def test_the_heartbeat_goes_on_without_rows_and_without_probes(folder, history, clock):
