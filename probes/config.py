@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from probes.kafka.client import GroupProtocol
 from probes.records.register_copy import PAYLOAD_BYTES
 from probes.records.tag import MAX_RUN_BYTES, smallest
 
@@ -261,6 +262,11 @@ class ProbesConfig(Section):
     )
     known_runs: tuple[str, ...] = Field(
         default=(), description="Runs of other hosts whose records in these topics are ours."
+    )
+    group_protocol: GroupProtocol = Field(
+        default="classic",
+        description="How the readers of a group and the transforms join it: `classic`, or `consumer` (KIP-848; brokers"
+        " of Kafka 4.0 or newer). Restless readers and transactions that abort keep to the classic one.",
     )
     topics: TopicsConfig = TopicsConfig()
     writer: WriterConfig = WriterConfig()

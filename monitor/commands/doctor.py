@@ -28,10 +28,11 @@ from monitor.process.machine import available_memory
 from monitor.process.reach import Reached, connection, evidence_topic, reach
 from monitor.process.versions import versions
 from probes.config import TopicsConfig
-from probes.kafka.client import Connection, consumer_settings, producer_settings
+from probes.kafka.client import NO_CONSUMER_PROTOCOL, Connection, consumer_settings, producer_settings
 from probes.kafka.errors import ClientError, ProbeError
 from probes.kafka.wire.errors import CannotConnect
-from probes.kafka.wire.rights import Resource, refused
+from probes.kafka.wire.messages import Api
+from probes.kafka.wire.rights import Resource, refused, takes
 from probes.log.evidence.topic import described
 from probes.topics.probe_topics import Alter, ClusterView, Create, Grow, ProbeTopics, TopicView, plan
 from streaming_jobs.errors import TableError
@@ -265,6 +266,9 @@ def rights(config: Config) -> Iterator[Answer]:
     except ClientError as error:
         yield Answer("rights", "warning", f"which groups may be used could not be asked: {error}")
         return
+    if config.probes.group_protocol == "consumer":
+        known = takes(connection(config), name, Api.CONSUMER_GROUP_HEARTBEAT)
+        yield Answer("group protocol", "ok" if known else "bad", "consumer" if known else NO_CONSUMER_PROTOCOL)
     denied = [
         f"{kind}s {config.probes.topics.prefix}-*: {error}"
         for (kind, _), error in zip(asked, errors, strict=True)

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient
@@ -42,6 +42,7 @@ LOGGED: Final = frozenset(
         "enable.auto.commit",
         "enable.idempotence",
         "group.id",
+        "group.protocol",
         "isolation.level",
         "linger.ms",
         "max.in.flight.requests.per.connection",
@@ -57,6 +58,13 @@ LOGGED: Final = frozenset(
 """The settings that start rows may show."""
 
 
+GroupProtocol = Literal["classic", "consumer"]
+"""How members join their group: as ever, or by the consumer rebalance protocol of KIP-848, where the coordinator says
+who reads what, and a member gives up only what somebody else is to have."""
+
+NO_CONSUMER_PROTOCOL: Final = (
+    'probes.group_protocol is "consumer", which the brokers do not know (KIP-848; Apache Kafka has it from 4.0 on)'
+)
 Security = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """librdkafka's security and network settings; a function is asked for each client that is opened, so that a secret that
 was changed is used by the next one."""
@@ -145,26 +153,38 @@ def producer_settings(
 
 
 def consumer_settings(
-    connection: Connection, *, client: str, group: str, isolation: str = "read_committed", prompt: bool = False
+    connection: Connection,
+    *,
+    client: str,
+    group: str,
+    isolation: str = "read_committed",
+    prompt: bool = False,
+    protocol: GroupProtocol = "classic",
 ) -> dict[str, str]:
     """A consumer's settings. It belongs to `group` also where it assigns itself: it commits there.
 
     Brokers hold an answer until there is much to tell, at most `fetch.wait.max.ms`; `prompt`: until there is anything.
     With a fleet of readers on one topic an answer for each record costs probes and brokers more than all the rest."""
-    return _common(connection, client) | {
-        "group.id": group,
-        "enable.auto.commit": "false",
-        "enable.auto.offset.store": "false",
-        "auto.offset.reset": "earliest",
-        "isolation.level": isolation,
-        "session.timeout.ms": "10000",
-        "max.poll.interval.ms": "300000",
-        "partition.assignment.strategy": "range,roundrobin",
-        "fetch.min.bytes": "1" if prompt else "65536",
-        "fetch.wait.max.ms": "200",
-        "fetch.error.backoff.ms": "100",
-        "queued.max.messages.kbytes": "16384",
-    }
+    if protocol == "consumer":  # the session's timeout and the assignor are the coordinator's
+        joining = {"group.protocol": "consumer"}
+    else:
+        joining = {"session.timeout.ms": "10000", "partition.assignment.strategy": "range,roundrobin"}
+    return (
+        _common(connection, client)
+        | joining
+        | {
+            "group.id": group,
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "max.poll.interval.ms": "300000",
+            "fetch.min.bytes": "1" if prompt else "65536",
+            "fetch.wait.max.ms": "200",
+            "fetch.error.backoff.ms": "100",
+            "queued.max.messages.kbytes": "16384",
+        }
+    )
 
 
 def admin_settings(connection: Connection, *, client: str) -> dict[str, str]:

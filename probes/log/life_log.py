@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -130,15 +130,18 @@ class LifeLog:
         completed: Instant | None = None,
         *,
         each: Callable[[Partition], Mapping[str, Any]] | None = None,
+        among: Collection[Partition] | None = None,
         **fields: Any,
     ) -> list[Slice]:
-        """One operation's rows about the process as a whole: one for every partition of the probe topics."""
+        """One operation's rows about the process as a whole: one for every partition of the probe topics, or for those
+        `among` them."""
         op = self.next_op()
         if f == "start":
             self._start = fields
         return [
             self.row(where, f, type, op, invoked, completed, **fields, **(each(where) if each else {}))
             for where in self._places
+            if among is None or where in among
         ]
 
     def opened(self, op: int, rows: Sequence[Slice]) -> None:

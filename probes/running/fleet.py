@@ -8,6 +8,7 @@ fleet.stop()       # writers first, then readers, the observer last, then the co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -20,8 +21,11 @@ from confluent_kafka.admin import AdminClient
 
 from probes.clock import Clock
 from probes.config import ProbesConfig
-from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.client import NO_CONSUMER_PROTOCOL, Connection, admin_settings, open_admin
 from probes.kafka.errors import ClientError, ProbeError
+from probes.kafka.wire.errors import CannotConnect
+from probes.kafka.wire.messages import Api
+from probes.kafka.wire.rights import takes
 from probes.log.commits import compaction
 from probes.log.commits.committer import Committer, CommitterStatus, committer
 from probes.log.commits.confirmations import Confirmations
@@ -170,6 +174,7 @@ class Fleet:
         known = has_run(self._config, self._folder)
         self._run = run_id(self._config, self._folder)
         self._admin = open_admin(admin_settings(self._connection, client="offsetwatch-topics"))
+        self._look_at_the_group_protocol()
         self._topics = ProbeTopics(self._admin, self._config.topics, self._say, self._config.topic_names)
         self._layout = self._knowing_its_former(self._topics.ensure())
         if self._history is not None:
@@ -276,6 +281,14 @@ class Fleet:
             self._say(str(error))
         finally:
             self._committer.__exit__(None, None, None)
+
+    def _look_at_the_group_protocol(self) -> None:
+        """A client that joins by what brokers do not know waits for ever, and says nothing."""
+        if self._config.group_protocol == "classic":
+            return
+        with contextlib.suppress(ClientError, CannotConnect):  # whoever cannot be asked now is asked by its client
+            if not takes(self._connection, "offsetwatch-topics", Api.CONSUMER_GROUP_HEARTBEAT):
+                raise ProbeError(NO_CONSUMER_PROTOCOL)
 
     def _look_at_the_run(self) -> None:
         """Nobody may be at work under it, nor the journal folder be an older copy. Raises AnotherFleet and ProbeError,

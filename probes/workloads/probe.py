@@ -24,7 +24,14 @@ from confluent_kafka.admin import AdminClient
 
 from probes.clock import Clock
 from probes.config import ProbesConfig
-from probes.kafka.client import Connection, admin_settings, consumer_settings, loggable, open_admin
+from probes.kafka.client import (
+    Connection,
+    GroupProtocol,
+    admin_settings,
+    consumer_settings,
+    loggable,
+    open_admin,
+)
 from probes.kafka.errors import ClientError, Throttled
 from probes.levels import Levels
 from probes.log.journals.journal import Life
@@ -271,8 +278,12 @@ class Probe(ABC):
             for topic, partition in targets
         }
 
-    def consumer_settings(self, group: str, *, prompt: bool = False) -> dict[str, str]:
-        return consumer_settings(self.world.connection, client=self.client, group=group, prompt=prompt)
+    def consumer_settings(
+        self, group: str, *, prompt: bool = False, protocol: GroupProtocol = "classic"
+    ) -> dict[str, str]:
+        return consumer_settings(
+            self.world.connection, client=self.client, group=group, prompt=prompt, protocol=protocol
+        )
 
     def open_admin(self) -> AdminClient:
         """A client for the questions of a moment."""

@@ -2,7 +2,8 @@
 
 In mode `assign` it begins where it stood before, or where its group had committed, or at the log's start, and names the
 offset itself, so that the log knows from where it read. In mode `subscribe` the group decides; each rebalance becomes
-assign or revoke rows that tell for every partition whether it is assigned now, and the poll it happened in says so.
+assign or revoke rows that tell for every partition whether it is assigned now, and the poll it happened in says so. By
+the consumer protocol (KIP-848) a reader goes on with what it keeps: only what it gained or lost has rows then.
 
 One consume call is one operation, with one row for each partition it returned records of. Empty polls make no row;
 every few seconds a `position` row per assigned partition tells that the reader lives and where it stands. Offsets are
@@ -14,13 +15,13 @@ A restless reader changes between the modes, and in mode `assign` it abandons a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.client import GroupProtocol, admin_settings, consumer_settings, open_admin, open_consumer
 from probes.kafka.errors import ClientError, Crash, classify, translate
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed, committed_at_last
@@ -59,6 +60,9 @@ class Reader(Probe):
         super().__init__(*args, **kwargs)
         self._config = self.world.config.reader
         self.group, self._mode, self._restless, self._from_start = group, mode, restless, from_start
+        # A client that was a member by the consumer protocol cannot be assigned by hand any more.
+        by_config = mode == "subscribe" and not restless
+        self._protocol: GroupProtocol = self.world.config.group_protocol if by_config else "classic"
         self._connection = self.world.connection.through(bootstrap) if bootstrap else self.world.connection
         self._bootstrap_alone = bootstrap is not None
         self._consumer: Consumer | None = None
@@ -92,7 +96,7 @@ class Reader(Probe):
         return self._consumer
 
     def settings(self) -> Mapping[str, str]:
-        return consumer_settings(self._connection, client=self.client, group=self.group)
+        return consumer_settings(self._connection, client=self.client, group=self.group, protocol=self._protocol)
 
     def labels(self) -> dict[str, str]:
         alone = {"bootstraps_from": self._connection.bootstrap} if self._bootstrap_alone else {}
@@ -233,10 +237,12 @@ class Reader(Probe):
 
     # Assignment
 
-    def _assignment_rows(self, f: Function, invoked: Instant) -> list[Slice]:
+    def _assignment_rows(
+        self, f: Function, invoked: Instant, among: Collection[Partition] | None = None
+    ) -> list[Slice]:
         return self.log.everywhere(
             f, "ok", invoked, self.log.now(), mode=self._mode, isolation=self.isolation, group=self.group,
-            each=lambda where: {"assigned": where in self.assigned},
+            each=lambda where: {"assigned": where in self.assigned}, among=among,
         )  # fmt: skip
 
     def _assign(self, partitions: Sequence[Partition]) -> None:
@@ -269,7 +275,8 @@ class Reader(Probe):
         self.log.append(self._assignment_rows("subscribe", invoked))
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._rebalance("assign", {(tp.topic, tp.partition) for tp in partitions})
+        kept = self.assigned if self._protocol == "consumer" else set()
+        self._rebalance("assign", kept | {(tp.topic, tp.partition) for tp in partitions})
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalance("revoke", self.assigned - {(tp.topic, tp.partition) for tp in partitions})
@@ -278,14 +285,17 @@ class Reader(Probe):
         if self._closing:
             return
         now = self.log.now()
-        (self.measure.unassigned if f == "revoke" else self.measure.assigned)(now)
         changed = self.assigned ^ assigned
         self.assigned = assigned & self._topic_partitions
+        if f == "assign":
+            self.measure.assigned(now)
+        elif not self.assigned:
+            self.measure.unassigned(now)
         for where in changed:
             self.position.pop(where, None)
             self._committed.pop(where, None)
         self._rebalanced |= changed
-        self._stashed += self._assignment_rows(f, now)
+        self._stashed += self._assignment_rows(f, now, changed if self._protocol == "consumer" else None)
 
     # Commits and positions
 

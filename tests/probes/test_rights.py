@@ -9,10 +9,12 @@ from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
 from monitor.drill.proxy import PASS, Api, Decision, Exchange, Lie, Proxy
+from probes.clock import SystemClock
 from probes.kafka.client import Connection, consumer_settings
-from probes.kafka.errors import ClientError
+from probes.kafka.errors import ClientError, ProbeError
 from probes.kafka.starting_positions import committed_at_last
-from probes.kafka.wire.rights import Resource, refused
+from probes.kafka.wire.rights import Resource, refused, takes
+from probes.running.fleet import Fleet
 from tests.monitor.commands import silent_address
 
 pytestmark = pytest.mark.kafka
@@ -59,6 +61,31 @@ def test_rights_are_asked_for_and_nothing_is_made(stage):
     with Proxy(one.connection.bootstrap, [Deny()]) as proxy:
         found = refused(Connection(proxy.bootstrap), "t", asked)
     assert found == ["GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+
+
+class Older(Lie):
+    """A broker that does not know the consumer protocol of groups."""
+
+    apis = frozenset({Api.API_VERSIONS})
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if self.turn():
+            known = tuple(one for one in exchange.response.api_keys if one.api_key != Api.CONSUMER_GROUP_HEARTBEAT)
+            exchange.response = replace(exchange.response, api_keys=known)
+            self.did("hidden", exchange)
+        return PASS
+
+
+def test_brokers_that_do_not_know_the_consumer_protocol_are_named_before_its_clients_wait(stage, tmp_path):
+    one = stage(group_protocol="consumer")
+    assert takes(one.connection, "t", Api.CONSUMER_GROUP_HEARTBEAT)
+    with Proxy(one.connection.bootstrap, [Older()]) as proxy:
+        assert not takes(Connection(proxy.bootstrap), "t", Api.CONSUMER_GROUP_HEARTBEAT)
+        fleet = Fleet(one.config, Connection(proxy.bootstrap), tmp_path / "fleet", SystemClock())
+        with pytest.raises(ProbeError, match="KIP-848") as told:
+            fleet.start()
+        fleet.stop()
+    assert "\n" not in str(told.value)
 
 
 def test_that_nobody_answers_is_no_right_that_lacks():

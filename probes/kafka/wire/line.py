@@ -59,6 +59,10 @@ class Line:
         self._hearing.cancel()
         self._writer.transport.abort()
 
+    def knows(self, api: Api) -> bool:
+        """Does the broker take any version of this request?"""
+        return api in self._versions
+
     def version(self, api: Api, newest: int) -> int:
         """The newest version of this request, up to `newest`, that the broker takes. Raises Refused."""
         first, last = self._versions.get(api, (0, -1))

@@ -1,5 +1,6 @@
 """May we use groups and transactional ids of these names? Asked of a broker on a connection of our own: a client of
-librdkafka that may not waits in vain, and so do the readers whose group it is.
+librdkafka that may not waits in vain, and so do the readers whose group it is. So does one that asks what brokers do
+not know.
 
 A broker looks at rights before anything else. So it is asked for what it can only refuse: the heartbeat of a member
 that is none, the end of a transaction of no producer. Nothing is made by it.
@@ -8,8 +9,8 @@ that is none, the end of a transaction of no producer. Nothing is made by it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Literal, TypeVar
 
 from probes.kafka.client import Connection
 from probes.kafka.errors import ClientError, name_of
@@ -18,6 +19,7 @@ from probes.kafka.wire.line import Line
 from probes.kafka.wire.messages import Api, build, decode_response, new_request, request_class
 from probes.kafka.wire.upstream import addresses, upstream
 
+T = TypeVar("T")
 Resource = Literal["group", "transactional id"]
 _VERSIONS: Final = {Api.HEARTBEAT: 3, Api.END_TXN: 3}
 _WITHIN: Final = 5.0
@@ -29,10 +31,23 @@ def refused(connection: Connection, client: str, names: Sequence[tuple[Resource,
 
     Raises ClientError where no broker of the bootstrap list answers, and CannotConnect where the connection's settings
     cannot be followed."""
-    return asyncio.run(_refused(connection, client, names))
+
+    async def ask(line: Line) -> list[str | None]:
+        return [await _asked(line, client, kind, name) for kind, name in names]
+
+    return asyncio.run(_of_any_broker(connection, client, ask))
 
 
-async def _refused(connection: Connection, client: str, names: Sequence[tuple[Resource, str]]) -> list[str | None]:
+def takes(connection: Connection, client: str, api: Api) -> bool:
+    """Does a broker of the bootstrap list know this request? Raises as `refused` does."""
+
+    async def ask(line: Line) -> bool:
+        return line.knows(api)
+
+    return asyncio.run(_of_any_broker(connection, client, ask))
+
+
+async def _of_any_broker(connection: Connection, client: str, ask: Callable[[Line], Awaitable[T]]) -> T:
     means = upstream(connection.security, connection.token)
     failed: Exception = CannotConnect("no broker is named")
     for address in addresses(connection.bootstrap):
@@ -40,7 +55,7 @@ async def _refused(connection: Connection, client: str, names: Sequence[tuple[Re
             async with asyncio.timeout(_WITHIN):
                 line = await Line.open(means, address, client, _WITHIN)
                 try:
-                    return [await _asked(line, client, kind, name) for kind, name in names]
+                    return await ask(line)
                 finally:
                     line.close()
         except (OSError, Refused, Undecodable) as error:

@@ -184,7 +184,7 @@ class Aborts(Probe):
         self.position = dict(begin)
         return begin
 
-    def _revoked(self) -> None:
+    def _revoked(self, _: set[Partition]) -> None:
         self.gone |= self.membership.assigned
         self.position = {}
 

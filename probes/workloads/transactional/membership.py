@@ -7,16 +7,22 @@ whoever processes records exactly once throws those of that call away and reads 
 The group's metadata is taken once per assignment, when it begins. Taken later, it might be of a generation in which
 somebody else owns the partitions, or of none at all: a consumer that was thrown out of its group has generation -1,
 and a coordinator does not fence offsets that come without a generation.
+
+By the consumer protocol (KIP-848) a member keeps what is not taken away, and its epoch moves whenever anybody comes or
+goes, of which it is told nothing. So the metadata is taken before each `consume`: nobody else is given a partition
+before this member was told to give it up, inside that call, or was thrown out, and then it joins again only when it was
+told of that.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
+from probes.kafka.client import GroupProtocol
 from probes.kafka.errors import NOT_ALLOWED, ClientError, ProbeError, translate
 from probes.log.life_log import Instant, LifeLog
 from probes.topology import Partition
@@ -30,9 +36,11 @@ Begin = Callable[[list[Partition]], dict[Partition, int]]
 
 
 class Membership:
-    """One consumer in one group. `revoked` is called before partitions are given up, `begin` once new ones are known:
-    it tells the offset at which each begins, and of those that it leaves out nothing is read. `isolation`: None where
-    rows about the assignment are not wanted."""
+    """One consumer in one group. `revoked` is called before partitions are given up, with those, `begin` once new ones
+    are known: it tells the offset at which each begins, and of those that it leaves out nothing is read. `isolation`:
+    None where rows about the assignment are not wanted."""
+
+    _incremental: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -42,7 +50,7 @@ class Membership:
         *,
         isolation: Isolation | None,
         begin: Begin,
-        revoked: Callable[[], None] = lambda: None,
+        revoked: Callable[[set[Partition]], None],
     ) -> None:
         self._consumer, self.group, self._log, self._isolation = consumer, group, log, isolation
         self._begin, self._revoked = begin, revoked
@@ -86,6 +94,8 @@ class Membership:
         self.invoked = self._log.begin()
         messages: list[Any] = []
         try:
+            if self._incremental and self.assigned:
+                self._metadata = self._valid_metadata()
             messages = self._consumer.consume(records, wait)
         except Exception as error:
             raise self._failure or translate(error) from error
@@ -111,8 +121,23 @@ class Membership:
         self.subscribe(topics)
 
     def resume(self, positions: dict[Partition, int]) -> None:
-        """Read on from here, whatever was fetched before; `positions` for every assigned partition."""
-        self._consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in positions.items()])
+        """Read on from here, whatever was fetched before; `positions` for every assigned partition. By the consumer
+        protocol those that are left out go on where they are."""
+        if self._incremental:
+            self._consumer.incremental_unassign([TopicPartition(topic, p) for topic, p in positions])
+        self._assign(positions)
+
+    def _assign(self, positions: Mapping[Partition, int]) -> None:
+        assign = self._consumer.incremental_assign if self._incremental else self._consumer.assign
+        assign([TopicPartition(topic, p, at) for (topic, p), at in positions.items()])
+
+    def _hold_back(self, partitions: Sequence[Partition]) -> None:
+        """Hold them without reading: a client that has not taken all it was given does not leave its group, and closing
+        it never returns (seen with librdkafka 2.16)."""
+        if partitions:
+            held = [TopicPartition(topic, p, OFFSET_END) for topic, p in partitions]
+            self._consumer.incremental_assign(held)
+            self._consumer.pause(held)
 
     def close(self) -> None:
         """The rebalance that closing brings is nobody's business."""
@@ -124,42 +149,54 @@ class Membership:
         gained = [(tp.topic, tp.partition) for tp in partitions]
         try:
             self._flush()
-            begin = self._begin(gained)
+            begin = self._begin(gained) if gained else {}
             invoked = self._log.begin()
-            self._consumer.assign([TopicPartition(topic, p, at) for (topic, p), at in begin.items()])
-            self._metadata = _valid(self._consumer.consumer_group_metadata())
+            self._assign(begin)
+            if self._incremental:
+                self._hold_back([where for where in gained if where not in begin])
+            self._metadata = self._valid_metadata()
         except ProbeError as error:
             self._failure = error
         except Exception as error:
             self._failure = translate(error)
         else:
-            self._changed("assign", set(begin), invoked)
+            self._changed("assign", set(begin) | (self.assigned if self._incremental else set()), invoked)
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:
             return
         self._metadata = None
+        lost = {(tp.topic, tp.partition) for tp in partitions}
         try:
-            self._revoked()
+            self._revoked(lost)
         except ProbeError as error:
             self._failure = error
         except Exception as error:
             self._failure = translate(error)
         invoked = self._log.begin()
-        self._changed("revoke", self.assigned - {(tp.topic, tp.partition) for tp in partitions}, invoked)
+        self._changed("revoke", self.assigned - lost, invoked)
 
     def _changed(self, f: Function, assigned: set[Partition], invoked: Instant) -> None:
-        self.rebalanced |= self.assigned ^ assigned
+        changed = self.assigned ^ assigned
+        self.rebalanced |= changed
         self.assigned = assigned
-        self._stashed += self._rows(f, invoked)
+        self._stashed += self._rows(f, invoked, changed if self._incremental else None)
 
-    def _rows(self, f: Function, invoked: Instant) -> list[Slice]:
+    def _rows(self, f: Function, invoked: Instant, among: Collection[Partition] | None = None) -> list[Slice]:
         if self._isolation is None:
             return []
         return self._log.everywhere(
             f, "ok", invoked, self._log.now(), mode="subscribe", isolation=self._isolation, group=self.group,
-            each=lambda where: {"assigned": where in self.assigned},
+            each=lambda where: {"assigned": where in self.assigned}, among=among,
         )  # fmt: skip
+
+    def _valid_metadata(self) -> bytes:
+        """The group's metadata, if it is of a generation; by the consumer protocol, of an epoch in which it has
+        partitions. Raises ClientError where the consumer is in none."""
+        held = bytes(self._consumer.consumer_group_metadata())
+        if held.startswith(_MAGIC) and _METADATA.unpack_from(held)[1] < (1 if self._incremental else 0):
+            raise ClientError("_ASSIGNMENT_LOST", "the group has thrown this consumer out")
+        return held
 
     def _flush(self) -> None:
         stashed, self._stashed = self._stashed, []
@@ -167,12 +204,16 @@ class Membership:
             self._log.append(stashed)
 
 
-def _valid(metadata: Any) -> bytes:
-    """The metadata, if it is of a generation. Raises ClientError where the consumer is in none."""
-    held = bytes(metadata)
-    if held.startswith(_MAGIC) and _METADATA.unpack_from(held)[1] < 0:
-        raise ClientError("_ASSIGNMENT_LOST", "the group has thrown this consumer out")
-    return held
+class IncrementalMembership(Membership):
+    """One that keeps what is not taken away."""
+
+    _incremental = True
+
+
+MEMBERSHIPS: Final[Mapping[GroupProtocol, type[Membership]]] = {
+    "classic": Membership,
+    "consumer": IncrementalMembership,
+}
 
 
 def seek(consumer: Consumer, positions: Iterable[tuple[Partition, int]]) -> None:

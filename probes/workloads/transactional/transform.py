@@ -12,7 +12,8 @@ rests on is, in this order:
 - a transaction is aborted inside the callback that revokes its partitions, before the group gets to know that they are
   given up. Where they were lost, somebody else may own them already: then the coordinator fences the offsets by their
   generation, and the transaction cannot commit;
-- what a poll returned in which a rebalance happened is thrown away, and read again from where the assignment began;
+- what a poll returned in which a rebalance happened is thrown away, and read again from where the assignment began; by
+  the consumer protocol (KIP-848), of what the member keeps, from the committed offsets;
 - after an abort the consumer is sent back to the committed offsets. After a commit of unknown outcome (`info`) the life
   is over, and the next one begins with `init_transactions`.
 
@@ -42,7 +43,7 @@ from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
-from probes.workloads.transactional.membership import Membership, seek
+from probes.workloads.transactional.membership import MEMBERSHIPS, Membership, seek
 from probes.workloads.transactional.transaction_course import Course, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
 from probes.workloads.transactional.transactor import Transactor
@@ -127,8 +128,9 @@ class Transform(Probe):
         self._encoders = self.encoders(self._next_seq, self._config.record_bytes)
         if self._transactional_id is not None:
             self._take_over(WHOLE, self._transactional_id)
-        self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
-        self._membership = Membership(
+        protocol = self.world.config.group_protocol
+        self._consumer = open_consumer(self.consumer_settings(self.group, protocol=protocol), self.on_error)
+        self._membership = MEMBERSHIPS[protocol](
             self._consumer, self.group, self.log, isolation=self.isolation, begin=self._begin, revoked=self._revoked
         )
         self._membership.subscribe([self._input])
@@ -183,12 +185,16 @@ class Transform(Probe):
             for _, number in partitions:
                 self._take_over(number, f"{self.group}-{number}")
         admin = self.open_admin()
-        patience = max(self._config.timeouts) + COORDINATOR_GRACE
-        asked = partial(committed_at_last, self.consumer, beat=self.log.alive, within=patience, in_callback=True)
+        asked = partial(committed_at_last, self.consumer, beat=self.log.alive, within=self._patience, in_callback=True)
         begin = beginnings(admin, partitions, {}, self.log.alive, committed=asked)
-        self._began = dict(begin)
-        self.position = {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
+        self._began |= begin
+        self.position |= {where: at for where, at in begin.items() if at != OFFSET_BEGINNING}
         return begin
+
+    @property
+    def _patience(self) -> float:
+        """Seconds within which the coordinator tells what was committed, whoever's transaction it waits for."""
+        return max(self._config.timeouts) + COORDINATOR_GRACE
 
     def _take_over(self, key: int, transactional_id: str) -> None:
         settings = self._producer_settings(transactional_id)
@@ -196,7 +202,7 @@ class Transform(Probe):
         self._transactors[key] = transactor
         transactor.init(self.measure)
 
-    def _revoked(self) -> None:
+    def _revoked(self, lost: set[Partition]) -> None:
         """Partitions are about to be given up, or are lost: nothing of theirs may be committed."""
         failure: ClientError | ClientStuck | None = None
         for key in list(self._runs):
@@ -209,13 +215,15 @@ class Transform(Probe):
                 failure = run.course.error = error
             run.finish()
             del self._runs[key]
-        self.position, self._began = {}, {}
+        for where in lost:
+            self.position.pop(where, None)
+            self._began.pop(where, None)
         if failure is not None:
             raise failure
         if self._transactional_id is None:
-            for transactor in self._transactors.values():
-                transactor.call(transactor.close, "close")
-            self._transactors = {}
+            for _, number in lost:
+                if (transactor := self._transactors.pop(number, None)) is not None:
+                    transactor.call(transactor.close, "close")
 
     # One transaction
 
@@ -227,13 +235,23 @@ class Transform(Probe):
             if problem.error.fatal or self.membership.is_shut_out_by(problem.error):
                 raise problem.error
         if self.membership.rebalanced:
-            # What came may belong to the assignment that is over.
-            if messages and self.membership.assigned:
-                self.membership.resume(self._began)
+            self._read_anew(bool(messages))
             polled = {}
         if not polled:
             self.log.idle()
         return polled
+
+    def _read_anew(self, came: bool) -> None:
+        """After a rebalance, in which records came or not: what came may belong to the assignment that is over, and a
+        transaction that it ended may have polled of what is kept."""
+        kept = self.membership.assigned - self.membership.rebalanced
+        if not kept and not came:
+            return
+        found = committed_at_last(self.consumer, kept, self.log.alive, self._patience)
+        positions = self._began | {where: at for where, at in found.items() if at is not None}
+        if positions:
+            self._stand_at(positions)
+            self.membership.resume(positions)
 
     def _take(self, polled: Mapping[Partition, Polled]) -> None:
         """Send the outputs of what was polled, in the transactions that are open or begin now."""
@@ -312,16 +330,19 @@ class Transform(Probe):
         mine = [where for where in course.polled if where in self.membership.assigned]
         invoked_at = committed_at_last(self.consumer, mine, self.log.alive, self._timeout + COORDINATOR_GRACE)
         back = {where: self._began[where] if at is None else at for where, at in invoked_at.items()}
-        for where, at in back.items():
-            if at == OFFSET_BEGINNING:
-                self.position.pop(where, None)
-            else:
-                self.position[where] = at
+        self._stand_at(back)
         try:
             seek(self.consumer, back.items())
         except ClientError:
             # A partition that is not being fetched yet cannot be sought.
             self.membership.resume({w: self.position.get(w, self._began[w]) for w in self.membership.assigned})
+
+    def _stand_at(self, positions: Mapping[Partition, int]) -> None:
+        for where, at in positions.items():
+            if at == OFFSET_BEGINNING:
+                self.position.pop(where, None)
+            else:
+                self.position[where] = at
 
     # Rows
 
