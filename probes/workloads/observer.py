@@ -14,8 +14,8 @@ own (`probes.kafka.group_offsets`): librdkafka would take a client with four thr
 
 The rows of what a group has committed also tell who coordinates it (`group_coordinator`), as it is known there.
 
-Who leads a partition (`led_by`), in which leader epoch (`leader_epoch`), and which replicas are in sync (`in_sync`) is
-told by its row's `settings` at first, then whenever it changed, and once a minute.
+Who leads a partition (`led_by`), in which leader epoch (`leader_epoch`), who has replicas (`replicas_on`) and which of
+these are in sync (`in_sync`) is told by its row's `settings` at first, then whenever it changed, and once a minute.
 
 It also watches the topics' ids: a topic that was deleted and created again is another log. And what the cluster says of
 the topics' settings (`probes.topics.settings`): a partition's row carries them at first, then whenever they change, and
@@ -320,7 +320,11 @@ class Observer(Probe):
         if where not in self._leaders:
             return {}
         leader = self._leaders[where]
-        present = {"led_by": "nobody" if leader is None else str(leader), "in_sync": _listed(self._in_sync[where])}
+        present = {
+            "led_by": "nobody" if leader is None else str(leader),
+            "replicas_on": _listed(self._replicas[where]),
+            "in_sync": _listed(self._in_sync[where]),
+        }
         if where in self._epochs:
             present["leader_epoch"] = str(self._epochs[where])
         return self._leadership.due(where, present, now)

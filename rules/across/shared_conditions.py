@@ -1,4 +1,4 @@
-"""Conditions that many partitions see and that are told once: of a cluster, a host, or a process.
+"""Conditions that many partitions see and that are told once: of a cluster, a broker, a host, or a process.
 
 A partition tells that such a condition holds as it sees it (`holds`), again while it lasts, and that it has ended
 (`ended`). The condition is opened by the first that says so and closed when none says so any more. What a partition has
@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.kept.outages import unreachable_id
-from rules.vocabulary.conditions import EVIDENCE_LATE, UNREACHABLE
+from rules.vocabulary.conditions import EVIDENCE_LATE, OUT_OF_SYNC, UNREACHABLE
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND
 
 KINDS: Final = ("holds", "ended")
-CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE)
+CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC)
 FORGOTTEN: Final = 180 * SECOND
 
 Open = dict[str, dict[str, Any]]

@@ -9,6 +9,9 @@ is told by the observer, which asks each second, whatever the traffic is: rows o
 holds once nobody has been answered for so long, and the observer has asked in vain all the time, until somebody is
 answered, or no observer lives that asks.
 
+Who asked is told with it, by run: of a topic that one host alone works on, the others are not asked, and it may be that
+host's network.
+
 A cluster that is away is one condition, whatever number of partitions it has, and so is a part of it: each partition
 tells stage 2 that it holds here, and with whom (`rules.across.shared_conditions`). The brokers are those that the
 observer names: the partition's leader, as it was known last, and all that answered nobody when it asked. Here it
@@ -66,10 +69,11 @@ class Answers(Table):
 @dataclass(slots=True)
 class Reach:
     """`answered`: when the leader answered last; `asked`, `unanswered`: when the first and the newest of the observer's
-    requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `opened`: when
-    the cluster was called away, `told` when last. -1 where there is none. `spells` and `elsewhere`: see
-    `rules.kept.outages`; the last of `elsewhere` has no end while the observer names a broker that does not answer.
-    `answers` and `waiting` ([time, what happened, invoked, asker, words]) are those after the last tick."""
+    requests since then were invoked and given up, `asker`: which observer's, `words`: what it said then; `runs`: whose
+    observers have asked in vain since, at most `KEPT`; `opened`: when the cluster was called away, `told` when last. -1
+    where there is none. `spells` and `elsewhere`: see `rules.kept.outages`; the last of `elsewhere` has no end while
+    the observer names a broker that does not answer. `answers` and `waiting` ([time, what happened, invoked, asker,
+    words]) are those after the last tick."""
 
     answered: int = -1
     asked: int = -1
@@ -78,6 +82,7 @@ class Reach:
     opened: int = -1
     told: int = -1
     words: dict[str, str] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
     spells: list[list[int]] = field(default_factory=list)
     elsewhere: list[list[int]] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
@@ -90,7 +95,7 @@ def arrive(own: Reach, new: News) -> None:
     told, silent = _questions(columns, new.fresh)
     own.answers = _seconds(concat(own.answers, _answers(columns, new.fresh, told)))
     for row in silent.tolist():
-        words = _words(columns, row) | {"error": columns.table["error"][row].as_py()}
+        words = _words(columns, row) | {name: columns.table[name][row].as_py() for name in ("error", "run")}
         invoked, asker = int(columns.invoked[row]), int(columns.process[row])
         own.waiting.append([int(columns.completed[row]), _ASKED, invoked, asker, words])
     if own.waiting or own.elsewhere or columns.tells("settings"):
@@ -184,6 +189,8 @@ def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str])
     if own.asked < 0:
         own.asked = invoked
     own.unanswered, own.asker, own.words = max(own.unanswered, time), asker, words
+    if words["run"] not in own.runs:
+        own.runs = sorted([*own.runs, words["run"]])[:KEPT]
 
 
 def _answer(own: Reach, since: int, time: int, report: Report) -> None:
@@ -239,7 +246,7 @@ def _end(own: Reach, time: int, report: Report) -> None:
         _tell(own, "ended", ended, ended, report)
     own.spells = [*own.spells, [_since(own), own.opened, ended]][-KEPT:]
     own.asked = own.unanswered = own.asker = own.opened = own.told = -1
-    own.words = {}
+    own.words, own.runs = {}, []
 
 
 def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> None:
@@ -258,13 +265,14 @@ def _tell(own: Reach, kind: Any, decidable: int, at: int, report: Report) -> Non
         "anomaly": UNREACHABLE,
         "subject": [],
         "decidable": decidable,
-        "message": f"no request to {whom} has been answered for {seconds}{why}",
+        "message": f"no request to {whom} has been answered for {seconds}{why} (asked by run {', '.join(own.runs)})",
         "evidence": {
             "brokers": silent,
             "known_brokers": brokers,
             "whole_cluster": whole and bool(silent),
             "since": _since(own),
             "error": error,
+            "runs": own.runs,
         },
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])

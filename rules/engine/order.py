@@ -24,6 +24,7 @@ from rules.checks import (
     late_evidence,
     log_ends,
     losses,
+    out_of_sync,
     phantom_reads,
     poll_order,
     rebalances,
@@ -69,6 +70,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     stale_log_ends.CHECK,
     late_evidence.CHECK,
     unsafe_settings.CHECK,
+    out_of_sync.CHECK,
     registers.CHECK,
     phantom_reads.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible

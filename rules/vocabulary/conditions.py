@@ -10,6 +10,7 @@ from rules.vocabulary.fields import ERROR, LASTED, OFFSET, PROCESS, SEQ, SINCE, 
 UNREACHABLE: Final = "cluster-unreachable"
 EVIDENCE_LATE: Final = "evidence-late"
 EVIDENCE_STALLED: Final = "evidence-stalled"
+OUT_OF_SYNC: Final = "replicas-out-of-sync"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
     {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads"}
 )
@@ -35,6 +36,13 @@ _REACH: Final = (
     Field("whole_cluster", "bool", "", "are these all?"),
     Field("since", "int", "micros", "when the last answer came"),
     Field("error", "str", "", "what the client said, null where it said nothing", nullable=True),
+    Field("runs", "list of str", "", "the probes that asked: if these are of one host only, it may be its network"),
+)
+_REPLICAS: Final = (
+    Field("broker", "int", "broker", "whose replicas they are"),
+    Field("since", "int", "micros", "since when observers have told so of the first of these partitions"),
+    Field("replicas", "list of int", "broker", "of that partition, those that have replicas"),
+    Field("in_sync", "list of int", "broker", "of these, those that are in sync"),
 )
 _STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")
 _LISTED: Final = (
@@ -293,6 +301,16 @@ CONDITIONS: Final = (
         "what was asked, what is there: all settings that the observer was told",
         (_opened(*_SETTINGS),),
         (_closed(*_SETTINGS),),
+    ),
+    Anomaly(
+        OUT_OF_SYNC, "condition", "while it lasts",
+        "Replicas of probe partitions on a broker have not been in sync for two minutes: it is away, or cannot follow.",
+        "the broker, since when, who has replicas and who is in sync",
+        (_opened(*_REPLICAS, subject=("broker",)),),
+        (
+            _closed(*_REPLICAS, _PARTITIONS, subject=("broker",), when="as told last"),
+            _closed(_PARTITIONS, subject=("broker",), when="nobody tells of it any more"),
+        ),
     ),
     Anomaly(
         "unsafe-config", "condition", "while it lasts",

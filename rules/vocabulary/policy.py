@@ -28,6 +28,7 @@ WARNING_CONDITIONS: Final = frozenset(
         "window-overflow",
         "unsafe-config",
         "under-replicated-probe-topic",
+        "replicas-out-of-sync",
         "stuck-close",
         "evidence-late",
         "checks-behind",

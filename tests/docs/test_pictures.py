@@ -13,7 +13,7 @@ MOST_BYTES = 12_000
 WITHOUT = {
     "suspected", "unverifiable", "window-overflow", "evidence-stalled", "checks-stalled", "checks-behind",
     "evidence-late", "check-failed", "evidence-gap", "cluster-unreachable", "under-replicated-probe-topic",
-    "unsafe-config", "stuck-producer", "refused-reads", "refused-writes", "stuck-close",
+    "replicas-out-of-sync", "unsafe-config", "stuck-producer", "refused-reads", "refused-writes", "stuck-close",
     "unrecovered-transaction", "abort-position", "misleading-error", "rebalance", "topic-recreated", "replaced-cluster",
     "unfenced-zombie",
 }  # fmt: skip

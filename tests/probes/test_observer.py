@@ -266,7 +266,7 @@ def test_whoever_leads_by_now_was_not_asked(stage):
     assert told(there, 1) == {"leader": "1", "silent": "1"}
 
 
-LEADERSHIP = ("led_by", "leader_epoch", "in_sync")
+LEADERSHIP = ("led_by", "leader_epoch", "replicas_on", "in_sync")
 
 
 def told(observer: Observer, topic: str, *, leadership: bool = False) -> list[dict[str, str]]:
@@ -283,14 +283,15 @@ def test_who_leads_is_told_once_then_when_it_changes(stage, heard_out, monkeypat
     observe_until(observer, lambda: "leader_epoch" in (told(observer, topic, leadership=True) or [{}])[-1])
     for _ in range(3):
         observer.observe()
-    led = {"led_by": "1", "in_sync": "1"}
+    led = {"led_by": "1", "replicas_on": "1", "in_sync": "1"}
     first, *further = told(observer, topic, leadership=True)
     assert {name: first[name] for name in led} == led
     assert all(set(one) == set(LEADERSHIP) for one in further) and len(further) <= 1, "the epoch may come later"
     assert told(observer, topic, leadership=True)[-1] == led | {"leader_epoch": "0"}
     before = len(told(observer, topic, leadership=True))
     monkeypatch.setitem(observer._leaders, (topic, 0), None)
-    assert observer._leadership_to_tell((topic, 0), 0) == {"led_by": "nobody", "in_sync": "1", "leader_epoch": "0"}
+    nobody = led | {"led_by": "nobody", "leader_epoch": "0"}
+    assert observer._leadership_to_tell((topic, 0), 0) == nobody
     monkeypatch.setattr("probes.workloads.telling.AGAIN", 0)
     observer.observe()
     assert len(told(observer, topic, leadership=True)) == before + 1

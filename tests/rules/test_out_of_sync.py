@@ -1,0 +1,110 @@
+"""`replicas-out-of-sync`: a broker whose replicas are not in sync for long, beside one that is back in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.vocabulary.times import micros
+from tests.rules.histories import START, History, Store
+from tests.rules.liveness_of import at_once, delayed, events, row_by_row, shuffled
+from tests.rules.whole import Told, whole
+
+NAME = "replicas-out-of-sync"
+FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
+
+
+def observed(
+    h: History, seconds: int, in_sync: str, *, replicas: str = "1,2,3", partitions: int = 1, every: int = 60
+) -> None:
+    """A second each; the observer tells of the replicas at first, and then each minute."""
+    for i in range(seconds):
+        for p in range(partitions):
+            settings = {"replicas_on": replicas, "in_sync": in_sync, "led_by": "1"} if i % every == 0 else None
+            h.row("observer", "offsets", partition=p, log_start=0, log_end=1, last_stable=1, settings=settings)
+            h.mark(partition=p)
+        h.time += 1.0
+
+
+@FEEDS
+def test_a_broker_that_stays_away_is_told_once_and_ends_when_it_is_back(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", partitions=2)
+    since = micros(h.at(h.time + 0.002))
+    observed(h, 200, "1,2", partitions=2)
+    observed(h, 10, "1,2,3", partitions=2)
+    opened, closed = whole(fed(h), [NAME])
+    evidence = {"broker": 3, "since": since, "replicas": [1, 2, 3], "in_sync": [1, 2]}
+    began = round((since - micros(START)) / 1e6, 3)
+    assert opened == Told(
+        NAME, (3,), "replicas on broker 3 have not been in sync for 121 s", evidence, opened.at, round(began + 120, 3),
+        "opened",
+    )  # fmt: skip
+    assert began + 120 <= opened.at <= began + 122
+    lasted = round(closed.at - opened.at, 3)
+    assert closed == Told(
+        NAME, (3,), f"{NAME} ended after {lasted:.1f} s",
+        {**evidence, "since": since + 4_000, "in_sync": [1, 2, 3], "partitions": 2, "lasted_s": lasted}, closed.at,
+        event="closed",
+    )  # fmt: skip
+    assert 200 <= closed.at - began <= 202, "the other partition tells of it a moment later"
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    ("away", "after", "replicas"),
+    [(110, "1,2,3", "1,2,3"), (110, "1,2", "1,2"), (0, "1,2,3", "1,2,3")],
+    ids=["back in time", "moved to others", "never away"],
+)
+def test_one_that_is_back_in_time_is_not(fed: Callable[[History], Store], away: int, after: str, replicas: str) -> None:
+    h = History()
+    observed(h, 10, "1,2,3")
+    observed(h, away, "1,2")
+    observed(h, 200, after, replicas=replicas)
+    assert not events(fed(h), NAME)
+
+
+def test_each_broker_is_its_own_and_a_second_one_begins_when_it_goes() -> None:
+    h = History()
+    observed(h, 60, "1,2")
+    observed(h, 200, "1")
+    observed(h, 60, "1,2")
+    assert events(row_by_row(h), NAME) == [("opened", (3,), 121), ("opened", (2,), 181), ("closed", (2,), 261)]
+
+
+def test_replicas_that_are_moved_away_end_it() -> None:
+    h = History()
+    observed(h, 130, "1,2")
+    observed(h, 10, "1,2,4", replicas="1,2,4")
+    assert [event for event, _, _ in events(row_by_row(h), NAME)] == ["opened", "closed"]
+
+
+def test_a_topic_that_is_gone_ends_it() -> None:
+    h = History()
+    observed(h, 130, "1,2")
+    h.row("observer", "offsets", type="info", error="UNKNOWN_TOPIC_OR_PART")
+    h.mark()
+    h.time += 5.0
+    h.mark()
+    assert [event for event, _, _ in events(row_by_row(h), NAME)] == ["opened", "closed"]
+
+
+def test_what_was_told_before_counts_no_more_whenever_it_comes() -> None:
+    h = History()
+    observed(h, 10, "1,2,3")
+    observed(h, 130, "1,2")
+    observed(h, 70, "1,2,3")
+    expected = [("opened", (3,)), ("closed", (3,))]
+    for store in (at_once(h), *(shuffled(h, seed) for seed in range(4)), *(delayed(h, seed) for seed in range(4))):
+        assert [(event, subject) for event, subject, _ in events(store, NAME)] in (expected, [])
+    assert [(event, subject) for event, subject, _ in events(at_once(h), NAME)] == expected
+    late = History()
+    observed(late, 10, "1,2,3")
+    before = late.at(late.time)
+    observed(late, 5, "1,2,3")
+    for _ in range(2):  # an observer whose metadata is old
+        settings = {"replicas_on": "1,2,3", "in_sync": "1,2"}
+        late.row("other", "offsets", log_start=0, log_end=1, settings=settings, invoked=before, completed=before)
+        observed(late, 100, "1,2,3")
+    assert not events(row_by_row(late), NAME)
