@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from probes.kafka.client import GroupProtocol
 from probes.records.register_copy import PAYLOAD_BYTES
 from probes.records.tag import MAX_RUN_BYTES, smallest
+from probes.topology import GroupProtocol
 
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

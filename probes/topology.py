@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 Partition = tuple[str, int]
 """A topic's name and a partition of it."""
+
+GroupProtocol = Literal["classic", "consumer"]
+"""How members join their group: as ever, or by the consumer rebalance protocol of KIP-848, where the coordinator says
+who reads what, and a member gives up only what somebody else is to have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient
 
 from probes.kafka.coordinators import Coordinator
 from probes.kafka.errors import ClientError, ProbeError, Throttled, translate
+from probes.topology import GroupProtocol
 
 log = logging.getLogger("offsetwatch.client")
 
@@ -57,10 +58,6 @@ LOGGED: Final = frozenset(
 )
 """The settings that start rows may show."""
 
-
-GroupProtocol = Literal["classic", "consumer"]
-"""How members join their group: as ever, or by the consumer rebalance protocol of KIP-848, where the coordinator says
-who reads what, and a member gives up only what somebody else is to have."""
 
 NO_CONSUMER_PROTOCOL: Final = (
     'probes.group_protocol is "consumer", which the brokers do not know (KIP-848; Apache Kafka has it from 4.0 on)'

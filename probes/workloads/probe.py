@@ -26,7 +26,6 @@ from probes.clock import Clock
 from probes.config import ProbesConfig
 from probes.kafka.client import (
     Connection,
-    GroupProtocol,
     admin_settings,
     consumer_settings,
     loggable,
@@ -38,7 +37,7 @@ from probes.log.journals.journal import Life
 from probes.log.life_log import LifeLog, random_id
 from probes.records.allowance import Allowance
 from probes.records.tag import Encoder
-from probes.topology import Layout, Partition
+from probes.topology import GroupProtocol, Layout, Partition
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
 from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, LOGIN_REFUSED, Isolation, Mode

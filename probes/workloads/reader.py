@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from probes.kafka.client import GroupProtocol, admin_settings, consumer_settings, open_admin, open_consumer
+from probes.kafka.client import admin_settings, consumer_settings, open_admin, open_consumer
 from probes.kafka.errors import ClientError, Crash, classify, translate
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed, committed_at_last
 from probes.log.life_log import Instant
 from probes.records.polls import Polled, Positions, Problem, sort_out
-from probes.topology import Partition
+from probes.topology import GroupProtocol, Partition
 from probes.workloads.probe import Probe
 from rules.vocabulary.slices import Function, Isolation, Mode, Slice
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
@@ -52,8 +53,11 @@ def read(history: Path) -> list[Row]:
 def last_stable(kafka: LocalKafka, topic: str, partition: int) -> int:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     where = TopicPartition(topic, partition)
-    asked = admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    return int(asked[where].result(30).offset)
+    for patience in (30, 30, 60):
+        asked = admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+        with suppress(KafkaException):  # a machine that busy does not always tell it who leads in time
+            return int(asked[where].result(patience).offset)
+    raise AssertionError("nobody tells where the partition ends")
 
 
 def holding(kafka: LocalKafka, topic: str, partition: int) -> Producer:

@@ -220,7 +220,7 @@ def test_a_job_checks_what_stands_out_at_once_and_the_rest_with_it(
     job.start()
     try:
         until(lambda: len(batches) == 1)
-        time.sleep(2)
+        time.sleep(6)
         for _ in range(3):
             log.healthy()
             time.sleep(1)

@@ -22,10 +22,9 @@ from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-from probes.kafka.client import GroupProtocol
 from probes.kafka.errors import NOT_ALLOWED, ClientError, ProbeError, translate
 from probes.log.life_log import Instant, LifeLog
-from probes.topology import Partition
+from probes.topology import GroupProtocol, Partition
 from rules.vocabulary.slices import Function, Isolation, Slice
 
 LEAVE_WITHIN: Final = 5.0
