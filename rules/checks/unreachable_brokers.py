@@ -189,8 +189,9 @@ def _ask(own: Reach, time: int, invoked: int, asker: int, words: dict[str, str])
     if own.asked < 0:
         own.asked = invoked
     own.unanswered, own.asker, own.words = max(own.unanswered, time), asker, words
-    if words["run"] not in own.runs:
-        own.runs = sorted([*own.runs, words["run"]])[:KEPT]
+    run = words.get("run")
+    if run and run not in own.runs:
+        own.runs = sorted([*own.runs, run])[:KEPT]
 
 
 def _answer(own: Reach, since: int, time: int, report: Report) -> None:

@@ -32,7 +32,14 @@ def fact(
         "waits": waits,
     }  # fmt: skip
     if anomaly == UNREACHABLE:
-        reach = {"brokers": [1], "known_brokers": [1], "whole_cluster": True, "since": 3, "error": None}
+        reach = {
+            "brokers": [1],
+            "known_brokers": [1],
+            "whole_cluster": True,
+            "since": 3,
+            "error": None,
+            "runs": ["run"],
+        }
         about |= {"subject": [], "evidence": reach}
     return {
         "cluster": cluster, "topic_id": "t", "topic": "topic", "partition": partition, "kind": kind,
