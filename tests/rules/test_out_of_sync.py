@@ -16,12 +16,12 @@ FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row",
 
 
 def observed(
-    h: History, seconds: int, in_sync: str, *, replicas: str = "1,2,3", partitions: int = 1, every: int = 60
+    h: History, seconds: int, in_sync: str, *, replicas: str = "1,2,3", partitions: int = 1, told: bool = True
 ) -> None:
-    """A second each; the observer tells of the replicas at first, and then each minute."""
+    """A second each; the observer tells of the replicas at first, and then each minute, unless it does not at all."""
     for i in range(seconds):
         for p in range(partitions):
-            settings = {"replicas_on": replicas, "in_sync": in_sync, "led_by": "1"} if i % every == 0 else None
+            settings = {"replicas_on": replicas, "in_sync": in_sync, "led_by": "1"} if told and i % 60 == 0 else None
             h.row("observer", "offsets", partition=p, log_start=0, log_end=1, last_stable=1, settings=settings)
             h.mark(partition=p)
         h.time += 1.0
@@ -103,8 +103,28 @@ def test_what_was_told_before_counts_no_more_whenever_it_comes() -> None:
     observed(late, 10, "1,2,3")
     before = late.at(late.time)
     observed(late, 5, "1,2,3")
-    for _ in range(2):  # an observer whose metadata is old
-        settings = {"replicas_on": "1,2,3", "in_sync": "1,2"}
-        late.row("other", "offsets", log_start=0, log_end=1, settings=settings, invoked=before, completed=before)
-        observed(late, 100, "1,2,3")
+    settings = {"replicas_on": "1,2,3", "in_sync": "1,2"}  # of an observer whose metadata is old
+    late.row("other", "offsets", log_start=0, log_end=1, settings=settings, invoked=before, completed=before)
+    observed(late, 140, "1,2,3", told=False)
     assert not events(row_by_row(late), NAME)
+
+
+@FEEDS
+def test_it_goes_on_for_as_long_as_it_lasts(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3")
+    observed(h, 600, "1,2")
+    assert [(event, subject) for event, subject, _ in events(fed(h), NAME)] == [("opened", (3,))]
+
+
+def test_what_one_partition_tells_stands_while_another_ones_end_comes() -> None:
+    h = History()
+    observed(h, 400, "1,2")
+    for in_sync, seconds in (("1,2", 130), ("1,2,3", 10)):
+        for i in range(seconds):
+            for p, who in ((0, "1,2"), (1, in_sync)):
+                settings = {"replicas_on": "1,2,3", "in_sync": who} if i % 60 == 0 else None
+                h.row("observer", "offsets", partition=p, log_start=0, log_end=1, settings=settings)
+                h.mark(partition=p)
+            h.time += 1.0
+    assert [(event, subject) for event, subject, _ in events(row_by_row(h), NAME)] == [("opened", (3,))]
