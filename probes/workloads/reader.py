@@ -61,8 +61,8 @@ class Reader(Probe):
         self._config = self.world.config.reader
         self.group, self._mode, self._restless, self._from_start = group, mode, restless, from_start
         # A client that was a member by the consumer protocol cannot be assigned by hand any more.
-        by_config = mode == "subscribe" and not restless
-        self._protocol: GroupProtocol = self.world.config.group_protocol if by_config else "classic"
+        stays_a_member = mode == "subscribe" and not restless
+        self._protocol: GroupProtocol = self.world.config.group_protocol if stays_a_member else "classic"
         self._connection = self.world.connection.through(bootstrap) if bootstrap else self.world.connection
         self._bootstrap_alone = bootstrap is not None
         self._consumer: Consumer | None = None

@@ -68,10 +68,7 @@ def arrive(own: OutOfSync, new: News) -> None:
         told = dict(settings[row].as_py())
         if REPLICAS in told and IN_SYNC in told:
             at, replicas, in_sync = int(columns.completed[row]), _brokers(told, REPLICAS), _brokers(told, IN_SYNC)
-            if own.missing or own.waiting or replicas != in_sync:
-                own.waiting = [*own.waiting, [at, replicas, in_sync]][-KEPT:]
-            else:
-                own.newest = max(own.newest, at)
+            own.waiting = [*own.waiting, [at, replicas, in_sync]][-KEPT:]
 
 
 def fold(own: OutOfSync, passage: Passage) -> None:

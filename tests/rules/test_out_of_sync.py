@@ -128,3 +128,13 @@ def test_what_one_partition_tells_stands_while_another_ones_end_comes() -> None:
                 h.mark(partition=p)
             h.time += 1.0
     assert [(event, subject) for event, subject, _ in events(row_by_row(h), NAME)] == [("opened", (3,))]
+
+
+def test_an_observer_whose_clock_is_ahead_hides_nothing() -> None:
+    h = History()
+    ahead = h.at(h.time + 3600)
+    told = {"replicas_on": "1,2,3", "in_sync": "1,2,3"}
+    h.row("ahead", "offsets", log_start=0, log_end=1, settings=told, invoked=ahead, completed=ahead)
+    observed(h, 10, "1,2,3")
+    observed(h, 200, "1,2")
+    assert [(event, subject) for event, subject, _ in events(row_by_row(h), NAME)] == [("opened", (3,))]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
@@ -94,7 +95,9 @@ class Membership:
         messages: list[Any] = []
         try:
             if self._incremental and self.assigned:
-                self._metadata = self._valid_metadata()
+                self._metadata = None
+                with suppress(ClientError):  # it was thrown out, and is told so in this call
+                    self._metadata = self._valid_metadata()
             messages = self._consumer.consume(records, wait)
         except Exception as error:
             raise self._failure or translate(error) from error
