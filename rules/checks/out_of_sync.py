@@ -59,7 +59,8 @@ def arrive(own: OutOfSync, new: News) -> None:
     """Take in what observers tell of the replicas. A partition that is not there has none."""
     columns, asked = new.columns, new.where(OFFSETS)
     if own.missing or own.waiting:
-        own.waiting += [[int(columns.completed[row]), [], []] for row in not_there(columns, asked).tolist()]
+        gone = [[int(columns.completed[row]), [], []] for row in not_there(columns, asked).tolist()]
+        own.waiting = [*own.waiting, *gone][-KEPT:]
     if not columns.tells("settings"):
         return
     settings = columns.table["settings"]
