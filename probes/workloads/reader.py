@@ -77,6 +77,7 @@ class Reader(Probe):
         self._stashed: list[Slice] = []
         self._rebalanced: set[Partition] = set()
         self._closing = False
+        self._answered = False
         now = self.world.clock.monotonic_ns()
         self._commit_due = now + int(self._config.commit_interval * SECOND)
         self._position_due = now + int(self._config.position_interval * SECOND)
@@ -295,7 +296,10 @@ class Reader(Probe):
             self.position.pop(where, None)
             self._committed.pop(where, None)
         self._rebalanced |= changed
-        self._stashed += self._assignment_rows(f, now, changed if self._protocol == "consumer" else None)
+        # What is kept goes on without a word, once the group's first answer has told of every partition.
+        of_all = self._protocol == "classic" or not self._answered
+        self._stashed += self._assignment_rows(f, now, None if of_all else changed)
+        self._answered = True
 
     # Commits and positions
 

@@ -191,11 +191,12 @@ def fold(own: LogEnds, passage: Passage) -> None:
 def _report(found: Iterable[Truncation], passage: Passage) -> None:
     for cut, _, again in found:
         passage.cuts.append(CutLog(cut.at, again))
+        where = "there" if again == cut.known else f"at {cut.known + 1 - again} offsets"
         passage.report.add(
             "log-truncation",
             (cut.known,),
             f"the log ends at {cut.end}, and offset {cut.known} was acknowledged or polled before; then offset {again}"
-            " was given to another write",
+            f" was given to another write: what stood {where} is gone",
             at=cut.at,
             evidence={"log_end": cut.end, "known": cut.known, "written_again": again},
         )

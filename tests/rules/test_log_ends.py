@@ -135,9 +135,16 @@ def truncated_below_a_poll_in_no_time(h: History) -> None:
     written_again(h, 9)
 
 
+def cut(end: int, known: int, again: int, where: str, *, at: float) -> Told:
+    said = (
+        f"the log ends at {end}, and offset {known} was acknowledged or polled before; then offset {again} was given to"
+        f" another write: what stood {where} is gone"
+    )
+    return Told("log-truncation", (known,), said, {"log_end": end, "known": known, "written_again": again}, at)
+
+
 def cut_at_9(at: float) -> Told:
-    said = "the log ends at 9, and offset 9 was acknowledged or polled before; then offset 9 was given to another write"
-    return Told("log-truncation", (9,), said, {"log_end": 9, "known": 9, "written_again": 9}, at)
+    return cut(9, 9, 9, "there", at=at)
 
 
 def outlived(h: History, invoked: float) -> None:
@@ -166,53 +173,17 @@ def answered_late_and_under_way_before(h: History) -> None:
 
 
 GUILTY = [
-    (borne_out_by_an_answer_that_came_late, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 4}, 2.006,
-    )),
+    (borne_out_by_an_answer_that_came_late, cut(4, 9, 4, "at 6 offsets", at=2.006)),
     (truncated_below_an_indefinite_poll, cut_at_9(1.004)),
     (truncated_below_a_poll_in_no_time, cut_at_9(1.004)),
-    (truncated_below_what_a_dead_process_had_polled_beside_others, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 4}, 6.01,
-    )),
-    (truncated, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 4}, 2.006,
-    )),
-    (truncated_in_an_outage, Told(
-        "log-truncation", (9,),
-        "the log ends at 6, and offset 9 was acknowledged or polled before; then offset 3 was given to another write",
-        {"log_end": 6, "known": 9, "written_again": 3}, 2.006,
-    )),
-    (truncated_beside_a_slow_write, Told(
-        "log-truncation", (9,),
-        "the log ends at 6, and offset 9 was acknowledged or polled before; then offset 6 was given to another write",
-        {"log_end": 6, "known": 9, "written_again": 6}, 2.002,
-    )),
-    (truncated_below_a_poll, Told(
-        "log-truncation", (9,),
-        "the log ends at 9, and offset 9 was acknowledged or polled before; then offset 9 was given to another write",
-        {"log_end": 9, "known": 9, "written_again": 9}, 1.004,
-    )),
-    (erased, Told(
-        "log-truncation", (9,),
-        "the log ends at 0, and offset 9 was acknowledged or polled before; then offset 0 was given to another write",
-        {"log_end": 0, "known": 9, "written_again": 0}, 1.004,
-    )),
-    (truncated_by_one_clock_of_two, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 5 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 5}, 0.006,
-    )),
-    (truncated_below_what_a_dead_process_had_polled, Told(
-        "log-truncation", (9,),
-        "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another write",
-        {"log_end": 4, "known": 9, "written_again": 4}, 6.006,
-    )),
+    (truncated_below_what_a_dead_process_had_polled_beside_others, cut(4, 9, 4, "at 6 offsets", at=6.01)),
+    (truncated, cut(4, 9, 4, "at 6 offsets", at=2.006)),
+    (truncated_in_an_outage, cut(6, 9, 3, "at 7 offsets", at=2.006)),
+    (truncated_beside_a_slow_write, cut(6, 9, 6, "at 4 offsets", at=2.002)),
+    (truncated_below_a_poll, cut(9, 9, 9, "there", at=1.004)),
+    (erased, cut(0, 9, 0, "at 10 offsets", at=1.004)),
+    (truncated_by_one_clock_of_two, cut(4, 9, 5, "at 5 offsets", at=0.006)),
+    (truncated_below_what_a_dead_process_had_polled, cut(4, 9, 4, "at 6 offsets", at=6.006)),
 ]  # fmt: skip
 
 

@@ -8,8 +8,9 @@ The group's metadata is taken once per assignment, when it begins. Taken later, 
 somebody else owns the partitions, or of none at all: a consumer that was thrown out of its group has generation -1,
 and a coordinator does not fence offsets that come without a generation.
 
-By the consumer protocol (KIP-848) a member keeps what is not taken away, and its epoch moves whenever anybody comes or
-goes, of which it is told nothing. So the metadata is taken before each `consume`: nobody else is given a partition
+By the consumer protocol (KIP-848) a member keeps what is not taken away, so that rows tell of what is gained and lost
+alone, but for the first answer of its group, which tells of every partition that this life has come to read. And its
+epoch moves whenever anybody comes or goes, of which it is told nothing. So the metadata is taken before each `consume`: nobody else is given a partition
 before this member was told to give it up, inside that call, or was thrown out, and then it joins again only when it was
 told of that.
 """
@@ -63,6 +64,7 @@ class Membership:
         self._stashed: list[Slice] = []
         self._failure: ProbeError | None = None
         self._closing = False
+        self._answered = False
 
     @property
     def metadata(self) -> bytes:
@@ -182,7 +184,8 @@ class Membership:
         changed = self.assigned ^ assigned
         self.rebalanced |= changed
         self.assigned = assigned
-        self._stashed += self._rows(f, invoked, changed if self._incremental else None)
+        self._stashed += self._rows(f, invoked, changed if self._incremental and self._answered else None)
+        self._answered = True
 
     def _rows(self, f: Function, invoked: Instant, among: Collection[Partition] | None = None) -> list[Slice]:
         if self._isolation is None:

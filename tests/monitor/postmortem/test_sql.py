@@ -90,8 +90,8 @@ def at(seconds: float) -> datetime:
 
 EXPECTED: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {
     "lost": ({}, [{
-        "place": "t/3", "offset": 109, "value": "writer-1:1519/9", "acknowledged": at(0.1), "txn": None, "passed_by": 1,
-        "first_passed": at(2.1),
+        "place": "t/3", "offset": 109, "value": "writer-1:1519/9", "acknowledged": at(0.1), "txn": None,
+        "how": "passed", "gone_by": None, "passed_by": 1, "first_passed": at(2.1),
     }]),
     "offset": ({"offset": "104", "partition": "3"}, [
         {"time": at(0.1), "client": "writer-1", "did": "sent it", "value": "writer-1:1519/4", "type": "ok",
@@ -190,6 +190,21 @@ def test_one_row_a_record(database: Database) -> None:
         (111, "transactions-1:1515/1", "polled", "reader-1", "ok"),
         (101, "writer-1:1519/1", "polled", "reader-2", "ok"),
     ]
+
+
+def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tmp_path: Path) -> None:
+    """Who was given it before the log was cut has it; what stands there since is not lost, nor what stood below."""
+    again = [
+        row("send", WRITER, 10, sent=[Run(WRITER, 10, 107, 1)]),
+        row("send", WRITER, 11, sent=[Run(WRITER, 11, 108, 4)]),
+        row("poll", READER, 12, polled=[Run(WRITER, 10, 107, 5)], position_before=107, position_after=112, **READ),
+    ]
+    write(tmp_path, *STARTS, *OPERATIONS, *again)
+    evidence = {"log_end": 107, "known": 109, "written_again": 107}
+    record(tmp_path, finding("log-truncation", (109,), at=15, evidence=evidence))
+    with Database(sources(tmp_path)) as opened:
+        told = [(one["offset"], one["value"], one["how"], one["gone_by"]) for one in answer(opened, "lost")]
+    assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]
 
 
 def test_incidents_are_those_of_the_findings(database: Database) -> None:

@@ -1,7 +1,7 @@
--- What was lost: records that were acknowledged, that no client was given, and that some went past.
+-- What was lost: acknowledged records that no client was given and some went past, or that a truncation took away.
 -- $topic = %: only this topic
 with acknowledged as (
-    select distinct topic, topic_id, partition, "offset", value, writer, seq, client, completed, txn
+    select distinct topic, topic_id, partition, "offset", value, writer, seq, client, invoked, completed, txn
     from records where did = 'sent' and type = 'ok' and "offset" is not null and topic like $topic
 ),
 given as (select distinct topic_id, partition, writer, seq from records where did = 'polled'),
@@ -10,13 +10,44 @@ passes as (
     select topic_id, partition, client, position_before, position_after, completed
     from operations
     where f in ('poll', 'txn') and position_before < position_after
+),
+went_past as (
+    select
+        m.topic || '/' || m.partition as place, m."offset", m.value, m.completed as acknowledged, m.txn,
+        count(distinct p.client) as passed_by, min(p.completed) as first_passed
+    from missing m
+    join passes p
+        on p.topic_id = m.topic_id and p.partition = m.partition
+        and p.position_before <= m."offset" and m."offset" < p.position_after and p.completed > m.completed
+    group by all
+),
+truncations as (
+    select
+        topic_id, partition, (evidence->>'written_again')::bigint as again, (evidence->>'known')::bigint as known, "at"
+    from findings
+    where anomaly = 'log-truncation' and event = 'raised'
+),
+-- By when the log had been cut: that write was invoked after it.
+cuts as (
+    select t.topic_id, t.partition, t.again, t.known, max(a.invoked) as cut_by
+    from truncations t
+    join acknowledged a
+        on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again and a.completed <= t."at"
+    group by all
+),
+lost as (
+    select *, null::timestamptz as cut_by from went_past
+    union all
+    select
+        a.topic || '/' || a.partition, a."offset", a.value, a.completed, a.txn, null, null, c.cut_by
+    from acknowledged a
+    join cuts c
+        on c.topic_id = a.topic_id and c.partition = a.partition
+        and a."offset" between c.again and c.known and a.completed <= c.cut_by
 )
 select
-    m.topic || '/' || m.partition as place, m."offset", m.value, m.completed as acknowledged, m.txn,
-    count(distinct p.client) as passed_by, min(p.completed) as first_passed
-from missing m
-join passes p
-    on p.topic_id = m.topic_id and p.partition = m.partition
-    and p.position_before <= m."offset" and m."offset" < p.position_after and p.completed > m.completed
-group by all
-order by place, m."offset"
+    place, "offset", value, acknowledged, txn, if(count(cut_by) > 0, 'cut off', 'passed') as how,
+    min(cut_by) as gone_by, coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
+from lost
+group by place, "offset", value, acknowledged, txn
+order by place, "offset", acknowledged
