@@ -10,9 +10,9 @@ and a coordinator does not fence offsets that come without a generation.
 
 By the consumer protocol (KIP-848) a member keeps what is not taken away, so that rows tell of what is gained and lost
 alone, but for the first answer of its group, which tells of every partition that this life has come to read. And its
-epoch moves whenever anybody comes or goes, of which it is told nothing. So the metadata is taken before each `consume`: nobody else is given a partition
-before this member was told to give it up, inside that call, or was thrown out, and then it joins again only when it was
-told of that.
+epoch moves whenever anybody comes or goes, of which it is told nothing. So the metadata is taken before each `consume`:
+nobody else is given a partition before this member was told to give it up, inside that call, or was thrown out, and
+then it joins again only when it was told of that.
 """
 
 from __future__ import annotations
