@@ -12,10 +12,11 @@ What is grouped:
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
-- What waits on a cluster, and was due while that answered nobody, is explained by `cluster-unreachable`, also where its
-  own partition could not know (`explains`). Where that is told later than what it explains, this is folded under it
-  then. Nobody is told of such a condition for `SHORTLY` (`due`): an incident of which nothing is left by then has never
-  been one, and one of which somebody may have been told ends as a part of the other (`became`).
+- What waits on a cluster, and was due while that answered nobody, or had too few replicas in sync, is explained by
+  `cluster-unreachable` or `under-min-isr`, also where its own partition could not know (`explains`). Where that is told
+  later than what it explains, this is folded under it then. Nobody is told of such a condition for `SHORTLY` (`due`):
+  an incident of which nothing is left by then has never been one, and one of which somebody may have been told ends as
+  a part of the other (`became`).
 - What follows from logs that were cut is folded under the `log-truncation` of its cluster
   (`alerts.incidents.cut_logs`), also what was found just before it. Of a sign that this may explain nobody is told for
   `SOON`. How what such a log's offsets held before differs from what they hold now is counted there without
@@ -58,7 +59,7 @@ from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import is_condition, judged
 from alerts.incidents.keys import OF_A_LOG, REFLECTED, SIGNS_IN_A_LOG, TELLS, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
-from rules.vocabulary.conditions import UNREACHABLE, WAIT_ON_THE_CLUSTER
+from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
 
 HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
@@ -91,8 +92,8 @@ class Incidents:
         self._waiting: deque[FindingEvent] = deque()
         self._alone: dict[str, FindingEvent] = {}
         """Open, and explained by nothing so far; by the finding's id."""
-        self._outages: dict[str, Outage] = {}
-        """By cluster."""
+        self._outages: dict[tuple[str, str], Outage] = {}
+        """By cluster, and what it is called."""
         self._cuts = Cuts()
         self._missing: dict[Key, dict[str, tuple[int, datetime | None]]] = {}
         """By place, what is missing there: the finding, its incident, and when it closed."""
@@ -120,7 +121,7 @@ class Incidents:
             else:
                 self._add(event)
                 self._follow(event.id)
-                if event.anomaly == UNREACHABLE:
+                if event.anomaly in EXPLAIN_WHAT_WAITS:
                     self._explain(event)
         self._forget()
 
@@ -254,7 +255,7 @@ class Incidents:
         for waiting in [one for one in self._waiting if one.id == event.id]:
             self._waiting.remove(waiting)
         self._alone.pop(event.id, None)
-        outage = self._outages.get(event.cluster)
+        outage = self._outages.get((event.cluster, event.anomaly))
         if outage is not None and outage.finding == event.id:
             outage.until = event.at
         missing = self._missing.get(place_of(event), {})
@@ -291,10 +292,10 @@ class Incidents:
 
     def _take_alone(self, event: FindingEvent) -> None:
         """A condition that waits on the cluster opened, and its partition knows nothing that explains it."""
-        outage = self._outages.get(event.cluster)
-        if outage is not None and outage.explains(event) and not self._stands(event):
+        known = (self._outages.get((event.cluster, name)) for name in EXPLAIN_WHAT_WAITS)
+        for outage in [one for one in known if one is not None]:
             explained = replace(event, implied_by=outage.finding)
-            if self._cause(explained) is not None:
+            if outage.explains(event) and not self._stands(event) and self._cause(explained) is not None:
                 self._add(explained)
                 return
         self._add(event)
@@ -307,9 +308,9 @@ class Incidents:
         return number is not None and number in self._groups and event.id in self._groups[number].open
 
     def _explain(self, away: FindingEvent) -> None:
-        """A cluster answers nobody: what was told alone, and waits on it, is folded under that."""
+        """A cluster answers nobody, or accepts nothing: what was told alone, and waits on it, is folded under that."""
         outage = Outage.told(away)
-        self._outages[away.cluster] = outage
+        self._outages[away.cluster, away.anomaly] = outage
         number = self._by_key["finding", away.id]
         for event in [one for one in self._alone.values() if one.cluster == away.cluster and outage.explains(one)]:
             del self._alone[event.id]

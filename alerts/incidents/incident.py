@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from alerts.incidents.silence import Silence
-from rules.vocabulary.conditions import UNREACHABLE
+from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS
 from rules.vocabulary.policy import Severity
 from rules.vocabulary.times import from_micros
 
@@ -122,8 +122,8 @@ class Incident:
 
     @property
     def holds_since(self) -> datetime:
-        """Since when it has held: a cluster that answers nobody since its last answer, all else since it was found."""
-        answered = self.evidence.get("since") if self.anomaly == UNREACHABLE else None
+        """Since when it has held: what explains other conditions since it began, all else since it was found."""
+        answered = self.evidence.get("since") if self.anomaly in EXPLAIN_WHAT_WAITS else None
         return min(self.since, from_micros(answered)) if isinstance(answered, int) else self.since
 
     def held_for(self, now: datetime) -> timedelta:

@@ -174,10 +174,12 @@ class ProbeTopics:
         self._former_ids: dict[str, str] = {}
 
     def ensure(self) -> Layout:
-        """Plan, act, wait until every partition has a leader, and return what is there.
+        """Plan, act, wait until every partition that was made has a leader, and return what is there.
 
+        A partition that has lost its leader is not waited for: probes that begin in an outage are to see it.
         Raises Unreachable where no broker answers, ProbeError where no probe topic is there and none may be made."""
         view = self.view(with_config=self._config.manage)
+        wait, new = not view.topics, set[str]()
         if self._config.manage:
             made = plan(view, self.names, self._config, self._led)
             for name, topic in view.topics.items():
@@ -185,12 +187,16 @@ class ProbeTopics:
             for remark in made.remarks:
                 self._say_once(remark)
             for change in made.changes:
-                if self._act(change) and isinstance(change, Grow):
+                if not self._act(change) or isinstance(change, Alter):
+                    continue
+                new.add(change.topic)
+                if isinstance(change, Grow):
                     self._led[change.topic].update(replicas[0] for replicas in change.assignment)
-            if made.changes:
-                view = self._ready()
-        if not view.topics or any(leader is None for topic in view.topics.values() for leader in topic.leaders):
-            view = self._ready()
+            wait = wait or bool(made.changes)
+        if wait:
+            view = self._ready(new)
+        if any(leader is None for topic in view.topics.values() for leader in topic.leaders):
+            self._say_once("some partitions of the probe topics have no leader")
         return self._with_former_ids(self._paired(layout_of(view, self.names)))
 
     def _paired(self, layout: Layout) -> Layout:
@@ -279,20 +285,20 @@ class ProbeTopics:
                 read[resource.name] = topic
         return read
 
-    def _ready(self) -> ClusterView:
-        """Waits until all topics are known and every partition has a leader, or the limit; then what is there."""
+    def _ready(self, new: Collection[str]) -> ClusterView:
+        """Waits until all topics are known and every partition of the new ones has a leader, or the limit; then what is
+        there. Raises ProbeError where that is nothing."""
         limit = time.monotonic() + self._config.ready_within
         while True:
             view = self.view()
             whole = set(view.topics) == set(self.names)
-            if whole and all(leader is not None for topic in view.topics.values() for leader in topic.leaders):
+            if whole and all(leader is not None for name in new for leader in view.topics[name].leaders):
                 return view
             if time.monotonic() >= limit:
                 break
             time.sleep(0.2)
         if not view.topics:
             raise ProbeError(f"there is no probe topic ({', '.join(self.names)}), and none could be created")
-        self._say_once("some partitions of the probe topics have no leader")
         return view
 
     def _act(self, change: Change) -> bool:

@@ -4,7 +4,8 @@ A partition tells that such a condition holds as it sees it (`holds`), again whi
 (`ended`). The condition is opened by the first that says so and closed when none says so any more. What a partition has
 not repeated for `FORGOTTEN` is no longer its word: its topic may be gone.
 
-What opens while `cluster-unreachable` is open, and waits on the cluster (`waits`), says so by `implied_by`.
+What opens while `cluster-unreachable` or `under-min-isr` is open, and waits on the cluster (`waits`), says so by
+`implied_by`.
 
 State: the open conditions, each with the partitions that see it.
 """
@@ -17,14 +18,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules.kept.outages import unreachable_id
-from rules.vocabulary.conditions import EVIDENCE_LATE, OUT_OF_SYNC, UNREACHABLE
-from rules.vocabulary.finding import Event, Finding
+from rules.vocabulary.conditions import EVIDENCE_LATE, EXPLAIN_WHAT_WAITS, OUT_OF_SYNC, UNDER_MIN_ISR, UNREACHABLE
+from rules.vocabulary.finding import Event, Finding, identity
 from rules.vocabulary.objectives import SECOND
 
 KINDS: Final = ("holds", "ended")
-CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC)
+CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC, UNDER_MIN_ISR)
 FORGOTTEN: Final = 180 * SECOND
+FOLLOWS: Final = len(EXPLAIN_WHAT_WAITS)
 
 Open = dict[str, dict[str, Any]]
 """By key (cluster, anomaly, subject): what opened it, since when (`opened`, `decidable`), `implied_by`, and `seen_by`:
@@ -63,18 +64,20 @@ def join(known: Open, facts: pa.Table, now: int) -> tuple[Open, list[Finding]]:
     return known, findings
 
 
-def _order(entry: tuple[dict[str, Any], dict[str, Any]]) -> tuple[int, bool, bool, str, int]:
-    """In the order of time, the cluster before what waits on it."""
+def _order(entry: tuple[dict[str, Any], dict[str, Any]]) -> tuple[int, int, bool, str, int]:
+    """In the order of time, what explains before what waits on it."""
     fact, about = entry
-    return fact["at"], about["anomaly"] != UNREACHABLE, fact["kind"] == "ended", fact["topic_id"], fact["partition"]
+    explains = EXPLAIN_WHAT_WAITS.index(about["anomaly"]) if about["anomaly"] in EXPLAIN_WHAT_WAITS else FOLLOWS
+    return fact["at"], explains, fact["kind"] == "ended", fact["topic_id"], fact["partition"]
 
 
 def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     cluster = fact["cluster"]
-    waits = about.get("waits", False) and f"{cluster}|{UNREACHABLE}" in known
+    causes = [name for name in EXPLAIN_WHAT_WAITS if f"{cluster}|{name}" in known]
+    waits = about.get("waits", False) and bool(causes)
     return {
         "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],
-        "implied_by": unreachable_id(cluster) if waits else None, "seen_by": {}, "places": 1,
+        "implied_by": identity(causes[0], cluster, "", -1, ()) if waits else None, "seen_by": {}, "places": 1,
     }  # fmt: skip
 
 

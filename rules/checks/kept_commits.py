@@ -53,17 +53,19 @@ class Floors(Table):
 @dataclass(slots=True)
 class Committed:
     """`groups`: their names by number, None where one is free; `subscribed`: those that were subscribed to. `commits`,
-    `told`: the newest, and those since the log was last complete; `waiting`: reads that are not judged yet; `first`:
-    what was told first of groups of which nothing was known. `unsure`: commits of which nobody knows whether they took
-    place, or when; of offsets up to `unsure_to` any may be one. `unknown`: where members' logs are missing.
-    `retention`: [as of when, minutes] of what groups have committed; `made_anew`: since when processes say that the
-    topic was made anew under them, -1 where none does; `observed`: the newest time at which the partition
-    was; `kept`: how many entries were left when the last were forgotten. `pending`: [when, anomaly, subject, message,
-    evidence, at, group, domain, since] of verdicts that wait for the partition to be observed after `when`, and before
-    that, where `since` is a time, for the log of the group through `when`; `reported`: [anomaly, *subject] of all."""
+    `told`: the newest, and those since the log was last complete; so many of the first commits were `compared` with all
+    that had come by then; `waiting`: reads that are not judged yet; `first`: what was told first of groups of which
+    nothing was known. `unsure`: commits of which nobody knows whether they took place, or when; of offsets up to
+    `unsure_to` any may be one. `unknown`: where members' logs are missing. `retention`: [as of when, minutes] of what
+    groups have committed; `made_anew`: since when processes say that the topic was made anew under them, -1 where none
+    does; `observed`: the newest time at which the partition was; `kept`: how many entries were left when the last were
+    forgotten. `pending`: [when, anomaly, subject, message, evidence, at, group, domain, since] of verdicts that wait
+    for the partition to be observed after `when`, and before that, where `since` is a time, for the log of the group
+    through `when`; `reported`: [anomaly, *subject] of all."""
 
     groups: list[str | None] = field(default_factory=lambda: [""])
     commits: Commits = field(default_factory=Commits)
+    compared: int = 0
     floors: Floors = field(default_factory=Floors)
     waiting: Reads = field(default_factory=Reads)
     told: Reads = field(default_factory=Reads)
@@ -123,18 +125,26 @@ def note_unsure(own: Committed, new: Invoked) -> None:
 
 def spoil(own: Committed) -> None:
     """Note since when a lower commit may have taken the place of each: since one was invoked that completed after it
-    had been invoked. Where such a one may have been dropped, nothing is known: since ever."""
-    commits = own.commits
-    for group, domain in {*zip(commits.group.tolist(), commits.domain.tolist(), strict=True)}:
+    had been invoked. Where such a one may have been dropped before they could be compared, nothing is known: since
+    ever."""
+    commits, fresh = own.commits, np.arange(len(own.commits)) >= own.compared
+    for group, domain in {*zip(commits.group[fresh].tolist(), commits.domain[fresh].tolist(), strict=True)}:
         rows = indices((commits.group == group) & (commits.domain == domain))
         floor = own.floors.completed[(own.floors.group == group) & (own.floors.domain == domain)].max(initial=-1)
-        one = take(commits, rows)
-        for part in np.array_split(np.arange(len(rows)), -(-len(rows) // 512)):
-            lower = one.offset < one.offset[part][:, None]
-            later = lower & (one.completed >= one.invoked[part][:, None])
-            since = np.where(later, one.invoked, NEVER).min(axis=1)
-            since[one.invoked[part] <= floor] = -1
-            commits.spoiled[rows[part]] = np.minimum(commits.spoiled[rows[part]], since)
+        new, old = rows[fresh[rows]], rows[~fresh[rows]]
+        _compare(commits, new, rows)
+        _compare(commits, old, new)
+        commits.spoiled[new[commits.invoked[new] <= floor]] = -1
+    own.compared = len(commits)
+
+
+def _compare(commits: Commits, rows: Ints, others: Ints) -> None:
+    """Note since when one of the others may have taken the place of each of these."""
+    offset, completed, invoked = commits.offset[others], commits.completed[others], commits.invoked[others]
+    for part in np.array_split(rows, -(-len(rows) // 512)) if len(rows) and len(others) else ():
+        later = (offset < commits.offset[part][:, None]) & (completed >= commits.invoked[part][:, None])
+        since = np.where(later, invoked, NEVER).min(axis=1)
+        commits.spoiled[part] = np.minimum(commits.spoiled[part], since)
 
 
 def is_full(own: Committed) -> bool:
@@ -209,6 +219,7 @@ def _forget_commits(own: Committed, late: set[int], end: int) -> None:
         np.maximum.at(highest, which, floors.highest)
         own.floors = Floors(group, domain, completed, highest)
     own.commits = take(commits, keep)
+    own.compared = len(own.commits)
 
 
 def _bound_waiting(own: Committed) -> None:
@@ -235,6 +246,7 @@ def _forget_domains(own: Committed) -> None:
         return
     newest = sorted(known.tolist(), key=lambda number: int(at[domain == number].max()))[-DOMAINS:]
     own.commits = take(own.commits, among(own.commits.domain, newest))
+    own.compared = len(own.commits)
     own.told = take(own.told, among(own.told.domain, newest))
     own.floors = take(own.floors, among(own.floors.domain, newest))
 

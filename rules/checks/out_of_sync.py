@@ -1,15 +1,21 @@
-"""`replicas-out-of-sync`: replicas of probe partitions on a broker have not been in sync for long.
+"""`replicas-out-of-sync`, `under-min-isr`: replicas of probe partitions have not been in sync for long, or too many.
 
 A broker that is away is asked no more once others lead its partitions, and nothing waits on it: one more, and something
-does. Observers tell which brokers have replicas of a partition, and which of these are in sync, whenever that changes
-and once a minute. The condition holds when they have told for `AFTER` that a broker's are not, until they tell that
-they are, or that it has none any more. It is judged tick by tick in log time, and what an observer told before the
-newest that is known is passed over.
+does. Then fewer replicas are in sync than a write needs. Leaders answer, and accept nothing, tell readers of nothing
+new, and where the group's or the transactions' own partition is one of these nobody is coordinated: that explains what
+waits (`rules.kept.outages`).
 
-A broker is one condition, whatever number of partitions it has replicas of: each partition tells stage 2 that it holds
-here (`rules.across.shared_conditions`).
+Observers tell which brokers have replicas of a partition, and which of these are in sync, whenever that changes and
+once a minute, and now and then how many a write needs. `replicas-out-of-sync` holds when they have told for `AFTER`
+that a broker's are not, until they tell that they are, or that it has none any more. `under-min-isr` holds when they
+have told for the liveness objective, less `UNNOTICED`, that too few are. Both are judged tick by tick in log time, and
+what an observer told before the newest that is known is passed over.
 
-State: when the replicas were told last, which are not in sync since when, and what was told after the last tick.
+A broker is one condition, whatever number of partitions it has replicas of, and so are too few replicas of a cluster:
+each partition tells stage 2 that it holds here (`rules.across.shared_conditions`).
+
+State: when the replicas were told last, which are not in sync since when, since when too few are, the last `SPELLS`
+times of that, and what was told after the last tick.
 """
 
 from __future__ import annotations
@@ -26,18 +32,24 @@ from rules.arrays.intervals import indices
 from rules.checks.not_there import not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
-from rules.vocabulary.conditions import OUT_OF_SYNC
-from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.conditions import OUT_OF_SYNC, UNDER_MIN_ISR
+from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.settings import whole
 
 AFTER: Final = 120 * SECOND
 """A broker that is restarted by the book is back by then, or nearly."""
+UNNOTICED: Final = 10 * SECOND
+"""A broker that dies is in sync until the controller has missed it for this long: what waits on it waits since then."""
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
 KEPT: Final = 256
 """What was told since the last tick: while log time stands still nobody is told of more than that."""
 REPLICAS: Final = "replicas_on"
 IN_SYNC: Final = "in_sync"
+NEEDED: Final = "min_insync"
+SPELLS: Final = 8
+REMEMBERED: Final = 600 * SECOND
+"""Far longer than what waited goes on after it."""
 
 _TOLD, _TICK = range(2)
 
@@ -46,20 +58,27 @@ _TOLD, _TICK = range(2)
 class OutOfSync:
     """`newest`: when the replicas were told last, -1 for never; `replicas`, `in_sync`: the brokers, as told then;
     `missing`: [broker, since when its replica is not in sync, when stage 2 was told of it last or -1], as many as there
-    are replicas; `waiting`: [time, replicas, in sync] of what was told after the last tick, the last `KEPT`."""
+    are replicas; `needed`: how many have to be in sync, -1 where that is not told yet; `few`: [since when too few are,
+    when that was called long, when enough were again] of the last spells, -1 for not yet, and `told` when stage 2 was
+    told of the one that lasts; `waiting`: [time, replicas and in sync, None where they are not told, how many are
+    needed or -1] of what was told after the last tick, the last `KEPT`."""
 
     newest: int = -1
     replicas: list[int] = field(default_factory=list)
     in_sync: list[int] = field(default_factory=list)
     missing: list[list[int]] = field(default_factory=list)
+    needed: int = -1
+    few: list[list[int]] = field(default_factory=list)
+    told: int = -1
     waiting: list[list[Any]] = field(default_factory=list)
 
 
 def arrive(own: OutOfSync, new: News) -> None:
     """Take in what observers tell of the replicas. A partition that is not there has none."""
     columns, asked = new.columns, new.where(OFFSETS)
-    if own.missing or own.waiting:
-        gone = [[int(columns.completed[row]), [], []] for row in not_there(columns, asked).tolist()]
+    new.report.outages.few = own.few
+    if own.missing or own.waiting or _lasts(own):
+        gone = [[int(columns.completed[row]), [], [], -1] for row in not_there(columns, asked).tolist()]
         own.waiting = [*own.waiting, *gone][-KEPT:]
     if not columns.tells("settings"):
         return
@@ -67,14 +86,17 @@ def arrive(own: OutOfSync, new: News) -> None:
     has = settings.is_valid().to_numpy() & new.fresh & columns.where(OFFSETS)
     for row in indices(has).tolist():
         told = dict(settings[row].as_py())
-        if REPLICAS in told and IN_SYNC in told:
-            at, replicas, in_sync = int(columns.completed[row]), _brokers(told, REPLICAS), _brokers(told, IN_SYNC)
-            own.waiting = [*own.waiting, [at, replicas, in_sync]][-KEPT:]
+        needed, brokers = whole(told.get(NEEDED, "")), REPLICAS in told and IN_SYNC in told
+        if brokers or needed is not None:
+            present = [_brokers(told, REPLICAS), _brokers(told, IN_SYNC)] if brokers else [None, None]
+            entry = [int(columns.completed[row]), *present, -1 if needed is None else needed]
+            own.waiting = [*own.waiting, entry][-KEPT:]
 
 
 def fold(own: OutOfSync, passage: Passage) -> None:
     """Go through the ticks, and tell of which brokers it holds, and no longer."""
-    if not own.missing and not own.waiting:
+    passage.report.outages.few = own.few
+    if not own.missing and not own.waiting and not own.few:
         return
     end = passage.end
     events: list[tuple[int, int, Any]] = [(one[0], _TOLD, one[1:]) for one in own.waiting if one[0] <= end]
@@ -84,13 +106,29 @@ def fold(own: OutOfSync, passage: Passage) -> None:
         if kind == _TICK:
             _tick(own, time, passage.report)
         elif time >= own.newest:
-            replicas, in_sync = brokers
-            _take(own, (time, replicas, in_sync), passage.report)
+            _take(own, time, brokers, passage.report)
+    own.few = [spell for spell in own.few if spell[2] < 0 or spell[2] >= end - REMEMBERED]
+    passage.report.outages.few = own.few
 
 
-def _take(own: OutOfSync, told_then: tuple[int, list[int], list[int]], report: Report) -> None:
-    time, replicas, in_sync = own.newest, own.replicas, own.in_sync = told_then
-    away = [broker for broker in replicas if broker not in in_sync]
+def _take(own: OutOfSync, time: int, told_then: tuple[list[int] | None, list[int] | None, int], report: Report) -> None:
+    replicas, in_sync, needed = told_then
+    own.newest, own.needed = time, needed if needed >= 0 else own.needed
+    if replicas is not None and in_sync is not None:
+        own.replicas, own.in_sync = replicas, in_sync
+        _note_missing(own, time, report)
+    few = len(own.in_sync) < own.needed and bool(own.replicas)
+    if few and not _lasts(own):
+        own.few = [*own.few, [time, -1, -1]][-SPELLS:]
+    elif not few and _lasts(own):
+        spell = own.few[-1]
+        if own.told >= 0:
+            _tell_few(own, "ended", spell, max(time, own.told), report)
+        spell[2], own.told = max(time, own.told), -1
+
+
+def _note_missing(own: OutOfSync, time: int, report: Report) -> None:
+    away = [broker for broker in own.replicas if broker not in own.in_sync]
     for broker, since, told in own.missing:
         if broker not in away and told >= 0:
             _tell(own, "ended", broker, since, max(time, told), report)  # it may come late
@@ -105,6 +143,22 @@ def _tick(own: OutOfSync, time: int, report: Report) -> None:
         if time - since >= AFTER and (told < 0 or time - told >= AGAIN):
             one[2] = time
             _tell(own, "holds", broker, since, time, report)
+    if not _lasts(own):
+        return
+    spell = own.few[-1]
+    if time - spell[0] >= _long(report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+        spell[1] = time if spell[1] < 0 else spell[1]
+        own.told = time
+        _tell_few(own, "holds", spell, time, report)
+
+
+def _lasts(own: OutOfSync) -> bool:
+    """Are too few in sync now?"""
+    return bool(own.few) and own.few[-1][2] < 0
+
+
+def _long(objectives: Objectives) -> int:
+    return max(objectives.liveness - UNNOTICED, objectives.liveness // 2)
 
 
 def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: int, at: int, report: Report) -> None:
@@ -114,6 +168,27 @@ def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: i
         "decidable": since + AFTER if kind == "holds" else at,
         "message": f"replicas on broker {broker} have not been in sync for {(at - since) / 1e6:.0f} s",
         "evidence": {"broker": broker, "since": since, "replicas": own.replicas, "in_sync": own.in_sync},
+    }
+    report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
+
+
+def _tell_few(own: OutOfSync, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
+    since = spell[0]
+    only = f"only broker {', '.join(map(str, own.in_sync))}" if own.in_sync else "no broker"
+    told = {
+        "anomaly": UNDER_MIN_ISR,
+        "subject": [],
+        "decidable": since + _long(report.objectives) if kind == "holds" else at,
+        "message": (
+            f"a write needs {own.needed} replicas in sync, and {only} has been for {(at - since) / 1e6:.0f} s"
+            f" (of {', '.join(map(str, own.replicas))}): nothing can be written"
+        ),
+        "evidence": {
+            "replicas": own.replicas,
+            "in_sync": own.in_sync,
+            "min_insync": own.needed,
+            "since": since,
+        },
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 

@@ -62,6 +62,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     known_ends.CHECK,  # before the two that compare what it tells
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
+    out_of_sync.CHECK,  # so is this, and after that one: it adds to what explains
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
     refused_reads.CHECK,
@@ -70,7 +71,6 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     stale_log_ends.CHECK,
     late_evidence.CHECK,
     unsafe_settings.CHECK,
-    out_of_sync.CHECK,
     registers.CHECK,
     phantom_reads.CHECK,
     losses.CHECK,  # before whatever needs to know what was polled, and which operations turned out visible

@@ -11,10 +11,13 @@ UNREACHABLE: Final = "cluster-unreachable"
 EVIDENCE_LATE: Final = "evidence-late"
 EVIDENCE_STALLED: Final = "evidence-stalled"
 OUT_OF_SYNC: Final = "replicas-out-of-sync"
+UNDER_MIN_ISR: Final = "under-min-isr"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
     {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads"}
 )
 """Conditions that a cluster which answers nobody explains."""
+EXPLAIN_WHAT_WAITS: Final = (UNREACHABLE, UNDER_MIN_ISR)
+"""Conditions that explain those, the first before the second where both hold."""
 
 _VALUES: Final = Field("values", "int", "values", "how many")
 _RUN: Final = (OFFSET, WRITER, SEQ, Field("values", "int", "values", "how many from there on"))
@@ -43,6 +46,12 @@ _REPLICAS: Final = (
     Field("since", "int", "micros", "since when observers have told so of the first of these partitions"),
     Field("replicas", "list of int", "broker", "of that partition, those that have replicas"),
     Field("in_sync", "list of int", "broker", "of these, those that are in sync"),
+)
+_FEW: Final = (
+    Field("replicas", "list of int", "broker", "of the first of these partitions, those that have replicas"),
+    Field("in_sync", "list of int", "broker", "of these, those that are in sync"),
+    Field("min_insync", "int", "", "how many brokers have to be in sync"),
+    Field("since", "int", "micros", "since when observers have told so"),
 )
 _STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")
 _LISTED: Final = (
@@ -301,6 +310,17 @@ CONDITIONS: Final = (
         "what was asked, what is there: all settings that the observer was told",
         (_opened(*_SETTINGS),),
         (_closed(*_SETTINGS),),
+    ),
+    Anomaly(
+        UNDER_MIN_ISR, "condition", "while it lasts",
+        "Fewer replicas of a probe partition are in sync than min.insync.replicas: no write that waits for them is "
+        "acknowledged.",
+        "who has replicas, who is in sync, how many have to be, since when",
+        (_opened(*_FEW),),
+        (
+            _closed(*_FEW, _PARTITIONS, when="as told last"),
+            _closed(_PARTITIONS, when="nobody tells of it any more"),
+        ),
     ),
     Anomaly(
         OUT_OF_SYNC, "condition", "while it lasts",

@@ -285,6 +285,35 @@ def test_what_an_outage_explains_is_folded_under_it_whichever_is_told_first() ->
     assert (one.open, one.until) == (False, NOON + 69 * S)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (1, 0, 2), (2, 1, 0)])
+def test_too_few_replicas_in_sync_explain_what_waits(order: tuple[int, ...]) -> None:
+    """In whatever order they are counted, and whether their partitions know why or not; and not what comes later."""
+    few = identity("under-min-isr", "c", "", -1, ())
+    evidence = {"since": micros(NOON + 8 * S), "in_sync": [1]}
+    events = [
+        told("under-min-isr", (), at=28, event_="opened", topic="", partition=-1, evidence=evidence),
+        told("stuck-consumer", 1, at=30, event_="opened", partition=1),
+        told("stuck-producer", 2, at=31, event_="opened", partition=2, implied_by=few),
+    ]
+    counted = [replace(events[n], counted=NOON + (31 + i) * S) for i, n in enumerate(order)]
+    (one,) = standing(*counted)
+    assert (one.anomaly, one.folded) == ("under-min-isr", {"stuck-consumer": 1, "stuck-producer": 1})
+    assert one.holds_since == NOON + 8 * S
+    over = replace(events[0], event="closed", at=NOON + 60 * S, counted=NOON + 62 * S)
+    found = standing(*counted, over, told("stuck-consumer", 5, at=200, event_="opened", partition=5))
+    assert [one.anomaly for one in found] == ["under-min-isr", "stuck-consumer"]
+
+
+def test_where_the_cluster_is_silent_as_well_what_waits_is_in_one_of_the_two() -> None:
+    few = told("under-min-isr", (), at=28, event_="opened", topic="", partition=-1)
+    stuck = told("stuck-consumer", 1, at=30, event_="opened", partition=1)
+    for events in ([few, away("opened", at=30), stuck], [away("opened", at=30), few, stuck]):
+        found = standing(*events)
+        assert {one.anomaly: one.folded for one in found} == {
+            "under-min-isr": {}, "cluster-unreachable": {"stuck-consumer": 1},
+        }  # fmt: skip
+
+
 def test_what_outlasts_its_cause_stands_for_itself() -> None:
     explained = told("stuck-consumer", 1, at=2, event_="opened", implied_by=AWAY)
     found = standing(

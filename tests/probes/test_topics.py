@@ -198,6 +198,20 @@ def test_where_nothing_may_be_made_the_probes_go_on_with_what_is_there(kafka: Lo
     assert [topic.partitions for topic in topics.ensure().topics] == [1]
 
 
+def test_a_partition_that_has_lost_its_leader_is_not_waited_for():
+    """Probes that begin anew in an outage are to see it."""
+
+    class InAnOutage(ProbeTopics):
+        def view(self, *, with_config: bool = False) -> ClusterView:
+            topics = {name: TopicView(f"{name}-id", ((1,), (2,)), (1, None), {}) for name in self.names}
+            return ClusterView("c", (Broker(1, "one:1"),), topics)
+
+    said: list[str] = []
+    topics = InAnOutage(AdminClient({}), TopicsConfig(manage=False, ready_within=600.0), said.append)
+    assert [topic.partitions for topic in topics.ensure().topics] == [2, 2]
+    assert said == ["some partitions of the probe topics have no leader"]
+
+
 @pytest.mark.kafka
 def test_the_ids_that_topics_have_now(kafka: LocalKafka):
     topics = probe_topics(kafka, [], partitions=1)

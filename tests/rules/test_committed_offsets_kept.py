@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rules.vocabulary.slices import Mark
 from tests.rules.committed_offsets import (
     OBSERVER,
@@ -10,6 +12,7 @@ from tests.rules.committed_offsets import (
     commit,
     foreign,
     later,
+    lost,
     on,
     read,
 )
@@ -94,3 +97,30 @@ def test_a_commit_that_only_the_wall_clock_puts_before_a_read_explains_nothing()
     marked(h, 31_000)
     store.feed(h.rows[fed:])
     assert whole(store, RULES) == [foreign(70, 50, 4.01, to=OBSERVER)]
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_what_is_forgotten_of_later_commits_takes_nothing_from_an_earlier_one(lower: bool) -> None:
+    """Aborted transactions went on from an acknowledged commit, and are not kept; then the group is told nothing, or
+    what one of them would have committed."""
+    h, store = History(), Store()
+    commit(h, 31)
+    for offset in (43, 32, 113, 20 if lower else 114):
+        commit(h, offset, type="fail")
+    for n in range(400):
+        commit(h, n, by="q", group="other")
+        read(h, n, by="q", group="other")
+        if n % 100 == 99:
+            h.mark(1.0)
+            store.feed(h.rows)
+            h.rows.clear()
+    read(h, 20 if lower else None)
+    asked = h.time
+    later(h)
+    for _ in range(3):
+        h.mark(1.0)
+        store.feed(h.rows)
+        h.rows.clear()
+    told = whole(store, VERDICTS)
+    after = told[0].evidence["after_s"] if told else 0.0
+    assert told == ([] if lower else [lost(31, None, round(asked, 3), after=after)])

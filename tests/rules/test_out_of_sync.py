@@ -1,4 +1,5 @@
-"""`replicas-out-of-sync`: a broker whose replicas are not in sync for long, beside one that is back in time."""
+"""`replicas-out-of-sync`, `under-min-isr`: replicas that are not in sync for long, or too many, beside some that
+are back in time."""
 
 from __future__ import annotations
 
@@ -6,22 +7,33 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.vocabulary.finding import identity
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, delayed, events, row_by_row, shuffled
 from tests.rules.whole import Told, whole
 
 NAME = "replicas-out-of-sync"
+FEW = "under-min-isr"
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
 
 
 def observed(
-    h: History, seconds: int, in_sync: str, *, replicas: str = "1,2,3", partitions: int = 1, told: bool = True
+    h: History,
+    seconds: int,
+    in_sync: str,
+    *,
+    replicas: str = "1,2,3",
+    partitions: int = 1,
+    told: bool = True,
+    needed: int | None = None,
 ) -> None:
     """A second each; the observer tells of the replicas at first, and then each minute, unless it does not at all."""
     for i in range(seconds):
         for p in range(partitions):
             settings = {"replicas_on": replicas, "in_sync": in_sync, "led_by": "1"} if told and i % 60 == 0 else None
+            if settings and needed is not None:
+                settings["min_insync"] = str(needed)
             h.row("observer", "offsets", partition=p, log_start=0, log_end=1, last_stable=1, settings=settings)
             h.mark(partition=p)
         h.time += 1.0
@@ -138,3 +150,76 @@ def test_an_observer_whose_clock_is_ahead_hides_nothing() -> None:
     observed(h, 10, "1,2,3")
     observed(h, 200, "1,2")
     assert [(event, subject) for event, subject, _ in events(row_by_row(h), NAME)] == [("opened", (3,))]
+
+
+@FEEDS
+def test_too_few_in_sync_is_told_once_before_what_waits_on_it_is_due_and_ends(fed: Callable[[History], Store]) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", partitions=2, needed=2)
+    since = micros(h.at(h.time + 0.002))
+    observed(h, 45, "1", partitions=2)
+    observed(h, 10, "1,3", partitions=2)
+    opened, closed = whole(fed(h), [FEW])
+    evidence = {"replicas": [1, 2, 3], "in_sync": [1], "min_insync": 2, "since": since}
+    began = round((since - micros(START)) / 1e6, 3)
+    lasts = round(opened.at - began)
+    said = f"a write needs 2 replicas in sync, and only broker 1 has been for {lasts} s (of 1, 2, 3)"
+    assert opened == Told(
+        FEW, (), f"{said}: nothing can be written", evidence, opened.at, round(began + 20, 3), "opened",
+    )  # fmt: skip
+    assert began + 20 <= opened.at <= began + 22
+    lasted = round(closed.at - opened.at, 3)
+    assert closed == Told(
+        FEW, (), f"{FEW} ended after {lasted:.1f} s",
+        {**evidence, "since": since + 4_000, "in_sync": [1, 3], "partitions": 2, "lasted_s": lasted}, closed.at,
+        event="closed",
+    )  # fmt: skip
+    assert 45 <= closed.at - began <= 47
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    ("in_sync", "seconds", "needed"),
+    [("1", 18, 2), ("1,2", 100, 2), ("1", 100, None), ("1", 100, 1)],
+    ids=["back in time", "enough", "nobody says how many", "one is enough"],
+)
+def test_enough_in_sync_or_enough_in_time_is_nothing(
+    fed: Callable[[History], Store], in_sync: str, seconds: int, needed: int | None
+) -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=needed)
+    observed(h, seconds, in_sync)
+    observed(h, 30, "1,2,3")
+    assert not events(fed(h), FEW)
+
+
+def test_more_replicas_being_needed_counts_from_then() -> None:
+    h = History()
+    observed(h, 60, "1,2", needed=1)
+    for needed, seconds in (("3", 40), ("2", 10)):  # in a row of its own
+        h.row("observer", "offsets", log_start=0, log_end=1, last_stable=1, settings={"min_insync": needed})
+        observed(h, seconds, "1,2", told=False)
+    assert events(row_by_row(h), FEW) == [("opened", (), 81), ("closed", (), 100)]
+
+
+@FEEDS
+@pytest.mark.parametrize(("few", "more"), [(True, 0), (True, 60), (False, 0)])
+def test_what_waits_while_too_few_are_in_sync_is_explained_by_that(
+    fed: Callable[[History], Store], few: bool, more: int
+) -> None:
+    """A reader is not given what is there; who is not given it either when enough are in sync is stuck by himself."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 1, at=0)
+    h.poll("r", [("w", 0, 1, 0)])
+    observed(h, 10, "1,2,3", needed=2)
+    h.send("w", 1, 1, at=1)
+    for seconds, in_sync in ((50, "1" if few else "1,2,3"), (more, "1,2,3")):
+        for i in range(seconds):
+            settings = {"replicas_on": "1,2,3", "in_sync": in_sync} if i == 0 else None
+            h.row("observer", "offsets", log_start=0, log_end=2, last_stable=2, settings=settings)
+            h.mark(1.0)
+    told = [one for one in fed(h).findings if one.anomaly == "stuck-consumer"]
+    cause = identity(FEW, "c", "", -1, ()) if few else None
+    expected = [("opened", cause), ("opened", None)] if more else [("opened", cause)]
+    assert [(one.event, one.implied_by) for one in told] == expected
