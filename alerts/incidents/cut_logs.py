@@ -7,7 +7,8 @@ that already. So what the cut of a log explains is folded under the one `log-tru
 Each finding stays one, with its evidence. A sign (`SIGNS`) joins where it was found in a log that was cut, and
 anywhere in the cluster about when one was cut: groups' offsets and transforms' outputs are kept in other partitions.
 Records that are lost (`LOST`), and those that may be (`MISSING`), join only where they were in a log that was cut; a
-loss elsewhere is told for itself.
+loss elsewhere is told for itself. A log that ends too low, and to which nobody has written since, was cut as well
+(`UNWRITTEN`).
 A log that was cut gives its offsets again for as long as it grows through its old range, hours where it was long: that
 an offset there holds two values, what was lost and what is there now, was said with the cut (`CutLogs.said`), and so
 were differences between a reading before it and one after it, whenever the two are compared. A reader that went back
@@ -36,14 +37,20 @@ SIGNS: Final = frozenset(
 SOON: Final = timedelta(seconds=10)
 """The cut is found so long after its signs, at most: where its leader begins anew, the end of the log is listed some
 seconds after the first write."""
-LOST: Final = frozenset({"late-record", "lost-write", "torn-transaction", "vanished-record"})
+LOST: Final = frozenset(
+    {"late-record", "lost-write", "nonlinearizable-register", "torn-transaction", "vanished-record"}
+)
+UNWRITTEN: Final = "stale-log-end"
 COMPARED: Final = frozenset({"late-record", "vanished-record"})
 """Differences between two readings of an offset."""
 MISSING: Final = frozenset({"suspected", "unseen"})
 """Conditions that end when what is missing is found, and when it is found to be lost: so it is called in a log that was
 cut, until that is known."""
-BEFORE: Final = timedelta(seconds=30)
-"""A cut is found with the first write after it, and readers have gone back by then."""
+BEFORE: Final = timedelta(seconds=90)
+"""A cut is found with the first write after it, and readers have gone back by then: groups ask for their offsets once
+brokers are back, and writers that have waited for long come again after a minute."""
+READ_BEFORE: Final = timedelta(seconds=30)
+"""What was read longer before a cut is found was read before it."""
 AFTER: Final = timedelta(seconds=60)
 PLACES: Final = 10_000
 KEPT: Final = 100
@@ -81,7 +88,7 @@ class CutLogs:
         first, last = self.again.get(place_of(event), (0, -1))
         offset = event.evidence.get("offset")
         more = event.evidence.get("more_of_the_same", 0)  # found with it, further on
-        if not isinstance(offset, int) or not first <= offset <= last - more or event.at < self.first - BEFORE:
+        if not isinstance(offset, int) or not first <= offset <= last - more or event.at < self.first - READ_BEFORE:
             return False
         if event.anomaly == "inconsistent-offsets":
             values = event.evidence.get("values")
@@ -89,15 +96,17 @@ class CutLogs:
         apart = event.evidence.get("apart_s")  # two readings, of which the later one is told as when it was
         if event.anomaly not in COMPARED or not isinstance(apart, int | float):
             return False
-        return event.at - timedelta(seconds=apart) <= self.newest + BEFORE
+        return event.at - timedelta(seconds=apart) <= self.newest + READ_BEFORE
 
     def holds(self, event: FindingEvent) -> bool:
         """Is this finding one of them, or does it follow from them?"""
-        if event.anomaly in LOST or (event.anomaly in SIGNS and place_of(event) in self.places):
-            return event.at >= self.first - BEFORE and place_of(event) in self.places
+        if event.anomaly in LOST:
+            return event.at >= self.first - READ_BEFORE and place_of(event) in self.places
+        if event.anomaly in SIGNS and place_of(event) in self.places:
+            return event.at >= self.first - BEFORE
         if event.anomaly in MISSING:
             return place_of(event) in self.places and self.near(event.at)
-        return (event.anomaly == TRUNCATION or event.anomaly in SIGNS) and self.near(event.at)
+        return (event.anomaly in (TRUNCATION, UNWRITTEN) or event.anomaly in SIGNS) and self.near(event.at)
 
     def near(self, at: datetime) -> bool:
         """Is this log time about when a log was cut?"""

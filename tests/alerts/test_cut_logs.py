@@ -107,6 +107,8 @@ def test_a_cut_that_is_found_ten_seconds_after_its_signs_is_one_page(hook: Hook)
     (told("lost-write", 1, at=20, cluster="d"), "another cluster"),
     (told("nonmonotonic-poll", 1, at=6 + AFTER.total_seconds() + 1, partition=4), "long after, elsewhere"),
     (told("nonmonotonic-poll", 1, at=6 - BEFORE.total_seconds() - 1, counted=20), "long before"),
+    (told("nonlinearizable-register", 1, at=20, topic="registers"), "a register in a log that was not cut"),
+    (told("stale-log-end", 1, at=6 + AFTER.total_seconds() + 1, event_="opened", topic="registers"), "long after"),
     (told("duplicate", 1, at=7), "what no cut explains"),
     (told("G1a", 1, at=7), "what no cut explains"),
     (told("stuck-consumer", 1, at=7, event_="opened"), "a condition ends for itself"),
@@ -115,6 +117,21 @@ def test_what_does_not_follow_from_a_cut_is_an_incident_of_its_own(one: FindingE
     told_last = standing(cut(9, at=6.0), one, now=100)
     assert sorted(each.anomaly for each in told_last) == sorted([CUT, one.anomaly]), why
     assert not any(each.folded for each in told_last)
+
+
+def test_registers_of_a_log_that_was_cut_and_logs_that_nobody_wrote_to_since_are_a_part_of_it() -> None:
+    """As where a broker came back with an empty disk; groups had asked for their offsets at once."""
+    commit = told("lost-commit", 1, at=-50.0, counted=7.0)
+    register = told("nonlinearizable-register", 1, at=15.0, counted=41.0)
+    short = told("stale-log-end", 1, at=18.0, event_="opened", topic="registers", counted=42.0)
+    events = [commit, cut(9, at=6.0, counted=40.0), register, short]
+    before, one = standing(*events, now=50)
+    assert (before.anomaly, before.became is not None and before.became.anomaly) == ("lost-commit", CUT)
+    assert one.folded == {"lost-commit": 1, "nonlinearizable-register": 1, "stale-log-end": 1}
+    found = standing(*events, now=5_000)
+    assert found[-1].open, "that log ends too low still"
+    ended = told("stale-log-end", 1, at=50.0, event_="closed", topic="registers")
+    assert not standing(*events, ended, now=5_000)[-1].open
 
 
 def test_a_loss_elsewhere_is_told_also_where_one_in_the_cut_log_was(hook: Hook) -> None:
