@@ -8,8 +8,10 @@ waits (`rules.kept.outages`).
 Observers tell which brokers have replicas of a partition, and which of these are in sync, whenever that changes and
 once a minute, and now and then how many a write needs. `replicas-out-of-sync` holds when they have told for `AFTER`
 that a broker's are not, until they tell that they are, or that it has none any more. `under-min-isr` holds when they
-have told for the liveness objective, less `UNNOTICED`, that too few are. Both are judged tick by tick in log time, and
-what an observer told before the newest that is known is passed over.
+have told for the liveness objective, less `UNNOTICED`, that too few are, and for `SHORTLY` where brokers had answered
+nobody until then: the controller takes one broker after the other for dead, and what waits has waited since the first
+was silent. Both are judged tick by tick in log time, and what an observer told before the newest that is known is
+passed over.
 
 A broker is one condition, whatever number of partitions it has replicas of, and so are too few replicas of a cluster:
 each partition tells stage 2 that it holds here (`rules.across.shared_conditions`).
@@ -33,13 +35,16 @@ from rules.checks.not_there import not_there
 from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.vocabulary.conditions import OUT_OF_SYNC, UNDER_MIN_ISR
-from rules.vocabulary.objectives import SECOND, Objectives
+from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import whole
 
 AFTER: Final = 120 * SECOND
 """A broker that is restarted by the book is back by then, or nearly."""
 UNNOTICED: Final = 10 * SECOND
 """A broker that dies is in sync until the controller has missed it for this long: what waits on it waits since then."""
+RECENT: Final = 15 * SECOND
+"""Brokers answer nobody until their partitions are led by others, and too few are in sync at about that time."""
+SHORTLY: Final = 5 * SECOND
 AGAIN: Final = 60 * SECOND
 """It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
 KEPT: Final = 256
@@ -59,9 +64,10 @@ class OutOfSync:
     """`newest`: when the replicas were told last, -1 for never; `replicas`, `in_sync`: the brokers, as told then;
     `missing`: [broker, since when its replica is not in sync, when stage 2 was told of it last or -1], as many as there
     are replicas; `needed`: how many have to be in sync, -1 where that is not told yet; `few`: [since when too few are,
-    when that was called long, when enough were again] of the last spells, -1 for not yet, and `told` when stage 2 was
-    told of the one that lasts; `waiting`: [time, replicas and in sync, None where they are not told, how many are
-    needed or -1] of what was told after the last tick, the last `KEPT`."""
+    or brokers were silent before, when that was called long, when enough were again, since when observers have told so]
+    of the last spells, -1 for not yet, and `told` when stage 2 was told of the one that lasts; `waiting`: [time,
+    replicas and in sync, None where they are not told, how many are needed or -1] of what was told after the last tick,
+    the last `KEPT`."""
 
     newest: int = -1
     replicas: list[int] = field(default_factory=list)
@@ -119,7 +125,7 @@ def _take(own: OutOfSync, time: int, told_then: tuple[list[int] | None, list[int
         _note_missing(own, time, report)
     few = len(own.in_sync) < own.needed and bool(own.replicas)
     if few and not _lasts(own):
-        own.few = [*own.few, [time, -1, -1]][-SPELLS:]
+        own.few = [*own.few, [_silent_since(time, report), -1, -1, time]][-SPELLS:]
     elif not few and _lasts(own):
         spell = own.few[-1]
         if own.told >= 0:
@@ -146,7 +152,7 @@ def _tick(own: OutOfSync, time: int, report: Report) -> None:
     if not _lasts(own):
         return
     spell = own.few[-1]
-    if time - spell[0] >= _long(report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+    if time >= _due(spell, report) and (own.told < 0 or time - own.told >= AGAIN):
         spell[1] = time if spell[1] < 0 else spell[1]
         own.told = time
         _tell_few(own, "holds", spell, time, report)
@@ -157,8 +163,16 @@ def _lasts(own: OutOfSync) -> bool:
     return bool(own.few) and own.few[-1][2] < 0
 
 
-def _long(objectives: Objectives) -> int:
-    return max(objectives.liveness - UNNOTICED, objectives.liveness // 2)
+def _silent_since(time: int, report: Report) -> int:
+    """Since when brokers have answered nobody, where they have not until about this time; else this time."""
+    silent = (since for since, _, end in report.outages.silent() if since <= time and (end < 0 or time - end <= RECENT))
+    return min(silent, default=time)
+
+
+def _due(spell: list[int], report: Report) -> int:
+    """When too few have been in sync for long."""
+    liveness = report.objectives.liveness
+    return max(spell[0] + max(liveness - UNNOTICED, liveness // 2), spell[3] + SHORTLY)
 
 
 def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: int, at: int, report: Report) -> None:
@@ -173,21 +187,20 @@ def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: i
 
 
 def _tell_few(own: OutOfSync, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
-    since = spell[0]
     only = f"only broker {', '.join(map(str, own.in_sync))}" if own.in_sync else "no broker"
     told = {
         "anomaly": UNDER_MIN_ISR,
         "subject": [],
-        "decidable": since + _long(report.objectives) if kind == "holds" else at,
+        "decidable": _due(spell, report) if kind == "holds" else at,
         "message": (
-            f"a write needs {own.needed} replicas in sync, and {only} has been for {(at - since) / 1e6:.0f} s"
-            f" (of {', '.join(map(str, own.replicas))}): nothing can be written"
+            f"a write needs {own.needed} replicas in sync, and {only} is (of {', '.join(map(str, own.replicas))}):"
+            " nothing can be written"
         ),
         "evidence": {
             "replicas": own.replicas,
             "in_sync": own.in_sync,
             "min_insync": own.needed,
-            "since": since,
+            "since": spell[0],
         },
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])

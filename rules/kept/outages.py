@@ -87,6 +87,10 @@ class Outages:
         ended = [(end, start) for end, start in ended if end - start >= SLACK]
         return max(ended)[::-1] if ended else None
 
+    def silent(self) -> list[list[int]]:
+        """The times in which a broker answered nobody."""
+        return self.spells + self.elsewhere
+
     def _of(self, name: str) -> list[list[int]]:
         if name not in WAIT_ON_THE_CLUSTER:
             return []
