@@ -187,10 +187,9 @@ class ProbeTopics:
             for remark in made.remarks:
                 self._say_once(remark)
             for change in made.changes:
-                if not self._act(change) or isinstance(change, Alter):
-                    continue
-                new.add(change.topic)
-                if isinstance(change, Grow):
+                if not isinstance(change, Alter):
+                    new.add(change.topic)  # whoever makes it: it may be another host at this moment
+                if self._act(change) and isinstance(change, Grow):
                     self._led[change.topic].update(replicas[0] for replicas in change.assignment)
             wait = wait or bool(made.changes)
         if wait:
