@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules.kept.outages import cause_id
 from rules.vocabulary.conditions import EVIDENCE_LATE, EXPLAIN_WHAT_WAITS, OUT_OF_SYNC, UNDER_MIN_ISR, UNREACHABLE
-from rules.vocabulary.finding import Event, Finding, identity
+from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND
 
 KINDS: Final = ("holds", "ended")
@@ -77,7 +78,7 @@ def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[st
     waits = about.get("waits", False) and bool(causes)
     return {
         "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],
-        "implied_by": identity(causes[0], cluster, "", -1, ()) if waits else None, "seen_by": {}, "places": 1,
+        "implied_by": cause_id(causes[0], cluster) if waits else None, "seen_by": {}, "places": 1,
     }  # fmt: skip
 
 

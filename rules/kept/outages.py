@@ -28,9 +28,10 @@ _TOLD_ONCE: Final = frozenset({"stuck-close"})
 """Conditions that a single row tells: they do not wait for a decision."""
 
 
-def unreachable_id(cluster: str) -> str:
-    """The id of the finding that a cluster, or a part of it, is away."""
-    return identity(UNREACHABLE, cluster, "", -1, ())
+def cause_id(anomaly: str, cluster: str) -> str:
+    """The id of the finding of a cluster that explains what waits: that it, or a part of it, is away, or accepts
+    nothing."""
+    return identity(anomaly, cluster, "", -1, ())
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Outages:
         if spell is None:
             return None
         few = any(one is spell for one in self.few)
-        return identity(UNDER_MIN_ISR if few else UNREACHABLE, self.cluster, "", -1, ())
+        return cause_id(UNDER_MIN_ISR if few else UNREACHABLE, self.cluster)
 
     def explained_until(self, name: str, since: int) -> int:
         """Until when it is explained; `FOREVER` where the cluster has not answered yet, and `since` where nothing

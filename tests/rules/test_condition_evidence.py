@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.kept.outages import unreachable_id
+from rules.kept.outages import cause_id
 from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Mark
 from rules.vocabulary.times import micros
@@ -79,7 +79,7 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
             Told(
                 "stuck-consumer", (R,), f"process {R} has not moved from offset 5, and no watermark can be read",
                 {"process": R, "position": 5, "moved": at(4.038), "why": "blind"}, 35.0, 34.04, "opened",
-                implied_by=unreachable_id("c"),
+                implied_by=cause_id("cluster-unreachable", "c"),
             )
         ],
     ),

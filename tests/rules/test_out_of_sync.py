@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.vocabulary.finding import identity
+from rules.kept.outages import cause_id
 from rules.vocabulary.times import micros
 from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, delayed, events, row_by_row, shuffled
@@ -238,6 +238,6 @@ def test_what_waits_while_too_few_are_in_sync_is_explained_by_that(
             h.row("observer", "offsets", log_start=0, log_end=2, last_stable=2, settings=settings)
             h.mark(1.0)
     told = [one for one in fed(h).findings if one.anomaly == "stuck-consumer"]
-    cause = identity(FEW, "c", "", -1, ()) if few else None
+    cause = cause_id(FEW, "c") if few else None
     expected = [("opened", cause), ("opened", None)] if more else [("opened", cause)]
     assert [(one.event, one.implied_by) for one in told] == expected

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 
 from rules.across.shared_conditions import FORGOTTEN, UNREACHABLE, join
-from rules.kept.outages import unreachable_id
+from rules.kept.outages import cause_id
 from rules.vocabulary.finding import FACT_SCHEMA, Finding
 
 SECOND = 1_000_000
@@ -93,9 +93,9 @@ def test_what_waits_on_a_cluster_that_does_not_answer_is_explained_by_it() -> No
     known: dict[str, Any] = {}
     joined(known, fact("holds", 1, 9, anomaly=UNREACHABLE), now=9)
     waits, other = joined(known, fact("holds", 1, 10), fact("holds", 1, 10, cluster="d"), now=10)
-    assert (waits.cluster, waits.implied_by) == ("c", unreachable_id("c"))
+    assert (waits.cluster, waits.implied_by) == ("c", cause_id("cluster-unreachable", "c"))
     assert (other.cluster, other.implied_by) == ("d", None)
     (last,) = joined(known, fact("ended", 1, 11), now=11)
-    assert (last.implied_by, last.evidence["partitions"]) == (unreachable_id("c"), 1)
+    assert (last.implied_by, last.evidence["partitions"]) == (cause_id("cluster-unreachable", "c"), 1)
     (alone,) = joined(known, fact("holds", 1, 12, waits=False), now=12)
     assert alone.implied_by is None

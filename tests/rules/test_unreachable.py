@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.kept.outages import Outages, unreachable_id
+from rules.kept.outages import Outages, cause_id
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.vocabulary.finding import Finding
@@ -18,7 +18,7 @@ from tests.rules.histories import START, History, Store
 from tests.rules.liveness_of import at_once, events, row_by_row
 
 FEEDS = pytest.mark.parametrize("fed", [row_by_row, at_once], ids=["row_by_row", "at_once"])
-AWAY = unreachable_id("c")
+AWAY = cause_id("cluster-unreachable", "c")
 
 
 def answered(h: History, seconds: int, *, first: int = 0, partitions: int = 1, polls: bool = True) -> int:
@@ -476,7 +476,7 @@ def test_who_was_explained_by_an_answer_that_came_later_than_is_known_now_stands
         into.condition("stuck-consumer", "it stands", at=at, since=due, evidence=told, subject=(1,))
         return [(one.decidable // SECOND, one.implied_by) for one in into.findings()]
 
-    assert holds(report(128 * SECOND), due + SECOND // 2) == [(157, unreachable_id("c"))]
+    assert holds(report(128 * SECOND), due + SECOND // 2) == [(157, cause_id("cluster-unreachable", "c"))]
     assert holds(report(126 * SECOND), due + SECOND) == [(157, None)]
     assert holds(report(126 * SECOND), due + 9 * SECOND) == [], "it is told once"
     last = report(126 * SECOND)
