@@ -370,7 +370,7 @@ def _log_starts_by(own: Losses, time: int) -> list[list[int]]:
 def fold(own: Losses, passage: Passage) -> None:
     """Take what was polled, prove what is visible, and give the verdicts that are due."""
     state, chunks, report, end = passage.state, passage.chunks, passage.report, passage.end
-    unseen.note_readable(own.outstanding, state, passage.moves)
+    unseen.note_readable(own.outstanding, state, passage.moves, end)
     unseen.judge_between(own.outstanding, passage)
     poll(own, chunks, concat(passage.polls, _polled_by_now(own, passage)))
     waiting = len(own.indefinite)

@@ -5,8 +5,8 @@ passed it, although readers are assigned; an audit, which comes by now and then,
 reader has gone past it, and it is not decided whether it is lost. Both are judged as of the log time through which
 everything that readers had completed is here: what a reader that is late has polled, nobody knows yet. While nobody
 read, because the hosts of all readers stood still or could not write their journals (`rules.settling.standstills`),
-nothing becomes `unseen`: it is counted from when somebody reads again. What readers polled where they take records of
-this log for a stranger's nobody knows (`rules.settling.strangers`).
+nothing becomes `unseen`: it is counted from when somebody is assigned again. What readers polled where they take
+records of this log for a stranger's nobody knows (`rules.settling.strangers`).
 
 State: the outstanding values of `rules.checks.losses`.
 """
@@ -30,9 +30,10 @@ from rules.settling.gate import READERS, Gate
 NEVER: Final = np.iinfo(np.int64).max
 
 
-def note_readable(out: Outstanding, state: State, moves: Moves) -> None:
-    """What the last stable offset, as observed, has passed is readable since then."""
-    waiting = out.readable < 0
+def note_readable(out: Outstanding, state: State, moves: Moves, end: int) -> None:
+    """What the last stable offset, as observed, has passed is readable since then. What was acknowledged after `end`,
+    which log time has reached, may be observed yet."""
+    waiting = (out.readable < 0) & (out.since <= end)
     if not some(waiting):
         return
     seen = indices(moves.stable >= 0)
@@ -62,7 +63,7 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         return
     due = (out.readable >= 0) & (out.offset >= state.log_start) & (out.readable + objectives.delivery < at[-1])
     due &= ~_strange(out, state)
-    if not some(due) or "unseen" in state.open_conditions or not _somebody_reads(state):
+    if not some(due) or "unseen" in state.open_conditions or not _somebody_reads(state, int(at[-1])):
         return
     since = _due(out.readable[due] + objectives.delivery, state, objectives.delivery)
     due[due], since = since < at[-1], since[since < at[-1]]
@@ -88,8 +89,10 @@ def judge_between(out: Outstanding, passage: Passage) -> None:
         report.condition("unseen", None, at=int(at[b]), evidence={"values": 0})
 
 
-def _somebody_reads(state: State) -> bool:
-    return any(not process.audits for _, process in readers(state))
+def _somebody_reads(state: State, at: int) -> bool:
+    """Whether somebody is assigned who is not over. Whoever went down with its host may have said nothing more, and has
+    held the partition until it is forgotten."""
+    return any(not process.audits and not 0 <= process.closed <= at for _, process in readers(state))
 
 
 def _due(due: Ints, state: State, delivery: int) -> Ints:
@@ -108,7 +111,7 @@ def judge(out: Outstanding, passage: Passage) -> None:
     above: Bools = (out.offset < 0) | (out.offset >= state.log_start) | (out.due >= 0)
     above &= ~_strange(out, state)
     overdue = above & (out.readable >= 0) & (out.readable + delivery <= at)
-    if some(overdue) and not _somebody_reads(state):
+    if some(overdue) and not _somebody_reads(state, at):
         overdue = np.zeros(len(out), bool)
     reached = (out.offset >= 0) & (out.offset + out.length <= state.reached) & ~_given_again(out, state)
     past = above & (out.offset >= 0) & (reached | (out.due >= 0))

@@ -74,6 +74,7 @@ class Process:
     reads: bool = False
     audits: bool = False  # it reads the log again from its start, now and then
     assigned: bool = False
+    assigned_at: int = -1  # when it was for the first time
     subscribed: bool = False
     position: int = -1  # one past the last offset that an ok operation polled, -1 before and when forgotten
     position_known: bool = True  # False where the last record's value could not be read

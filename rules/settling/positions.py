@@ -174,6 +174,8 @@ def _settle_positions(state: State, m: Moves, head: Bools, ok: Bools, dropped: B
             process.assigned = bool(m.assigned[told] == 1 and m.f[told] != CLOSE)
         elif read >= 0:
             process.assigned = True
+        if process.assigned and process.assigned_at < 0:
+            process.assigned_at = int(m.at[told if told >= 0 else read])
         if moved >= 0:
             process.position = -1 if dropped[moved] else int(m.last[moved]) + 1
             process.position_known = bool(m.known[moved] & 2)

@@ -123,7 +123,7 @@ def note_read(state: State, process: Process) -> None:
 
 
 class _Read(NamedTuple):
-    """A reader of the committer `host` was at work in [first, through)."""
+    """A reader of the committer `host` was at work in [first, through): since it was assigned."""
 
     first: int
     through: int
@@ -132,7 +132,8 @@ class _Read(NamedTuple):
 
 
 def _read(process: Process) -> _Read:
-    return _Read(process.first, _worked_through(process), int(process.broke_off >= 0), process.host)
+    begun = process.assigned_at if process.assigned_at >= 0 else NEVER
+    return _Read(begun, _worked_through(process), int(process.broke_off >= 0), process.host)
 
 
 def _worked_through(process: Process) -> int:

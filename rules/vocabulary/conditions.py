@@ -50,7 +50,7 @@ _REPLICAS: Final = (
 _FEW: Final = (
     Field("replicas", "list of int", "broker", "of the first of these partitions, those that have replicas"),
     Field("in_sync", "list of int", "broker", "of these, those that are in sync"),
-    Field("min_insync", "int", "", "how many brokers have to be in sync"),
+    Field("min_insync", "int", "brokers", "how many have to be in sync"),
     Field("since", "int", "micros", "since when observers have told so, or brokers had been silent before"),
 )
 _STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")

@@ -400,7 +400,7 @@ def test_in_a_file_no_further_listing_is_waited_for() -> None:
         Told(
             "log-truncation", (9,),
             "the log ends at 4, and offset 9 was acknowledged or polled before; then offset 4 was given to another"
-            " write",
+            " write: what stood at 6 offsets is gone",
             {"log_end": 4, "known": 9, "written_again": 4}, 1.004,
         )
     ]  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from rules.step import HELD
+from rules.vocabulary.slices import Mark
 from tests.rules.histories import History, Store, number
 from tests.rules.liveness_of import at_once, row_by_row
 from tests.rules.whole import Told, finished, whole
@@ -71,6 +73,90 @@ def test_nobody_but_an_audit_reads(fed: Callable[[History], Store], audits: bool
     h.mark(1.0)
     h.mark(1.0)
     assert [one.event for one in whole(fed(h), ["unseen"])] == ([] if audits else ["opened", "closed"])
+
+
+def went_down(h: History, *, assigned: int, polled: int) -> list[int]:
+    """A host is killed before its reader has polled the last value, and is back an hour later, for 40 s. Its next
+    reader is assigned, and polls that value, so many seconds after that. Returns how many rows there are before the
+    host is back, and after 11 s."""
+    h.assign("r")
+    for i in range(20):
+        h.send("w", i, at=i)
+        if i < 19:
+            h.poll("r", [("w", i, 1, i)])
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    pieces, over = [len(h.rows)], h.at(h.time)
+    h.time += 3600
+    dead = [Mark(number(p), h._slices[number(p), 0], over, h.at(h.time), lost=True) for p in h.processes]
+    h.row("committer", "mark", marks=dead)
+    h.processes = []
+    h.row("s", "start", mode="subscribe")
+    for second in range(40):
+        if second == assigned:
+            h.assign("s")
+        if second == polled:
+            h.poll("s", [("w", 19, 1, 19)])
+        h.row("o", "offsets", log_start=0, log_end=20, last_stable=20)
+        h.mark(1.0)
+        if second == 10:
+            pieces.append(len(h.rows))
+    return pieces
+
+
+def read_again(h: History, pieces: list[int]) -> Store:
+    """Two pieces in the order of their times, as a rebuild reads them, then what comes."""
+    store = Store()
+    store.store.held = HELD
+    store.feed(h.rows[: pieces[0]])
+    store.feed(h.rows[pieces[0] : pieces[1]])
+    store.settle()
+    for row in h.rows[pieces[1] :]:
+        store.feed([row])
+    return store
+
+
+@pytest.mark.parametrize("fed", [read_again, lambda h, _: row_by_row(h), lambda h, _: at_once(h)])
+@pytest.mark.parametrize(("assigned", "polled"), [(3, 5), (3, 12), (16, 18), (45, 45)])
+def test_who_was_killed_reads_no_more_and_who_is_to_read_begins_when_it_is_assigned(
+    fed: Callable[[History, list[int]], Store], assigned: int, polled: int
+) -> None:
+    h = History()
+    assert whole(fed(h, went_down(h, assigned=assigned, polled=polled)), ["unseen"]) == []
+
+
+@pytest.mark.parametrize("fed", [read_again, lambda h, _: row_by_row(h), lambda h, _: at_once(h)])
+@pytest.mark.parametrize("assigned", [3, 16])
+def test_who_is_assigned_after_it_and_does_not_poll(fed: Callable[[History, list[int]], Store], assigned: int) -> None:
+    h = History()
+    told = whole(fed(h, went_down(h, assigned=assigned, polled=35)), ["unseen"])
+    assert [(one.event, round(one.at - 3620 - assigned)) for one in told] == [
+        ("opened", 11),
+        ("closed", 36 - assigned),
+    ]
+
+
+def held_back(h: History) -> list[int]:
+    """A transaction is open for 44 s, before everything that is sent meanwhile."""
+    h.assign("r")
+    pieces = []
+    for i in range(60):
+        if i < 40:
+            h.send("w", i, at=1 + i)
+        if i == 45:
+            h.poll("r", [("w", 0, 40, 1)])
+        h.observe(end=2 + min(i, 39), stable=0 if i < 44 else 41)
+        h.mark(1.0)
+        if i in (3, 30):
+            pieces.append(len(h.rows))
+    return pieces
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_acknowledged_before_log_time_has_come_to_any_observation_is_not_readable_yet(first: int) -> None:
+    h = History()
+    pieces = held_back(h)
+    assert whole(read_again(h, [pieces[first], len(h.rows)]), ["unseen"]) == []
 
 
 def several(h: History) -> None:
