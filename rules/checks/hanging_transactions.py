@@ -28,7 +28,7 @@ from rules.kept.check import Check, News, Passage
 from rules.kept.report import Report
 from rules.kept.state import State
 from rules.settling.frontier import TICK
-from rules.settling.transactional_ids import initialised, under_another_id
+from rules.settling.transactional_ids import ids_of, initialised, under_another_id
 from rules.vocabulary.objectives import SECOND
 from rules.vocabulary.settings import natural
 
@@ -40,6 +40,7 @@ USUAL_TIMEOUT: Final = 60 * SECOND
 _LONGEST_MS: Final = 2**31 - 1
 """Kafka holds a timeout in 32 bits."""
 KEPT: Final = 64
+NAMED: Final = 10
 
 
 @dataclass(slots=True)
@@ -112,13 +113,15 @@ def fold(own: Stability, passage: Passage) -> None:
             own.held, own.since = (stable, time) if end > stable else (-1, -1)
             continue
         if time - own.since >= limit:
+            ids = _whose(own, passage.state, time)
             report.condition(
                 "hanging-transaction",
                 f"the last stable offset stands at {own.held} for {(time - own.since) / 1e6:.0f} s, and the log ends"
-                f" at {end}",
+                f" at {end}" + (f": it may be a transaction of {', '.join(ids)}" if ids else ""),
                 at=tick,
                 since=own.since + limit,
-                evidence={"last_stable": own.held, "log_end": end, "since": own.since},
+                evidence={"last_stable": own.held, "log_end": end, "since": own.since}
+                | ({"transactional_ids": ids} if ids else {}),
             )
         if own.doubtful:
             _judge_recovery(own, passage.state, time, tick, report)
@@ -141,12 +144,28 @@ def _narrow(own: Stability, time: int, stable: int, end: int) -> None:
         own.doubtful = {key: one for key, one in own.doubtful.items() if one.below < 0 or stable < one.below}
 
 
-def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: Report) -> None:
-    holders = [
+def _holders(own: Stability, time: int) -> list[Doubtful]:
+    """Those of the log's transactions that may hold the last stable offset where it is."""
+    return [
         one
         for one in own.doubtful.values()
         if one.invoked <= own.since and one.first in (-1, own.held) and (one.indefinite or one.completed >= time)
     ]
+
+
+def _whose(own: Stability, state: State, time: int) -> list[str]:
+    """The ids of the probes whose transaction it may be, `NAMED` at most: those of which the log tells none that would
+    have ended it, and those that have had something open since before."""
+    named = {one.name for one in _holders(own, time)}
+    for name, number in ids_of(state):
+        process = state.processes.get(number)
+        if process is not None and process.known_through <= own.since:
+            named.add(name)
+    return sorted(named - {""})[:NAMED]
+
+
+def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: Report) -> None:
+    holders = _holders(own, time)
     names = {one.name for one in holders}
     if len(names) != 1 or not (name := names.pop()):
         return

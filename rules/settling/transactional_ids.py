@@ -66,10 +66,15 @@ def initialised(state: State, name: str) -> list[Init]:
     return [one for one in inits(state, name) if one.returned]
 
 
+def ids_of(state: State) -> set[tuple[str, int]]:
+    """Each transactional id with the processes that called init_transactions with it."""
+    known = state.checks.get(NAME)
+    return set() if known is None else {(entry[0], entry[1]) for entry in known.inits}
+
+
 def under_another_id(state: State, name: str) -> set[int]:
     """The processes that called init_transactions with another id."""
-    known = state.checks.get(NAME)
-    return set() if known is None else {entry[1] for entry in known.inits if entry[0] != name}
+    return {process for other, process in ids_of(state) if other != name}
 
 
 def forget(own: Lives, passage: Passage) -> None:

@@ -54,6 +54,9 @@ _FEW: Final = (
     Field("since", "int", "micros", "since when observers have told so, or brokers had been silent before"),
 )
 _STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")
+_WHOSE: Final = optional(
+    Field("transactional_ids", "list of str", "", "those of the probes whose transaction it may be, ten at most")
+)
 _LISTED: Final = (
     Field("log_end", "int", "offset", "the end that was listed"),
     Field("known", "int", "offset", "the highest acknowledged or polled before"),
@@ -263,8 +266,8 @@ CONDITIONS: Final = (
     Anomaly(
         "hanging-transaction", "condition", "while it lasts",
         "The last stable offset has not moved for longer than the probes' longest transaction timeout and 15 s.",
-        "the last stable offset, the log end, since when",
-        (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE),),
+        "the last stable offset, the log end, since when, whose transaction it may be",
+        (_opened(_STABLE, Field("log_end", "int", "offset", "the end of the log"), SINCE, *_WHOSE),),
         (_closed(),),
     ),
     Anomaly(

@@ -30,6 +30,24 @@ def held_and_let_go(h: History) -> None:
     test_stability.seconds(h, 2, end=9, stable=9)
 
 
+def whose_it_may_be(h: History) -> None:
+    """One has something open since before, of another the end is not known, a third one goes on, and of a fourth it is
+    known where it wrote."""
+    for name in "abcd":
+        h.row(name, "init", transactional_id=f"id-{name}")
+    test_stability.seconds(h, 2, end=3, stable=3)
+    h.txn("b", sends=[("b", 0, 3, None)], type="info", txn=1, transactional_id="id-b")
+    h.txn("d", sends=[("d", 0, 1, 7)], type="info", txn=2, transactional_id="id-d")
+    until = h.at(h.time)
+    for second in range(140):
+        h.txn("c", sends=[("c", second, 1, 100 + second)], txn=3 + second, transactional_id="id-c")
+        h.observe(end=101 + second, stable=3)
+        h.time += 1.0
+        now = h.at(h.time)
+        marks = [Mark(number(p), h._slices[number(p), 0], until if p == "a" else now) for p in h.processes]
+        h.row("committer", "mark", marks=marks, invoked=now, completed=now)
+
+
 def recovered_late(h: History) -> None:
     test_stability.killed(h)
     test_stability.seconds(h, 2, end=4, stable=4)
@@ -94,6 +112,18 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
                 "hanging-transaction", (), "hanging-transaction ended after 16.0 s", {"lasted_s": 15.994}, 41.0, None,
                 "closed",
             ),
+        ],
+    ),
+    (
+        whose_it_may_be, "hanging-transaction",
+        [
+            Told(
+                "hanging-transaction", (),
+                "the last stable offset stands at 3 for 75 s, and the log ends at 176: it may be a transaction of id-a,"
+                " id-b",
+                {"last_stable": 3, "log_end": 176, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
+                78.0, 77.024, "opened",
+            )
         ],
     ),
     (
