@@ -111,7 +111,7 @@ class KeptFleet:
                 time.sleep(_LOOK)
             going.look()
             if not process.running:
-                why = "has ended"
+                why = process.ended_by
             elif going.unheard(process.heard) > SILENT:
                 why = "does not answer"
             if process.status().run:

@@ -131,6 +131,17 @@ class FleetProcess:
     def pid(self) -> int | None:
         return self._process.pid
 
+    @property
+    def ended_by(self) -> str:
+        """How it has ended, in words: a client library that crashes leaves nothing else behind."""
+        code = self._process.exitcode or 0
+        if code >= 0:
+            return f"has ended with exit code {code}" if code else "has ended"
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+
     def ask(self, what: str, value: Any = None) -> None:
         """Ask for one of its duties, or to `stop`. Where it has gone, `running` says so."""
         with self._sending, suppress(OSError):

@@ -87,11 +87,11 @@ def test_a_process_that_dies_is_begun_again_and_the_others_stay(
         until(tried)
         first, other = a.pid, b.pid
         assert first is not None
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, signal.SIGSEGV)
         until(lambda: a.pid not in (None, first))
         assert said == [
             "the probes of 2 clusters have a process each: a, b",
-            "a: the process of its probes has ended, and is begun again",
+            "a: the process of its probes was ended by SIGSEGV, and is begun again",
         ]
         assert b.pid == other and psutil.pid_exists(other or 0)
         assert a.status().layout is None, "nothing is made up of a cluster that was never reached"
@@ -130,7 +130,7 @@ def test_the_probes_of_a_single_cluster_are_begun_again(kafka: LocalKafka, tmp_p
             until(lambda: sum(probe.acknowledged for probe in kept.status().probes))
         finally:
             kept.stop()
-    assert said == ["the process of the probes has ended, and is begun again"]
+    assert said == ["the process of the probes was ended by SIGKILL, and is begun again"]
     status = kept.status()
     assert status.committer is not None and status.committer.backlog == 0, "it has stopped in order"
 
