@@ -19,6 +19,7 @@ from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.rebuild.rebuild import Rebuild
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
+from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.test_job import Told, expected, until, written
 
@@ -122,14 +123,14 @@ def test_a_rebuild_goes_on_without_it(spark: SparkSession, config: JobConfig, hu
     commit(config.history_path, parts[0])
     file = committed(config, parts[1])
     commit(config.history_path, parts[2])
-    IntegrityJob(config, spark).run_available_now()
+    check_all(config, spark)
     assert duplicates_told(config) == expected(parts[:3])
     hurt(file)
     for one in config.checkpoint_path.rglob("*"):
         if one.is_file():
             one.unlink()
     commit(config.history_path, parts[3])
-    IntegrityJob(config, spark).run_available_now()
+    check_all(config, spark)
     assert duplicates_told(config) == expected(parts)
     check_what_is_said(config, file, hurt)
 

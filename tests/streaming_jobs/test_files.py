@@ -21,9 +21,10 @@ from streaming_jobs.history.layout import by_delta
 from streaming_jobs.history.log_source import added, commit_name, split
 from streaming_jobs.history.source import is_plain
 from streaming_jobs.history.validation import CHECKED_SCHEMA
-from streaming_jobs.integrity_job import Batch, IntegrityJob, Listeners
+from streaming_jobs.integrity_job import Batch, Listeners
 from streaming_jobs.tables.delta_tables import read_table
 from tests.bench.histories import Plan, partition_rows
+from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.probe_log import commit, duplicates
 
 
@@ -72,7 +73,7 @@ def test_tasks_read_parts_of_a_file_and_the_job_all_of_it(spark: SparkSession, t
     (file,) = config.history_path.rglob("*.parquet")
     assert len(split(added(commit_text(config, 0)), config.history_path)) > 1, file.stat().st_size
     done: list[Batch] = []
-    IntegrityJob(config, spark, Listeners([done.append])).run_available_now()
+    check_all(config, spark, Listeners([done.append]))
     assert sum(b.stats.slices for b in done) == history.num_rows
     assert sum(b.findings.num_rows for b in done) == 0
     assert done[-1].states["polled"].to_pylist() == [done[-1].stats.polled]
@@ -91,14 +92,14 @@ def test_a_table_with_deletion_vectors_is_read_through_spark(
     parts = duplicates(3)
     commit(config.history_path, parts[0])
     if before:
-        IntegrityJob(config, spark).run_available_now()
+        check_all(config, spark)
     path = config.history_path.absolute()
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
     assert not is_plain(path)
     for part in parts[1:]:
         rows = to_table(part)
         spark.createDataFrame(rows).select(*rows.schema.names).write.format("delta").mode("append").save(str(path))
-        IntegrityJob(config, spark).run_available_now()
+        check_all(config, spark)
     assert by_delta(config.checkpoint_path) is not before
     whole = to_table([row for part in parts for row in part])
     expected = [finding.id for stepped in step({}, whole, Objectives()).values() for finding in stepped.findings]

@@ -26,6 +26,7 @@ from streaming_jobs.log_watch import patience
 from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from tests.rules.histories import History
+from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates, loose
 
@@ -106,7 +107,7 @@ def test_from_commit_to_finding_restarted_in_between(spark: SparkSession, config
     for part in parts[3:]:
         commit(config.history_path, part)
     again = Told()
-    IntegrityJob(config, spark, again.listeners).run_available_now()
+    check_all(config, spark, again.listeners)
     assert sum(b.stats.slices for b in again.batches) == sum(len(part) for part in parts[3:])
     assert again.progress[-1].lag_versions == 0
     assert {i for i, _, _ in written(config)} == expected(parts)
@@ -139,13 +140,13 @@ def test_every_batch_that_ended_between_two_looks_is_told(
 def test_a_batch_that_is_run_again_after_its_writes_changes_no_table(spark: SparkSession, config: JobConfig) -> None:
     for part in duplicates(2):
         commit(config.history_path, part)
-    IntegrityJob(config, spark).run_available_now()
+    check_all(config, spark)
     before = {n: read_table(config.tables_path, n) for n in ("findings", "partition_state", "readers", "rejected")}
     last = max((config.checkpoint_path / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
     last.unlink()  # as if killed before Spark's commit
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     told = Told()
-    IntegrityJob(config, spark, told.listeners).run_available_now()
+    check_all(config, spark, told.listeners)
     assert [(b.number, b.replayed) for b in told.batches] == [(int(last.name), True)]
     assert {n: read_table(config.tables_path, n) for n in before} == before
 
@@ -172,7 +173,7 @@ def test_one_failed_partition_and_one_odd_row_stop_nothing_else(spark: SparkSess
     told = Told()
     config = config.model_copy(update={"max_files": 1})
     check = instead(_FailsFor(1, ZeroDivisionError))
-    IntegrityJob(config, spark, told.listeners, check=check).run_available_now()
+    check_all(config, spark, told.listeners, check=check)
 
     healthy = expected([[r for r in part if r.partition != 1] for part in parts])
     rows = current_findings(config.tables_path).to_pylist()
@@ -238,7 +239,7 @@ def test_a_silent_probe_log_opens_evidence_stalled_and_a_row_closes_it(spark: Sp
 
     assert stalled() == [("c", "open")]
     commit(config.history_path, parts[1])
-    IntegrityJob(config, spark, clock=clock).run_available_now()  # after a restart
+    check_all(config, spark, clock=clock)  # after a restart
     assert stalled() == [("c", "closed")]
 
 
@@ -289,7 +290,7 @@ def test_nothing_waits_any_more_where_a_start_finds_no_row_that_is_unchecked(
     commit(config.history_path, second)
     until(lambda: behind(config) == ["open"])
     job.stop()
-    IntegrityJob(config, spark).run_available_now()  # and the probes have ended: no batch comes any more
+    check_all(config, spark)  # and the probes have ended: no batch comes any more
     job = IntegrityJob(config, spark, told.listeners)
     job.start()
     until(lambda: behind(config) == ["closed"])

@@ -30,6 +30,7 @@ from streaming_jobs.tables.delta_tables import read_table
 from streaming_jobs.tables.findings import current_findings
 from streaming_jobs.verdicts.checks import Check
 from tests.rules.histories import History
+from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.checks import instead
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.test_job import Told, until, written
@@ -72,12 +73,8 @@ def eventful(commits: int, *, day: float = 0.0) -> list[list[Slice]]:
 def run(spark: SparkSession, config: JobConfig, check: Check | None = None) -> tuple[Told, list[str]]:
     told, lines = Told(), list[str]()
     listeners = told.listeners
-    IntegrityJob(
-        config,
-        spark,
-        Listeners(listeners.on_batch, listeners.on_progress, listeners.on_failure, [lines.append]),
-        check=check,
-    ).run_available_now()
+    listening = Listeners(listeners.on_batch, listeners.on_progress, listeners.on_failure, [lines.append])
+    check_all(config, spark, listening, check=check)
     return told, lines
 
 

@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 import monitor.submit
 from rules.vocabulary.slices import Slice
 from streaming_jobs.config import JobConfig
-from streaming_jobs.integrity_job import IntegrityJob
 from streaming_jobs.tables.delta_tables import read_table
+from tests.streaming_jobs.checking import check_all
 from tests.streaming_jobs.conftest import CHECKOUT
 from tests.streaming_jobs.probe_log import commit, duplicates
 from tests.streaming_jobs.standalone import HOME, Standalone, end
@@ -133,7 +133,7 @@ def on_one_machine(spark: SparkSession, config: JobConfig, parts: Sequence[list[
     """What a local Spark finds in the same log."""
     alone = JobConfig.model_validate({"root": root, "history_wait": 0, "upkeep": {"enabled": False}})
     shutil.copytree(config.history_path, alone.history_path)
-    IntegrityJob(alone, spark).run_available_now()
+    check_all(alone, spark)
     return told(alone)
 
 
