@@ -192,15 +192,9 @@ def seeds(few: int) -> range:
 
 
 def singly(rows: Iterable[Slice]) -> Iterator[pa.Table]:
-    """Each row as a table of its own, but marks with the row before them: no append ends before its marks. One table is
-    made of all of them, since one of a single row costs as much."""
-    listed = list(rows)
-    table, first = to_table(listed), 0
-    for last, row in enumerate(listed):
-        after = listed[last + 1] if last + 1 < len(listed) else None
-        if after is None or row.f == "mark" or after.f != "mark":
-            yield table.slice(first, last + 1 - first)
-            first = last + 1
+    """Each row as a table of its own. One table is made of all of them, since one of a single row costs as much."""
+    table = to_table(rows)
+    return (table.slice(i, 1) for i in range(table.num_rows))
 
 
 def found(findings: Sequence[Finding]) -> set[tuple[str, tuple[int | str, ...]]]:

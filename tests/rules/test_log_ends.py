@@ -450,10 +450,9 @@ def test_what_was_written_again_is_explained_by_the_rows(cut: bool) -> None:
         h.observe(end=start + 12)
         h.mark(1.0)
     store, asked = Store(), list[float]()
-    for rows in singly(h.rows):
-        store.feed(rows)
-        now = rows["completed"][-1].as_py()
-        asked += [(micros(now) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
+    for row, one in zip(h.rows, singly(h.rows), strict=True):
+        store.feed(one)
+        asked += [(micros(row.completed) - micros(START)) / SECOND - full] * (len(store.rechecks) - len(asked))
     assert [(one.start, one.end) for _, one in store.rechecks] == ([(3, 10)] * 2 if cut else [])
     assert [later <= at < later + 5 for at, later in zip(asked, (30, 600), strict=cut)] == [True] * len(asked)
     assert subjects(explained(h, store)) == {("inconsistent-offsets", (offset,)) for offset in range(3, 10) if cut}
