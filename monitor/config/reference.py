@@ -46,10 +46,11 @@ on what was known of them by then."""
 _POLICY: Final = """\
 The severity is that of the default policy (acks=all, idempotence, read_committed). What was found under weaker promises
 is judged less: `duplicate` by a producer without idempotence is a warning; `poll-skip` and `nonmonotonic-poll` of a
-reader that subscribed are allowed; `G1a`, `precommitted-read` and cycles that need what a read_uncommitted reader
-polled are allowed, and so are `G1c` and its variants where the search counts write-write edges. Allowed findings are
-recorded and counted like the others, and alert nobody. A finished history (`offsetwatch check`) with `unseen` values is
-not valid: nobody will poll them any more."""
+reader that subscribed are allowed where a rebalance may have moved it (its client has not said that it stood where its
+last poll had left it); `G1a`, `precommitted-read` and cycles that need what a read_uncommitted reader polled are
+allowed, and so are `G1c` and its variants where the search counts write-write edges. Allowed findings are recorded and
+counted like the others, and alert nobody. A finished history (`offsetwatch check`) with `unseen` values is not valid:
+nobody will poll them any more."""
 
 _EVIDENCE: Final = f"""\
 The evidence is an object with the fields that are listed, and no other; `?` marks those that are there only where they

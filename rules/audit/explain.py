@@ -11,9 +11,9 @@ range: what each operation polled, and what it passed over. At each offset
 A value whose write certainly failed was exposed (`G1a`), and vanished nowhere.
 
 "Before" is concluded within one boot's monotonic clock (in a file: its own time), and between boots when the gap
-exceeds `rules.audit.readings.SKEW_BOUND`. A pass proves a hole only where a reader in assign mode went over it in an ok
-operation at read_committed, and where the log start, observed after it, is not above the offset: retention sends a
-reader forward.
+exceeds `rules.audit.readings.SKEW_BOUND`. A pass proves a hole only where a reader went over it in an ok operation at
+read_committed that no rebalance can have moved: in assign mode, or in a poll before which its client said where it
+stood. And only where the log start, observed after it, is not above the offset: retention sends a reader forward.
 """
 
 from __future__ import annotations

@@ -250,7 +250,9 @@ class Readings:
     def _went_over(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """(read, start, end) of what these rows went over, where that proves that nothing was there."""
         columns = self.columns
-        proves = (columns.type[rows] == OK) & ~columns.subscribed[rows] & ~columns.rebalanced[rows]
+        # Whoever says itself that it stood there, in a group, was moved there by no rebalance.
+        stayed = ~columns.subscribed[rows] | ((columns.f[rows] == POLL) & (columns.position_before[rows] >= 0))
+        proves = (columns.type[rows] == OK) & stayed & ~columns.rebalanced[rows]
         proves &= ~np.isin(columns.process[rows], self._apart)
         back = np.isin(rows, self._back)
         plain = indices(proves & ~back)

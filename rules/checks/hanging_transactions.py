@@ -10,8 +10,9 @@ When init_transactions has returned, whatever earlier lives of that transactiona
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
 call returned, a grace time after it, and the only transactions that can hold it there are of earlier lives of that id.
 Which these are follows from the log: transactions begun before the place was held, whose end is unknown or later, and
-which wrote where the place is. If any other could hold it, nothing is concluded; nor while a process of another id has
-had something open since before, of which the log does not tell yet.
+one of which was acknowledged to have written where the place is: it may be the transaction of somebody else who uses
+the topic. If any other of the log could hold it, nothing is concluded; nor while a process of another id has had
+something open since before, of which the log does not tell yet.
 
 State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
 lives.
@@ -113,11 +114,11 @@ def fold(own: Stability, passage: Passage) -> None:
             own.held, own.since = (stable, time) if end > stable else (-1, -1)
             continue
         if time - own.since >= limit:
-            ids = _whose(own, passage.state, time)
+            ids, whose = _whose(own, passage.state, time)
             report.condition(
                 "hanging-transaction",
                 f"the last stable offset stands at {own.held} for {(time - own.since) / 1e6:.0f} s, and the log ends"
-                f" at {end}" + (f": it may be a transaction of {', '.join(ids)}" if ids else ""),
+                f" at {end}{whose}",
                 at=tick,
                 since=own.since + limit,
                 evidence={"last_stable": own.held, "log_end": end, "since": own.since}
@@ -153,21 +154,27 @@ def _holders(own: Stability, time: int) -> list[Doubtful]:
     ]
 
 
-def _whose(own: Stability, state: State, time: int) -> list[str]:
-    """The ids of the probes whose transaction it may be, `NAMED` at most: those of which the log tells none that would
-    have ended it, and those that have had something open since before."""
-    named = {one.name for one in _holders(own, time)}
+def _whose(own: Stability, state: State, time: int) -> tuple[list[str], str]:
+    """The ids of the probes whose transaction it is, where it is known who wrote there, else whose it may be: those of
+    which the log tells none that would have ended it, and those that have had something open since before, `NAMED` at
+    most. And that in words."""
+    holders = _holders(own, time)
+    known = sorted({one.name for one in holders if one.first == own.held} - {""})
+    if known:
+        return known, f": it is a transaction of {known[0]}"
+    named = {one.name for one in holders}
     for name, number in ids_of(state):
         process = state.processes.get(number)
         if process is not None and process.known_through <= own.since:
             named.add(name)
-    return sorted(named - {""})[:NAMED]
+    ids = sorted(named - {""})[:NAMED]
+    return ids, f": it may be a transaction of {', '.join(ids)}, or of somebody else" if ids else ""
 
 
 def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: Report) -> None:
     holders = _holders(own, time)
     names = {one.name for one in holders}
-    if len(names) != 1 or not (name := names.pop()):
+    if len(names) != 1 or not (name := names.pop()) or all(one.first != own.held for one in holders):
         return
     others = under_another_id(state, name) & state.processes.keys()
     if any(state.processes[number].known_through <= own.since for number in others):

@@ -6,6 +6,9 @@ once the offsets are settled. Where a process stands is told by `rules.settling.
 Inside one operation, of any outcome, consecutive records must follow each other likewise (`int-poll-skip`,
 `int-nonmonotonic-poll`), unless a rebalance fell into it.
 
+A rebalance moves a reader, so that what a subscribed one skips is allowed, unless its own client says that it stood
+where its last poll had left it: then the group had left the partition to it all the time.
+
 A value that stands at several offsets counts at the last of them; an offset with several values concludes nothing.
 
 A log that was cut gives offsets again: who had gone over one before has not skipped what was sent there after that
@@ -32,7 +35,7 @@ from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.codec import Table, names
 from rules.kept.report import Report
-from rules.kept.state import Places, State, Transitions, concat, take
+from rules.kept.state import HELD_ON, Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
@@ -45,6 +48,8 @@ from rules.vocabulary.objectives import SECOND
 
 SKIPPED_TOLD: Final = 10
 """Values that a skip's evidence lists; its message says how many there are."""
+MOVED: Final = 1
+"""`Transitions.subscribed` of a step in which a rebalance may have moved the reader: it proves nothing of the log."""
 AWAITED: Final = 3_600 * SECOND
 """For so long a step waits to be told where the log started."""
 BLANK_KEPT: Final = 2_048
@@ -204,7 +209,7 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
             known, some = _values_between(places, *seen.counted)
             what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
             _report_step("poll-skip", _one(blank, j), what, int(blank.awaits[j]), report, {"skipped": some})
-            if not blank.subscribed[j]:
+            if blank.subscribed[j] != MOVED:
                 report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
     own.blank = take(blank, waits & ~skips)
     left = intervals.merge(*_gone_over(own.blank))
@@ -333,7 +338,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
     low = np.maximum(decided.previous + 1, decided.low)
     bare = intervals.touched(state.index.start, state.index.end, low, decided.first)
-    for i in indices((decided.subscribed == 0) & bare).tolist():
+    for i in indices((decided.subscribed != MOVED) & bare).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
         at = decided_at(int(decided.previous[i])) if cut_at[i] < 0 else int(cut_at[i])
@@ -453,7 +458,7 @@ class _Step(NamedTuple):
     first: int
     previous: int
     previous_op: int
-    subscribed: bool
+    subscribed: int
     internal: bool
     implied_by: str | None = None
 
@@ -461,7 +466,7 @@ class _Step(NamedTuple):
 def _one(steps: Transitions, i: int) -> _Step:
     return _Step(
         int(steps.process[i]), int(steps.op[i]), int(steps.first[i]), int(steps.previous[i]),
-        int(steps.previous_op[i]), bool(steps.subscribed[i]), bool(steps.internal[i]),
+        int(steps.previous_op[i]), int(steps.subscribed[i]), bool(steps.internal[i]),
     )  # fmt: skip
 
 
@@ -491,6 +496,7 @@ def _report_step(
         **(more or {}),
     }
     context = {"mode": "subscribe" if step.subscribed else "assign"}
+    context |= {"held": "true"} if step.subscribed == HELD_ON else {}
     context |= duplicate_in(report.state, step.first, step.previous)
     report.tell(
         Finding(

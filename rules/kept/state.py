@@ -241,10 +241,14 @@ class Polls(Table):
     boot: Ints = field(default_factory=lambda: EMPTY)
 
 
+HELD_ON: Final = 2
+
+
 @dataclass(slots=True)
 class Transitions(Table):
     """A reader's steps from one polled record to the next that are not plainly consecutive, until their offsets are
-    settled: from one poll to the next, or (`internal`) inside one operation."""
+    settled: from one poll to the next, or (`internal`) inside one operation. `subscribed`: 1 where a rebalance may have
+    come between, `HELD_ON` where the group had left the partition to it since its last poll, 0 in mode `assign`."""
 
     process: Ints = field(default_factory=lambda: EMPTY)
     subscribed: Ints = field(default_factory=lambda: EMPTY)

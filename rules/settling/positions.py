@@ -12,7 +12,7 @@ import numpy as np
 
 from rules.arrays.columns import ASSIGN, CLOSE, OK, POLL, POSITION, REVOKE, SUBSCRIBE, TXN
 from rules.arrays.intervals import EMPTY, Bools, Ints, each, indices, tails
-from rules.kept.state import Moves, State, Transitions, take
+from rules.kept.state import HELD_ON, Moves, State, Transitions, take
 from rules.settling import strangers
 from rules.settling.clocks import ahead
 from rules.settling.frontier import Advance, forgets
@@ -79,8 +79,11 @@ def walk(state: State, moves: Moves, advance: Advance | None) -> Walked:
         low, awaits = log_start_at(state.log_start, moves, m.at[t]), none
     else:
         low, awaits = known_from(state, advance, m.at[t], m.boot[t], previous[t]), none + 1
+    # A client that says itself that it stood there has had the partition since then: no rebalance has moved it.
+    held = (m.f[t] == POLL) & (m.before[t] == previous[t] + 1)
+    subscribed = np.where(held & (m.subscribed[t] > 0), HELD_ON, m.subscribed[t])
     steps = Transitions(
-        m.process[t], m.subscribed[t], m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low, none, awaits,
+        m.process[t], subscribed, m.op[t], m.at[t], m.first[t], previous[t], previous_op[t], low, none, awaits,
         m.boot[t],
     )  # fmt: skip
     _settle_positions(state, m, head, ok, dropped)

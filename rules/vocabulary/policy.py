@@ -39,14 +39,16 @@ WARNING_CONDITIONS: Final = frozenset(
 def severity(anomaly: str, context: Mapping[str, str], *, strict: bool = False) -> Severity:
     """The severity of an anomaly found in `context`; `strict` allows nothing.
 
-    Context keys, each optional: `mode` (how the process reached the partition: assign or subscribe), `isolation`,
-    `idempotent` ("false" for a producer without), `ww` ("true" when the cycle search has write-write edges),
+    Context keys, each optional: `mode` (how the process reached the partition: assign or subscribe), `held` ("true"
+    where no rebalance can have moved one that subscribed), `isolation`, `idempotent` ("false" for a producer without),
+    `ww` ("true" when the cycle search has write-write edges),
     `duplicate` (the severity of the duplicate that the evidence of an order finding holds).
     """
     if not strict:
         if anomaly in ALWAYS_ALLOWED:
             return "allowed"
-        if anomaly in ALLOWED_WHEN_SUBSCRIBED and context.get("mode") == "subscribe":
+        moved = context.get("mode") == "subscribe" and context.get("held") != "true"
+        if anomaly in ALLOWED_WHEN_SUBSCRIBED and moved:
             return "allowed"
         if anomaly in ALLOWED_WITH_WW and context.get("ww") == "true":
             return "allowed"

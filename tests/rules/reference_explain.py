@@ -63,7 +63,8 @@ def readings(rows: Iterable[Slice]) -> list[Reading]:
         if row.type == "ok":
             ends = [run.offset + run.length for run in row.polled if run.offset is not None]
             stands[row.process] = ends[-1] if len(spans) > 1 else max(read.values) + 1
-            if row.mode != "subscribe" and not row.rebalanced:
+            stayed = row.mode != "subscribe" or (row.f == "poll" and row.position_before is not None)
+            if stayed and not row.rebalanced:
                 read.over = {offset for low, high in spans for offset in range(low, high)}
         found.append(read)
     return found

@@ -120,7 +120,7 @@ CASES: list[tuple[Callable[[History], object], str, list[Told]]] = [
             Told(
                 "hanging-transaction", (),
                 "the last stable offset stands at 3 for 75 s, and the log ends at 176: it may be a transaction of id-a,"
-                " id-b",
+                " id-b, or of somebody else",
                 {"last_stable": 3, "log_end": 176, "since": at(2.024), "transactional_ids": ["id-a", "id-b"]},
                 78.0, 77.024, "opened",
             )

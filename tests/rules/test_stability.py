@@ -86,11 +86,11 @@ def test_transactions_that_end(build: Callable[[History], object], fed: Callable
     assert "hanging-transaction" not in kinds(fed(h))
 
 
-def killed(h: History, *, init: str = "x", other: bool = False, stable: int = 0) -> None:
+def killed(h: History, *, init: str = "x", other: bool = False, stable: int = 0, at: int | None = 0) -> None:
     """A life is killed in its transaction; the next takes its id, and init_transactions returns."""
     h.row("t1", "init", transactional_id="x")
     seconds(h, 2, end=0, stable=0)
-    h.txn("t1", sends=[("t1", 0, 3, None)], type="info", txn=1, transactional_id="x")
+    h.txn("t1", sends=[("t1", 0, 3, at)], type="info", txn=1, transactional_id="x")
     if other:
         h.row("v", "init", transactional_id="y")
         h.txn("v", sends=[("v", 0, 3, None)], type="info", txn=2, transactional_id="y")
@@ -116,7 +116,7 @@ def killed_beside_others(h: History) -> None:
     seconds(h, 12, end=0, stable=0)
     h.txn("a", sends=[("a", 0, 1, None)], txn=5, transactional_id="ya", invoked=early)
     h.txn("b", sends=[("b", 0, 1, 2)], type="info", txn=6, transactional_id="yb")
-    h.txn("t1", sends=[("t1", 0, 3, None)], type="info", txn=1, transactional_id="x")
+    h.txn("t1", sends=[("t1", 0, 3, 0)], type="info", txn=1, transactional_id="x")
     h.row("t1", "close", type="info", error="process-died")
     seconds(h, 3, end=3, stable=0)
     h.txn("d", sends=[("d", 0, 1, None)], type="info", txn=7, transactional_id="yd")
@@ -134,8 +134,14 @@ def test_an_earlier_life_beside_others(fed: Callable[[History], Store]) -> None:
 @FEEDS
 @pytest.mark.parametrize(
     "how",
-    [{"stable": 4}, {"init": "z"}, {"other": True}],
-    ids=["init ended it", "another id's init", "another id may hold it"],
+    [{"stable": 4}, {"init": "z"}, {"other": True}, {"at": None}, {"at": 1}],
+    ids=[
+        "init ended it",
+        "another id's init",
+        "another id may hold it",
+        "a stranger may hold it",
+        "a stranger holds it",
+    ],
 )
 def test_a_life_that_recovers(how: dict[str, object], fed: Callable[[History], Store]) -> None:
     h = History()
