@@ -10,7 +10,8 @@ found by its value.
 
 State: sends above the settled frontier and above what undecided steps went over; below, for readers whose rows come
 late, those alone that were made a second or more after one to a higher offset. Of more than `EXACT` the older half are
-joined where they are neighbours of one second; at most `KEPT`. Of those without an offset the newest `EXACT`.
+joined where they are neighbours of one second; at most `KEPT`. Of those without an offset the newest `EXACT`. What was
+sent after the last tick is beside these bounds, as all is that waits for its time: no step of that time is judged yet.
 """
 
 from __future__ import annotations
@@ -80,7 +81,11 @@ def note(own: Sends, new: News) -> None:
         made = Unplaced(unplaced.writer, unplaced.seq, unplaced.length, columns.invoked[row], columns.boot[row])
         own.unplaced = concat(own.unplaced, made)
         if not new.finished:
-            own.unplaced = take(own.unplaced, np.sort(own.unplaced.invoked.argsort(kind="stable")[-EXACT:]))
+            passed = indices(own.unplaced.invoked <= new.state.tick)
+            newest = passed[own.unplaced.invoked[passed].argsort(kind="stable")[-EXACT:]]
+            own.unplaced = take(
+                own.unplaced, np.sort(np.append(newest, indices(own.unplaced.invoked > new.state.tick)))
+            )
 
 
 def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]) -> None:
@@ -97,8 +102,9 @@ def forget_below(own: Sends, state: State, offset: int, asked: tuple[Ints, Ints]
         if state.index_from < limit:
             keep |= (placed.end > state.index_from) & _sent_again(placed, state)
         own.placed = placed = take(placed, keep)
-    if len(placed) > EXACT:
-        own.placed = _joined(placed)
+    passed = placed.invoked <= state.tick
+    if passed.sum() > EXACT:
+        own.placed = concat(_joined(take(placed, passed)), take(placed, ~passed))
 
 
 def _sent_again(placed: Sent, state: State) -> Bools:

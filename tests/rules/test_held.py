@@ -9,9 +9,10 @@ import pytest
 
 from rules.engine.order import KINDS
 from rules.kept.state import load
+from rules.settling.given_again import KEPT
 from rules.step import HELD
 from rules.vocabulary.slices import Slice
-from tests.rules.histories import Store, found, number
+from tests.rules.histories import History, Store, found, number
 from tests.rules.test_given_again import Boots
 
 W = number("w")
@@ -101,3 +102,36 @@ def test_of_each_observer_so_many_minutes_of_listings_are_kept(held: int, minute
     assert [np.count_nonzero(listed.boot == boot) for boot in np.unique(listed.boot)] == [minutes, minutes]
     assert (np.diff(listed.invoked) >= 0).all()
     assert {int(listed.end[listed.boot == boot].min()) for boot in np.unique(listed.boot)} == {60 - minutes}
+
+
+def after_a_cut(skipped: int | None) -> History:
+    """A log that was cut is written again, by more sends than are kept of what is judged, and one of them a reader is
+    not given."""
+    h = History()
+    h.assign("r")
+    h.assign("s")
+    h.send("v", 0, 1, at=5_000)
+    h.observe(end=5_001)
+    h.mark(1.0)
+    h.observe(end=0)
+    h.mark(1.0)
+    for i in range(0, KEPT + 600, 4):
+        for seq in range(i, i + 4):
+            h.send("w", seq, at=2 * seq)  # a marker beside each
+        h.poll("r", [("w", seq, 1, 2 * seq) for seq in range(i, i + 4)])
+        h.poll("s", [("w", seq, 1, 2 * seq) for seq in range(i, i + 4) if seq != skipped])
+        h.observe(end=2 * i + 8)
+        h.mark(1.0)
+    return h
+
+
+@pytest.mark.parametrize("skipped", [102, None], ids=["guilty", "innocent"])
+def test_what_is_not_judged_yet_forgets_no_send(skipped: int | None) -> None:
+    h = after_a_cut(skipped)
+    skips = {(s.anomaly, s.evidence["offset"]) for s in live(h.rows).findings if s.anomaly == "int-poll-skip"}
+    assert skips == ({("int-poll-skip", 2 * 103)} if skipped else set())
+    store = Store()
+    store.store.held = HELD
+    store.feed(h.rows)
+    store.settle()
+    assert {(s.anomaly, s.evidence["offset"]) for s in store.findings if s.anomaly == "int-poll-skip"} == skips
