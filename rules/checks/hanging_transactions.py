@@ -4,7 +4,8 @@ An open transaction holds the last stable offset at its first record, and a heal
 `hanging-transaction` holds once observers have seen the last stable offset at one place, with records beyond it, for
 longer than the longest `transaction.timeout.ms` that any client of the log started with, and `SLACK`. Time in which
 nobody saw it (`UNSEEN`) does not count: a cluster that was switched off ends nothing meanwhile, and much when it is
-back.
+back. Nor does what was before a broker that answered nobody was back, or enough replicas were in sync again: no marker
+could be written. While that lasts, it explains what hangs.
 
 When init_transactions has returned, whatever earlier lives of that transactional id had left open has been ended, and
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
@@ -62,13 +63,15 @@ class Doubtful:
 @dataclass(slots=True)
 class Stability:
     """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not; `seen`:
-    the newest observation. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and
-    operation, at most `KEPT`, in the order of their ends."""
+    the newest observation. `sound`: since when, of that time, no broker was known to be silent and enough replicas in
+    sync. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and operation, at most
+    `KEPT`, in the order of their ends."""
 
     held: int = -1
     since: int = -1
     seen: int = -1
     longest: int = 0
+    sound: int = -1
     doubtful: dict[str, Doubtful] = field(default_factory=dict, metadata={"of": Doubtful})
 
 
@@ -113,14 +116,15 @@ def fold(own: Stability, passage: Passage) -> None:
                 _close(passage.state, tick, report)
             own.held, own.since = (stable, time) if end > stable else (-1, -1)
             continue
-        if time - own.since >= limit:
+        own.sound = max(own.sound, report.outages.ended(own.since, time))
+        if time - own.sound >= limit:
             ids, whose = _whose(own, passage.state, time)
             report.condition(
                 "hanging-transaction",
                 f"the last stable offset stands at {own.held} for {(time - own.since) / 1e6:.0f} s, and the log ends"
                 f" at {end}{whose}",
                 at=tick,
-                since=own.since + limit,
+                since=own.sound + limit,
                 evidence={"last_stable": own.held, "log_end": end, "since": own.since}
                 | ({"transactional_ids": ids} if ids else {}),
             )

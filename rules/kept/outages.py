@@ -22,7 +22,7 @@ from rules.vocabulary.objectives import SECOND, Objectives
 
 SLACK: Final = 5 * SECOND
 FOREVER: Final = 2**62
-_ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late", "refused-reads"})
+_ELSEWHERE: Final = frozenset({"stuck-producer", "evidence-late", "refused-reads", "hanging-transaction"})
 """Those that wait on any broker."""
 _TOLD_ONCE: Final = frozenset({"stuck-close"})
 """Conditions that a single row tells: they do not wait for a decision."""
@@ -87,6 +87,12 @@ class Outages:
         ended = [(end, start) for start, _, end in self.spells + self.elsewhere if since <= end <= by]
         ended = [(end, start) for end, start in ended if end - start >= SLACK]
         return max(ended)[::-1] if ended else None
+
+    def ended(self, since: int, by: int) -> int:
+        """When the last time was over, by then and not before `since`, in which a broker answered nobody, or too few
+        replicas were in sync; `since` where there was none."""
+        over = (one for one in self.spells + self.elsewhere + self.few if since <= one[2] <= by)
+        return max([since, *(one[2] for one in over if one[2] - one[0] >= SLACK)])
 
     def silent(self) -> list[list[int]]:
         """The times in which a broker answered nobody."""

@@ -13,7 +13,7 @@ EVIDENCE_STALLED: Final = "evidence-stalled"
 OUT_OF_SYNC: Final = "replicas-out-of-sync"
 UNDER_MIN_ISR: Final = "under-min-isr"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
-    {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads"}
+    {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads", "hanging-transaction"}
 )
 """Conditions that a cluster which answers nobody explains."""
 EXPLAIN_WHAT_WAITS: Final = (UNREACHABLE, UNDER_MIN_ISR)

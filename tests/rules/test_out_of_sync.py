@@ -241,3 +241,46 @@ def test_what_waits_while_too_few_are_in_sync_is_explained_by_that(
     cause = cause_id(FEW, "c") if few else None
     expected = [("opened", cause), ("opened", None)] if more else [("opened", cause)]
     assert [(one.event, one.implied_by) for one in told] == expected
+
+
+@FEEDS
+@pytest.mark.parametrize(
+    ("few", "more", "told"),
+    [
+        (True, 20, [True]),  # it ends when enough are in sync again
+        (True, 120, [True, False]),  # it does not
+        (False, 20, [False]),
+    ],
+    ids=["ends with it", "outlasts it", "enough in sync"],
+)
+def test_a_transaction_that_cannot_end_while_too_few_are_in_sync_is_explained_by_that(
+    fed: Callable[[History], Store], few: bool, more: int, told: list[bool]
+) -> None:
+    h = History()
+    h.start("t", **{"transaction.timeout.ms": "20000"})
+    observed(h, 10, "1,2,3", needed=2)
+    for seconds, in_sync in ((60, "1" if few else "1,2,3"), (more, "1,2,3")):
+        for i in range(seconds):
+            settings = {"replicas_on": "1,2,3", "in_sync": in_sync} if i == 0 else None
+            h.row("observer", "offsets", log_start=0, log_end=2, last_stable=1, settings=settings)
+            h.mark(1.0)
+    h.observe(end=2)
+    h.mark(1.0)
+    found = [one for one in fed(h).findings if one.anomaly == "hanging-transaction"]
+    assert [one.implied_by == cause_id(FEW, "c") for one in found if one.event == "opened"] == told
+    assert found[-1].event == "closed"
+
+
+@FEEDS
+def test_a_transaction_may_last_its_time_from_when_enough_are_in_sync_again(fed: Callable[[History], Store]) -> None:
+    h = History()
+    h.start("t", **{"transaction.timeout.ms": "60000"})
+    observed(h, 10, "1,2,3", needed=2)
+    for seconds, in_sync in ((60, "1"), (70, "1,2,3")):
+        for i in range(seconds):
+            settings = {"replicas_on": "1,2,3", "in_sync": in_sync} if i == 0 else None
+            h.row("observer", "offsets", log_start=0, log_end=2, last_stable=1, settings=settings)
+            h.mark(1.0)
+    h.observe(end=2)
+    h.mark(1.0)
+    assert not events(fed(h), "hanging-transaction")

@@ -192,8 +192,10 @@ def test_one_row_a_record(database: Database) -> None:
     ]
 
 
-def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tmp_path: Path) -> None:
-    """Who was given it before the log was cut has it; what stands there since is not lost, nor what stood below."""
+@pytest.mark.parametrize("listed", [15.0, 10.1, 9.95, 9.0], ids=str)
+def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tmp_path: Path, listed: float) -> None:
+    """Who was given it before the log was cut has it; what stands there since is not lost, nor what stood below. The
+    log's end was listed before it was written again, or after that."""
     again = [
         row("send", WRITER, 10, sent=[Run(WRITER, 10, 107, 1)]),
         row("send", WRITER, 11, sent=[Run(WRITER, 11, 108, 4)]),
@@ -201,7 +203,7 @@ def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tm
     ]
     write(tmp_path, *STARTS, *OPERATIONS, *again)
     evidence = {"log_end": 107, "known": 109, "written_again": 107}
-    record(tmp_path, finding("log-truncation", (109,), at=15, evidence=evidence))
+    record(tmp_path, finding("log-truncation", (109,), at=listed, evidence=evidence))
     with Database(sources(tmp_path)) as opened:
         told = [(one["offset"], one["value"], one["how"], one["gone_by"]) for one in answer(opened, "lost")]
     assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]

@@ -27,13 +27,21 @@ truncations as (
     from findings
     where anomaly = 'log-truncation' and event = 'raised'
 ),
--- By when the log had been cut: that write was invoked after it.
+-- By when the log had been cut: the write that took its first offset again was invoked after it. Its end may have been
+-- listed (at) a moment before that write or long before or after it.
 cuts as (
-    select t.topic_id, t.partition, t.again, t.known, max(a.invoked) as cut_by
+    select
+        t.topic_id, t.partition, t.again, t.known,
+        coalesce(
+            max(a.invoked) filter (
+                where a.completed between t."at" - interval 1 second and t."at" + interval 60 seconds
+            ),
+            min(a.invoked) filter (where a.completed > t."at"),
+            max(a.invoked)
+        ) as cut_by
     from truncations t
-    join acknowledged a
-        on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again and a.completed <= t."at"
-    group by all
+    join acknowledged a on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again
+    group by t.topic_id, t.partition, t.again, t.known, t."at"
 ),
 lost as (
     select *, null::timestamptz as cut_by from went_past
