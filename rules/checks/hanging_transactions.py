@@ -11,9 +11,9 @@ When init_transactions has returned, whatever earlier lives of that transactiona
 its markers are written. `unrecovered-transaction` holds when the last stable offset is still where it was before that
 call returned, a grace time after it, and the only transactions that can hold it there are of earlier lives of that id.
 Which these are follows from the log: transactions begun before the place was held, whose end is unknown or later, and
-one of which was acknowledged to have written where the place is: it may be the transaction of somebody else who uses
-the topic. If any other of the log could hold it, nothing is concluded; nor while a process of another id has had
-something open since before, of which the log does not tell yet.
+one of which certainly wrote where the place is: it may be the transaction of somebody else who uses the topic. If any
+other of the log could hold it, nothing is concluded; nor while a process of another id has had something open since
+before, of which the log does not tell yet.
 
 State: the place held, the last `KEPT` indefinite or long transactions, `rules.settling.transactional_ids` for the
 lives.
@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from rules.arrays.columns import INFO, OFFSETS, START, TXN
 from rules.arrays.intervals import indices
@@ -47,8 +49,8 @@ NAMED: Final = 10
 
 @dataclass(slots=True)
 class Doubtful:
-    """A transaction that sent here and whose end is unknown or came late. `first`: its first offset, -1 if unknown;
-    `below`: the log end observed first after it, beyond which it wrote nothing, -1 while not observed."""
+    """A transaction that sent `records` here and whose end is unknown or came late. `first`: its first offset, -1 if
+    unknown; `below`: the log end observed first after it, beyond which it wrote nothing, -1 while not observed."""
 
     name: str
     process: int
@@ -58,17 +60,19 @@ class Doubtful:
     indefinite: int
     first: int
     below: int = -1
+    records: int = 0
 
 
 @dataclass(slots=True)
 class Stability:
-    """`held`: where the last stable offset stands with records beyond it, `since` when, -1 while it does not; `seen`:
-    the newest observation. `sound`: since when, of that time, no broker was known to be silent and enough replicas in
-    sync. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by process and operation, at most
-    `KEPT`, in the order of their ends."""
+    """`held`: where the last stable offset stands with records beyond it, `since` when, and where the log's `end` was
+    then, -1 while it does not; `seen`: the newest observation. `sound`: since when, of that time, no broker was known
+    to be silent and enough replicas in sync. `longest`: the longest transaction timeout told, 0 before. `doubtful`: by
+    process and operation, at most `KEPT`, in the order of their ends."""
 
     held: int = -1
     since: int = -1
+    end: int = -1
     seen: int = -1
     longest: int = 0
     sound: int = -1
@@ -83,7 +87,8 @@ def arrive(own: Stability, new: News) -> None:
         own.longest = max(own.longest, min(natural(told), _LONGEST_MS) * 1000)
     late = (columns.type == INFO) | (columns.completed - columns.invoked >= new.report.objectives.grace)
     for row in indices(new.fresh & columns.where(TXN) & late).tolist():
-        offsets = new.sent.offset[new.sent.row == row]
+        mine = new.sent.row == row
+        offsets = new.sent.offset[mine]
         if not len(offsets):
             continue
         known = offsets[offsets >= 0]
@@ -91,6 +96,7 @@ def arrive(own: Stability, new: News) -> None:
         own.doubtful[f"{columns.process[row]}/{columns.op[row]}"] = Doubtful(
             name, int(columns.process[row]), int(columns.txn[row]), int(columns.invoked[row]),
             int(columns.completed[row]), int(columns.type[row] == INFO), int(known.min()) if len(known) else -1,
+            records=int(new.sent.length[mine].sum()),
         )  # fmt: skip
         own.doubtful = dict(sorted(own.doubtful.items(), key=lambda entry: (entry[1].completed, entry[0]))[-KEPT:])
 
@@ -114,7 +120,7 @@ def fold(own: Stability, passage: Passage) -> None:
         if end <= stable or stable != own.held:
             if own.held >= 0:
                 _close(passage.state, tick, report)
-            own.held, own.since = (stable, time) if end > stable else (-1, -1)
+            own.held, own.since, own.end = (stable, time, end) if end > stable else (-1, -1, -1)
             continue
         own.sound = max(own.sound, report.outages.ended(own.since, time))
         if time - own.sound >= limit:
@@ -158,12 +164,22 @@ def _holders(own: Stability, time: int) -> list[Doubtful]:
     ]
 
 
+def _wrote(one: Doubtful, own: Stability, state: State) -> bool:
+    """Did it certainly write where the place is? It was acknowledged there, or it sent as many records as the log held
+    beyond that place at first of which nobody else was told that they are his."""
+    if one.first >= 0:
+        return one.first == own.held
+    start = np.maximum(state.log.offset, own.held)
+    others = np.maximum(np.minimum(state.log.offset + state.log.length, own.end) - start, 0)
+    return int(others.sum()) + one.records == own.end - own.held
+
+
 def _whose(own: Stability, state: State, time: int) -> tuple[list[str], str]:
     """The ids of the probes whose transaction it is, where it is known who wrote there, else whose it may be: those of
     which the log tells none that would have ended it, and those that have had something open since before, `NAMED` at
     most. And that in words."""
     holders = _holders(own, time)
-    known = sorted({one.name for one in holders if one.first == own.held} - {""})
+    known = sorted({one.name for one in holders if _wrote(one, own, state)} - {""})
     if known:
         return known, f": it is a transaction of {known[0]}"
     named = {one.name for one in holders}
@@ -178,7 +194,7 @@ def _whose(own: Stability, state: State, time: int) -> tuple[list[str], str]:
 def _judge_recovery(own: Stability, state: State, time: int, tick: int, report: Report) -> None:
     holders = _holders(own, time)
     names = {one.name for one in holders}
-    if len(names) != 1 or not (name := names.pop()) or all(one.first != own.held for one in holders):
+    if len(names) != 1 or not (name := names.pop()) or not any(_wrote(one, own, state) for one in holders):
         return
     others = under_another_id(state, name) & state.processes.keys()
     if any(state.processes[number].known_through <= own.since for number in others):

@@ -86,7 +86,9 @@ def test_transactions_that_end(build: Callable[[History], object], fed: Callable
     assert "hanging-transaction" not in kinds(fed(h))
 
 
-def killed(h: History, *, init: str = "x", other: bool = False, stable: int = 0, at: int | None = 0) -> None:
+def killed(
+    h: History, *, init: str = "x", other: bool = False, stable: int = 0, at: int | None = 0, strange: int = 0
+) -> None:
     """A life is killed in its transaction; the next takes its id, and init_transactions returns."""
     h.row("t1", "init", transactional_id="x")
     seconds(h, 2, end=0, stable=0)
@@ -95,16 +97,17 @@ def killed(h: History, *, init: str = "x", other: bool = False, stable: int = 0,
         h.row("v", "init", transactional_id="y")
         h.txn("v", sends=[("v", 0, 3, None)], type="info", txn=2, transactional_id="y")
     h.row("t1", "close", type="info", error="process-died")
-    seconds(h, 3, end=3, stable=0)
+    seconds(h, 3, end=3 + strange, stable=0)
     h.row("t2", "init", transactional_id=init)
     seconds(h, 1, end=4, stable=stable)
     seconds(h, 20, end=4, stable=stable)
 
 
 @FEEDS
-def test_an_earlier_life_still_holds_the_stable_offset(fed: Callable[[History], Store]) -> None:
+@pytest.mark.parametrize("at", [0, None], ids=["acknowledged there", "nobody else wrote"])
+def test_an_earlier_life_still_holds_the_stable_offset(at: int | None, fed: Callable[[History], Store]) -> None:
     h = History()
-    killed(h)
+    killed(h, at=at)
     seconds(h, 2, end=4, stable=4)
     assert [e[:2] for e in events(fed(h), "unrecovered-transaction")] == [("opened", ("x",)), ("closed", ("x",))]
 
@@ -134,7 +137,7 @@ def test_an_earlier_life_beside_others(fed: Callable[[History], Store]) -> None:
 @FEEDS
 @pytest.mark.parametrize(
     "how",
-    [{"stable": 4}, {"init": "z"}, {"other": True}, {"at": None}, {"at": 1}],
+    [{"stable": 4}, {"init": "z"}, {"other": True}, {"at": None, "strange": 1}, {"at": 1, "strange": 1}],
     ids=[
         "init ended it",
         "another id's init",
