@@ -380,15 +380,24 @@ def test_sends_are_remembered_as_long_as_a_step_may_be_judged_by_them() -> None:
 def test_of_many_sends_the_older_ones_are_joined_where_they_are_neighbours_of_one_second() -> None:
     """As if they had been sent with the first of them: then they count."""
     own = sends(*((i, i + 1, i * 100_000, 0) for i in range(300)))
-    forget_below(own, State(), 0, NOBODY)
+    forget_below(own, State(tick=30_000_000), 0, NOBODY)
     old = [(i, i + 10, i * 100_000, 0) for i in range(0, 150, 10)]
     assert remembered(own) == [*old, (150, 151, 15_000_000, 0), *((i, i + 1, i * 100_000, 0) for i in range(151, 300))]
 
 
 def test_sends_are_bounded_and_the_newest_are_kept() -> None:
     own = sends(*((2 * i, 2 * i + 1, i, i % 2) for i in range(5000)))
-    forget_below(own, State(), 0, NOBODY)
+    forget_below(own, State(tick=5000), 0, NOBODY)
     assert remembered(own) == [(2 * i, 2 * i + 1, i, i % 2) for i in range(5000 - KEPT, 5000)]
+
+
+def test_what_was_sent_after_the_last_tick_is_beside_the_bound() -> None:
+    made = [(2 * i, 2 * i + 1, i, i % 2) for i in range(3 * KEPT)]
+    own = sends(*made)
+    forget_below(own, State(tick=-1), 0, NOBODY)
+    assert remembered(own) == made
+    forget_below(own, State(tick=2 * KEPT), 0, NOBODY)
+    assert remembered(own) == made[KEPT + 1 :]
 
 
 def test_where_the_log_gave_offsets_again_only_what_was_certainly_sent_before_counts() -> None:
