@@ -87,7 +87,14 @@ def test_transactions_that_end(build: Callable[[History], object], fed: Callable
 
 
 def killed(
-    h: History, *, init: str = "x", other: bool = False, stable: int = 0, at: int | None = 0, strange: int = 0
+    h: History,
+    *,
+    init: str = "x",
+    other: bool = False,
+    stable: int = 0,
+    at: int | None = 0,
+    strange: int = 0,
+    beside: int = 0,
 ) -> None:
     """A life is killed in its transaction; the next takes its id, and init_transactions returns."""
     h.row("t1", "init", transactional_id="x")
@@ -97,18 +104,26 @@ def killed(
         h.row("v", "init", transactional_id="y")
         h.txn("v", sends=[("v", 0, 3, None)], type="info", txn=2, transactional_id="y")
     h.row("t1", "close", type="info", error="process-died")
-    seconds(h, 3, end=3 + strange, stable=0)
+    if beside:
+        h.send("w", 0, beside, at=3)
+    seconds(h, 3, end=3 + strange + beside, stable=0)
     h.row("t2", "init", transactional_id=init)
     seconds(h, 1, end=4, stable=stable)
     seconds(h, 20, end=4, stable=stable)
 
 
 @FEEDS
-@pytest.mark.parametrize("at", [0, None], ids=["acknowledged there", "nobody else wrote"])
-def test_an_earlier_life_still_holds_the_stable_offset(at: int | None, fed: Callable[[History], Store]) -> None:
+@pytest.mark.parametrize(
+    ("at", "beside"),
+    [(0, 0), (None, 0), (None, 2)],
+    ids=["acknowledged there", "nobody else wrote", "others wrote beside"],
+)
+def test_an_earlier_life_still_holds_the_stable_offset(
+    at: int | None, beside: int, fed: Callable[[History], Store]
+) -> None:
     h = History()
-    killed(h, at=at)
-    seconds(h, 2, end=4, stable=4)
+    killed(h, at=at, beside=beside)
+    seconds(h, 2, end=6, stable=6)
     assert [e[:2] for e in events(fed(h), "unrecovered-transaction")] == [("opened", ("x",)), ("closed", ("x",))]
 
 
