@@ -104,9 +104,14 @@ class Proxy:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end()
-        if kind is None and self._errors:
-            first = self._errors[0]
-            raise ProxyFailed(f"the lying proxy failed: {type(first).__name__}: {first}") from first
+        if not self._errors:
+            return
+        first = self._errors[0]
+        failed = f"the lying proxy failed: {type(first).__name__}: {first}"
+        if error is None:
+            raise ProxyFailed(failed) from first
+        # What was raised within may be what this led to.
+        error.add_note(failed)
 
     # For the event loop
 

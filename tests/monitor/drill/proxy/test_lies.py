@@ -219,9 +219,11 @@ def test_a_drill_can_hold_a_request_and_let_it_go(kafka: LocalKafka) -> None:
 
 
 def test_clients_come_back_after_all_connections_were_cut(kafka: LocalKafka) -> None:
+    """Idempotence is asked for: without it a client may send again what was appended before it lost the connection."""
+    settings = {"enable_idempotence": True, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
     with Proxy(kafka.bootstrap) as proxy:
         name = topic(kafka.bootstrap)
-        client = producer(proxy.bootstrap, reconnect_backoff_ms=10, reconnect_backoff_max_ms=50)
+        client = producer(proxy.bootstrap, **settings)
         for number in range(3):
             assert send(client, name, b"%d" % number) == [number]
             proxy.disconnect()

@@ -281,14 +281,17 @@ def test_who_does_not_read_is_not_read_for(flood: tuple[str, list[int]]) -> None
     assert sent[0] == heartbeats
 
 
+class Broken(Lie):
+    """It has a defect."""
+
+    apis = frozenset({Api.METADATA})
+
+    async def on_request(self, exchange: Exchange) -> Decision:
+        raise ZeroDivisionError("a defect")
+
+
 @pytest.mark.kafka
 def test_an_error_in_a_lie_is_not_swallowed(kafka: LocalKafka) -> None:
-    class Broken(Lie):
-        apis = frozenset({Api.METADATA})
-
-        async def on_request(self, exchange: Exchange) -> Decision:
-            raise ZeroDivisionError("a defect")
-
     with (
         pytest.raises(ProxyFailed, match="the lying proxy failed: ZeroDivisionError: a defect"),
         Proxy(kafka.bootstrap, [Broken()]) as proxy,
@@ -296,6 +299,18 @@ def test_an_error_in_a_lie_is_not_swallowed(kafka: LocalKafka) -> None:
     ):
         client.send(Api.METADATA, 9, 1)
         assert client.receive() is None
+
+
+@pytest.mark.kafka
+def test_an_error_in_a_lie_is_told_beside_what_it_led_to(kafka: LocalKafka) -> None:
+    with (
+        pytest.raises(AssertionError, match="no answer") as raised,
+        Proxy(kafka.bootstrap, [Broken()]) as proxy,
+        Raw(proxy.bootstrap) as client,
+    ):
+        client.send(Api.METADATA, 9, 1)
+        assert client.receive() is not None, "no answer"
+    assert raised.value.__notes__ == ["the lying proxy failed: ZeroDivisionError: a defect"]
 
 
 def test_a_broker_that_is_down_is_down_for_the_client() -> None:
