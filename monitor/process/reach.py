@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,11 +11,11 @@ from monitor.config.config import Config
 from monitor.config.names import record
 from monitor.errors import ConfigError
 from probes.kafka.client import Connection, admin_settings, open_admin
+from probes.kafka.cluster import controlled
 from probes.kafka.errors import ClientError, ProbeError, translate
 from probes.log.commits.folder_clock import folder_clock
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
-from probes.topics.probe_topics import NO_CONTROLLER, answers
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -55,24 +52,26 @@ def reach(config: Config, of: Of = "cluster") -> Reached:
     except ClientError as error:
         raise ConfigError(f"{config.named(f'{of}.security')}: {error}") from error
     bootstrap, limit = _section(config, of).bootstrap, _section(config, of).reachable_within
+
+    def look() -> None:
+        admin.poll(0.0)  # errors of the connection are told to whoever polls
+        if refused := [one for one in complaints if one.code in _NO_LOGIN]:
+            raise Refused(str(refused[0]))  # and will not be granted later
+
     try:
-        found = _answered(admin, admin.describe_cluster(request_timeout=limit), complaints, limit + 1.0)
+        found = controlled(admin, limit, look)
     except Refused as refused:
         raise ConfigError(
             f"{config.named(f'{of}.security')}: a broker of {bootstrap} refuses the login: {refused}"
         ) from refused
     except Exception as error:
-        admin.poll(0.0)  # errors of the connection are told to whoever polls
-        if brokers := answers(admin, limit):
-            raise ConfigError(
-                f"{config.named(f'{of}.bootstrap')}: {len(brokers)} broker(s) answer at {bootstrap}, "
-                f"and {NO_CONTROLLER}"
-            ) from error
         raise ConfigError(
             f"{config.named(f'{of}.bootstrap')}: no broker answers at {bootstrap} "
             f"within {limit:g} s: {_reason(complaints, translate(error))}"
         ) from error
-    return Reached(found.cluster_id, {node.id: f"{node.host}:{node.port}" for node in found.nodes}, admin)
+    if lack := found.lack(f"at {bootstrap}"):
+        raise ConfigError(f"{config.named(f'{of}.bootstrap')}: {lack}")
+    return Reached(found.id, found.brokers, admin)
 
 
 def _section(config: Config, of: Of) -> ClusterConfig:
@@ -111,22 +110,6 @@ class Refused(Exception):
     """A broker answered, and does not let us in."""
 
 
-def _answered(admin: Any, question: Future[Any], complaints: list[ClientError], within: float) -> Any:
-    """The answer. Errors of the connection are told to whoever polls; a login that was refused will not be granted."""
-    until = time.monotonic() + within
-    while True:
-        try:
-            return question.result(timeout=_LOOK)
-        except FutureTimeout:
-            if question.done() or time.monotonic() >= until:
-                raise
-        admin.poll(0.0)
-        if refused := [one for one in complaints if one.code in _NO_LOGIN]:
-            raise Refused(str(refused[0]))
-
-
-_LOOK: Final = 0.1
-"""Seconds."""
 _NO_LOGIN: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED")
 
 

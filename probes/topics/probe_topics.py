@@ -33,12 +33,16 @@ from confluent_kafka.admin import (
 )
 
 from probes.config import TopicsConfig
+from probes.kafka.cluster import cluster
 from probes.kafka.errors import ClientError, ProbeError, Unreachable, translate
 from probes.topology import Broker, Layout, Topic
 
 log = logging.getLogger("offsetwatch.topics")
 
 REQUEST_TIMEOUT: Final = 10.0
+ANSWERED_WITHIN: Final = 2.0
+"""Seconds for the question whether anybody answers at all."""
+_HERE: Final = "in the cluster"
 UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 """The codes that say of a topic that it is not there."""
 MARKING: Final = frozenset({"cleanup.policy", "min.insync.replicas", "retention.ms", "retention.bytes"})
@@ -227,27 +231,40 @@ class ProbeTopics:
 
     def view(self, *, with_config: bool = False) -> ClusterView:
         """What is there now. Raises Unreachable where no broker answers."""
+        topics: dict[str, TopicView] = {}
         try:
-            cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result()
             found = self._admin.describe_topics(TopicCollection(list(self.names)), request_timeout=REQUEST_TIMEOUT)
         except Exception as error:
-            if answers(self._admin):
-                raise Unreachable(f"brokers of the cluster answer, and {NO_CONTROLLER}") from error
-            raise Unreachable(f"no broker of the cluster answers: {translate(error)}") from error
-        topics: dict[str, TopicView] = {}
+            raise self._unreachable(translate(error)) from error
         for name, future in found.items():
             try:
                 topics[name] = _topic_view(future.result())
             except Exception as error:
                 problem = translate(error)
+                if problem.code == "_TIMED_OUT":
+                    raise self._unreachable(problem) from error
                 if problem.code not in UNKNOWN:
                     raise Unreachable(f"topic {name} cannot be described: {problem}") from error
+        try:
+            told = cluster(self._admin, REQUEST_TIMEOUT, next(iter(topics), None))
+        except Exception as error:
+            raise self._unreachable(translate(error)) from error
+        if lack := told.lack(_HERE):
+            raise Unreachable(lack)
         if with_config and topics:
             topics = self._with_config(topics)
-        brokers = tuple(
-            Broker(node.id, f"{node.host}:{node.port}") for node in sorted(cluster.nodes, key=lambda n: n.id)
+        return ClusterView(told.id, tuple(Broker(*broker) for broker in told.brokers.items()), topics)
+
+    def _unreachable(self, problem: ClientError) -> Unreachable:
+        try:
+            told = cluster(self._admin, ANSWERED_WITHIN)
+        except Exception as error:
+            log.debug("%s", translate(error))
+            return Unreachable(f"no broker of the cluster answers: {problem}")
+        # Without a controller the library asks nothing else, and calls it a time-out.
+        return Unreachable(
+            told.lack(_HERE) or f"brokers of the cluster answer, and none describes the probe topics: {problem}"
         )
-        return ClusterView(cluster.cluster_id, brokers, topics)
 
     def ids(self, names: Collection[str], within: float = 2.0) -> dict[str, str | None] | None:
         """The ids that topics of these names have now, None for one that is not there. None where nobody answers
@@ -317,19 +334,6 @@ class ProbeTopics:
         if sentence not in self._said:
             self._said.add(sentence)
             self._say(sentence)
-
-
-NO_CONTROLLER: Final = "none of them tells who the controller is"
-
-
-def answers(admin: AdminClient, within: float = 2.0) -> list[int]:
-    """The ids of the brokers that one tells of who answers within so many seconds; none where nobody does. The library
-    asks for a controller before it asks most things, and calls it a time-out where it is told of none."""
-    try:
-        return sorted(admin.list_topics(timeout=within).brokers)
-    except Exception as error:
-        log.debug("%s", translate(error))
-        return []
 
 
 def layout_of(view: ClusterView, names: Sequence[str]) -> Layout:

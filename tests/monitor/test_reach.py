@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,20 @@ class NoController(Lie):
     async def on_response(self, exchange: Exchange) -> Decision:
         self.did("took the controller out", exchange)
         exchange.response = replace(exchange.response, controller_id=-1)  # type: ignore[type-var]
+        return PASS
+
+
+class NoBrokers(Lie):
+    """A broker answers, and names none, itself neither: as one does that the controller takes for dead, having been
+    starved for nine seconds, or that has not been let in again after a start."""
+
+    apis: ClassVar = frozenset({Api.METADATA, Api.DESCRIBE_CLUSTER})
+    on = True
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        if self.on:
+            self.did("took the brokers out", exchange)
+            exchange.response = replace(exchange.response, brokers=(), controller_id=-1)  # type: ignore[type-var]
         return PASS
 
 
@@ -90,5 +105,37 @@ def test_brokers_that_answer_and_tell_of_no_controller_are_not_called_silent(kaf
             reach(config)
         admin = open_admin(admin_settings(Connection(proxy.bootstrap), client="t"))
         topics = ProbeTopics(admin, TopicsConfig(prefix="reach"))
-        with pytest.raises(Unreachable, match="brokers of the cluster answer, and none of them tells"):
+        with pytest.raises(Unreachable, match=r"1 broker.s. answer in the cluster, and none of them tells"):
             topics.view()
+
+
+@pytest.mark.kafka
+def test_a_broker_that_names_no_broker_ends_no_process(kafka: LocalKafka, tmp_path: Path) -> None:
+    """librdkafka's DescribeCluster does (2.16.1): `Assertion rko_result failed`."""
+    lie = NoBrokers()
+    with Proxy(kafka.bootstrap, lies=[lie]) as proxy:
+        told = {"bootstrap": proxy.bootstrap, "reachable_within": 2.0}
+        config = Config.model_validate({"data": str(tmp_path), "cluster": told})
+        with pytest.raises(
+            ConfigError, match=r"a broker answers at .*, and knows of no broker that is alive, itself included"
+        ):
+            reach(config)
+        lie.on = False
+        reached = reach(config)
+        topics = ProbeTopics(reached.admin, TopicsConfig(prefix="reach"))
+        assert [broker.id for broker in topics.view().brokers] == list(reached.brokers) == [1]
+        lie.on = True
+        with pytest.raises(Unreachable, match=r"^(a|no) broker "):  # the client forgets the brokers that it knew
+            topics.view()
+        lie.on = False
+        limit = time.monotonic() + 120
+        while seen(topics) != (reached.cluster, [1]):
+            assert time.monotonic() < limit, "what was away for a moment stays away"
+
+
+def seen(topics: ProbeTopics) -> tuple[str, list[int]] | None:
+    try:
+        view = topics.view()
+    except Unreachable:
+        return None
+    return view.cluster, [broker.id for broker in view.brokers]

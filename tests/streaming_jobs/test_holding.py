@@ -205,6 +205,14 @@ def test_a_source_that_is_not_asked_to_holds_nothing(tmp_path: Path, monkeypatch
         log.healthy()
 
 
+def waits(log: Log, batches: list[Batch]) -> bool:
+    """Whether a healthy second is not checked within six."""
+    checked = len(batches)
+    log.healthy()
+    time.sleep(6)
+    return len(batches) == checked
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_job_checks_what_stands_out_at_once_and_the_rest_with_it(
@@ -220,15 +228,16 @@ def test_a_job_checks_what_stands_out_at_once_and_the_rest_with_it(
     job.start()
     try:
         until(lambda: len(batches) == 1)
-        time.sleep(6)
+        until(lambda: waits(log, batches))  # the start is over
+        checked = len(batches)
         for _ in range(3):
             log.healthy()
             time.sleep(1)
-        assert len(batches) == 1, "three healthy seconds wait"
+        assert len(batches) == checked, "three healthy seconds wait"
         row = log.history.poll("r", [("w", 3, 1, 5 * log.second)])
         log.commit([row, log.history.mark()])
         began = time.monotonic()
-        until(lambda: len(batches) == 2)
+        until(lambda: len(batches) == checked + 1)
         assert time.monotonic() - began < 45, "and not for the minute"
     finally:
         job.stop()

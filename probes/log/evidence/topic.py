@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from probes.kafka.client import Connection, Transactional, admin_settings, open_admin, open_producer, producer_settings
+from probes.kafka.cluster import cluster
 from probes.kafka.errors import ClientError, translate
 from probes.log.errors import HistoryUnavailable
 from probes.log.evidence.messages import packed
@@ -72,7 +73,7 @@ class TopicOf:
 
     def _make(self, admin: Any) -> None:
         try:
-            brokers = len(admin.describe_cluster(request_timeout=ANSWERED_WITHIN).result().nodes)
+            brokers = len(cluster(admin, ANSWERED_WITHIN).brokers)
             replication = max(1, min(self.replication, brokers))
             settings = {
                 "cleanup.policy": "delete",
