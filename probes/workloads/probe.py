@@ -145,6 +145,11 @@ class Probe(ABC):
         return None
 
     @property
+    def reads_from(self) -> str | None:
+        """The topic that it reads, and no other; None where it reads them all, or nothing."""
+        return None
+
+    @property
     def mode(self) -> Mode | None:
         return None
 
@@ -172,6 +177,8 @@ class Probe(ABC):
             labels["writer"] = str(self.writer)
         if self.sends_to is not None:
             labels["sends_to"] = self.sends_to
+        if self.reads_from is not None:
+            labels["reads_from"] = self.reads_from
         return labels
 
     def life(self) -> Life:

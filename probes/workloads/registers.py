@@ -86,6 +86,10 @@ class Registers(Probe):
         )
 
     @property
+    def reads_from(self) -> str:
+        return self.sends_to
+
+    @property
     def sends_to(self) -> str:
         return self.world.config.topics.registers
 

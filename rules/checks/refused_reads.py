@@ -8,7 +8,8 @@ whatever it did beside being born: an answer of its group, a poll, a send. Where
 Nobody is stuck (`stuck-consumer`) who holds no partition, and what nobody reads is not `unseen`: without this a canary
 that may not read finds nothing wrong.
 
-It is told by the reader's own name where its start row tells one. A life that ended in order, or whose process went
+It is told by the reader's own name where its start row tells one, and in the topic that this says it reads
+(`reads_from`), everywhere where it says none. A life that ended in order, or whose process went
 away, begins anew, and so does one whose host stood still (`rules.settling.standstills`). It is over when a life of that
 name has come to read, when the partition is not there any more, and when nobody bears the name.
 
@@ -60,12 +61,13 @@ class Reads:
     """`lives`: by process. `failed`: [name, since when it does not come to read, when its last life ended, by which
     error, process]; `came`: [name, when one of it had come to read last, or had ended otherwise]. `waiting`: [time, one
     of these, process, its slice, its name (of `_REFUSED` its run), the error] that happened after the last tick, see
-    `_BEGUN`."""
+    `_BEGUN`. `elsewhere`: the processes that are known and read another topic."""
 
     lives: dict[int, Unborn] = field(default_factory=dict, metadata={"of": Unborn})
     failed: list[list[Any]] = field(default_factory=list)
     came: list[list[Any]] = field(default_factory=list)
     waiting: list[list[Any]] = field(default_factory=list)
+    elsewhere: list[int] = field(default_factory=list)
 
 
 _ABSENT, _BEGUN, _CAME, _REFUSED, _FAILED, _ENDED = range(6)
@@ -77,10 +79,14 @@ def arrive(own: Reads, new: News) -> None:
     """Take in what those did that have not come to read yet, as far as is known, and who is refused."""
     columns = new.columns
     for row in new.where(START).tolist():
-        if columns.table["mode"][row].is_valid:
-            name = dict(columns.table["settings"][row].as_py() or ()).get("name", "")
-            run, number = columns.table["run"][row].as_py(), int(columns.process[row])
-            own.waiting.append(_entry(columns, row, _BEGUN, _called(number, name, run)))
+        if not columns.table["mode"][row].is_valid:
+            continue
+        told = dict(columns.table["settings"][row].as_py() or ())
+        run, number = columns.table["run"][row].as_py(), int(columns.process[row])
+        if told.get("reads_from", new.state.topic) != new.state.topic:
+            own.elsewhere.append(number)
+        else:
+            own.waiting.append(_entry(columns, row, _BEGUN, _called(number, told.get("name", ""), run)))
     asked = new.where(POLL, CLOSE)
     errors = columns.table["error"].take(asked).to_pylist() if len(asked) and columns.tells("error") else []
     said = {row: error for row, error in zip(asked.tolist(), errors, strict=False) if error is not None}
@@ -124,6 +130,7 @@ def fold(own: Reads, passage: Passage) -> None:
         for event in sorted(ripe):
             _follow(own, event, passage.report)
     state, report = passage.state, passage.report
+    own.elsewhere = [number for number in own.elsewhere if number in state.processes]
     for number, one in list(own.lives.items()):
         process = state.processes.get(number)
         if process is None:
@@ -155,7 +162,7 @@ def _follow(own: Reads, event: list[Any], report: Report) -> None:
             report.condition(NAME, None, at=time, evidence={"reader": one.who}, subject=(one.who,))
     elif kind == _BEGUN:
         own.lives[number] = Unborn(who, time)
-    elif kind == _REFUSED:
+    elif kind == _REFUSED and number not in own.elsewhere:
         process = report.state.processes.get(number)
         name = process.name if process is not None else ""
         one = own.lives.setdefault(number, Unborn(_called(number, name, who), time))

@@ -65,6 +65,7 @@ def test_a_transaction_is_one_operation_with_a_row_for_each_partition(stage):
     assert all(row.mono_invoked < row.mono_end_invoked < row.mono_completed for row in rows)
     assert {row.type for row in transact(probe, "abort") if row.end_invoked} == {"fail"}
     assert [row.f for row in witness(probe).rows[:13:6]] == ["start", "init", "assign"]
+    assert (witness(probe).rows[0].settings or {})["reads_from"] == one.config.topics.transactions
     assert {(row.assigned, row.topic) for row in witness(probe).of("assign")} == {
         (True, one.config.topics.transactions),
         (False, one.config.topics.records),

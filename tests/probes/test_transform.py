@@ -106,6 +106,7 @@ def test_a_transaction_reflects_what_it_polled_and_commits_where_it_stands(stage
     rows: list[Slice] = []
     until(lambda: rows.extend(transform_all(probe)) or sum(r.length for row in rows for r in row.sent) == 30)
     assert {row.type for row in rows} == {"ok"}
+    assert {(row.settings or {})["reads_from"] for row in witness(probe).of("start")} == {source}
     for op in {row.op for row in rows}:
         touched = {(row.topic, row.partition): row for row in rows if row.op == op}
         assert {tuple(sorted(row.txn_partitions)) for row in touched.values()} == {tuple(sorted(touched))}

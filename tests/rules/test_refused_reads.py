@@ -17,8 +17,8 @@ NAME = "refused-reads"
 DENIED = "GROUP_AUTHORIZATION_FAILED"
 
 
-def born(h: History, life: str, name: str = "reader-1", mode: str = "assign") -> None:
-    h.row(life, "start", settings={"name": name}, mode=mode)
+def born(h: History, life: str, name: str = "reader-1", mode: str = "assign", **told: str) -> None:
+    h.row(life, "start", settings={"name": name} | told, mode=mode)
 
 
 def passes(h: History, seconds: int) -> None:
@@ -66,9 +66,9 @@ def life_after_life(h: History) -> None:
     failing(h, 5)
 
 
-def members(h: History) -> None:
+def members(h: History, reads_from: str = "topic") -> None:
     """A member of a group is told once, and waits."""
-    born(h, "r0", mode="subscribe")
+    born(h, "r0", mode="subscribe", reads_from=reads_from)
     h.assign("r0", f="subscribe", assigned=False)
     passes(h, 3)
     h.row("r0", "poll", type="info", error=DENIED, mode="subscribe")
@@ -178,6 +178,19 @@ def is_refused_once(h: History) -> None:
     passes(h, 60)
 
 
+def members_of_another_topic(h: History) -> None:
+    """What the client says of its group belongs to no partition, and is logged at each."""
+    members(h, reads_from="another-topic")
+
+
+def reads_another_topic(h: History) -> None:
+    for life in range(5):
+        born(h, f"r{life}", reads_from="another-topic")
+        passes(h, 8)
+        h.row(f"r{life}", "close", type="info", error=DENIED)
+        passes(h, 2)
+
+
 def waits_for_its_group(h: History) -> None:
     """Nobody says that it may not: a member more than there are partitions."""
     born(h, "r0", mode="subscribe")
@@ -189,7 +202,7 @@ def waits_for_its_group(h: History) -> None:
     "build",
     [
         for_less_than_the_objective, comes_now_and_then, reads_and_ends, does_not_read, ends_in_order, is_killed,
-        is_refused_once, waits_for_its_group,
+        is_refused_once, waits_for_its_group, members_of_another_topic, reads_another_topic,
     ],
 )  # fmt: skip
 @in_any_way()

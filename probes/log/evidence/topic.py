@@ -73,8 +73,10 @@ class TopicOf:
 
     def _make(self, admin: Any) -> None:
         try:
-            brokers = len(cluster(admin, ANSWERED_WITHIN).brokers)
-            replication = max(1, min(self.replication, brokers))
+            told = cluster(admin, ANSWERED_WITHIN)
+            if lack := told.lack(f"at {self.connection.bootstrap}"):
+                raise ClientError("BROKER_NOT_AVAILABLE", lack)
+            replication = min(self.replication, len(told.brokers))
             settings = {
                 "cleanup.policy": "delete",
                 "retention.ms": str(int(self.retention_hours * 3_600_000)),

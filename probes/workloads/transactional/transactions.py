@@ -92,6 +92,10 @@ class Transactions(Probe):
         )
 
     @property
+    def reads_from(self) -> str:
+        return self.sends_to
+
+    @property
     def sends_to(self) -> str:
         return self.world.config.topics.transactions
 

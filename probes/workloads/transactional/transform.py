@@ -116,6 +116,10 @@ class Transform(Probe):
         )
 
     @property
+    def reads_from(self) -> str:
+        return self._input
+
+    @property
     def sends_to(self) -> str:
         return self._output
 
