@@ -226,7 +226,10 @@ class ObserverConfig(Section):
     """The observer: where each partition begins and ends, and what the probes' groups have committed."""
 
     interval: Seconds = Field(default=1.0, description="Seconds between observations.")
-    request_timeout: Seconds = Field(default=2.5, description="How long one observation may take, seconds.")
+    request_timeout: Seconds = Field(
+        default=2.5,
+        description="How long one observation may take, seconds; up to 8 s where the last one had no answer.",
+    )
 
 
 class UnrestConfig(Section):

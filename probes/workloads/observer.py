@@ -4,7 +4,9 @@ One row per partition and second holds the log start, the end as read_uncommitte
 (the end as read_committed sees it), with the moment they were asked for. Partitions are asked leader by leader, and
 whoever has not answered is not waited for: a silent broker delays only its own. Where nothing comes back within the
 time there is a row all the same, `info` with the error; its `settings` name the `leader` that was asked, or the last
-one known where there was none: whoever leads the partition by the time that we give up was not asked. While somebody
+one known where there was none: whoever leads the partition by the time that we give up was not asked. A leader that has
+not answered all is given twice the time with the next question, up to `PATIENT`: one that is slow would else answer
+each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
 (`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
 
@@ -58,6 +60,9 @@ ANSWER_WITHIN: Final = 0.4
 """Seconds that everybody is given to answer before the observer goes on; who is later is heard later."""
 LATE: Final = 0.5
 """Seconds beyond its own timeout after which a request is given up."""
+PATIENT: Final = 8.0
+"""Seconds that a question takes at most whose leader has not answered the last ones. The check of `cluster-unreachable`
+must hear every 15 s that nothing came back."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
 
 
@@ -66,11 +71,13 @@ class Question:
     """One operation on its way: about the partitions that one broker leads (`leader`, None where there is none), or
     (`group`) about what a group committed.
 
-    `futures`: by (partition, field) for the former, one by None for the latter."""
+    `within`: seconds after which it is given up. `futures`: by (partition, field) for the former, one by None for the
+    latter."""
 
     op: int
     invoked: Instant
     partitions: Sequence[Partition]
+    within: float
     group: str | None = None
     leader: int | None = None
     futures: dict[tuple[Partition, str] | None, Future[Any]] = field(default_factory=dict)
@@ -107,6 +114,8 @@ class Observer(Probe):
         """What the last question about it had no answer to: whom it asked, as far as that is known."""
         self._asked_in_vain: dict[Partition, int] = {}
         """Since when that has been so: the first of those questions, by the monotonic clock."""
+        self._patience: dict[int | None, float] = {}
+        """Seconds that the next question to a leader may take, where that is not `request_timeout`."""
         self._answered: dict[int, int] = {}
         """By broker, when the newest question that it answered was asked."""
         self._descriptions: dict[str, Future[Any]] = {}
@@ -150,7 +159,8 @@ class Observer(Probe):
     def finish(self) -> None:
         """Observe once more, and hear everybody out."""
         self.observe()
-        limit = self.world.clock.monotonic_ns() + int((self._config.request_timeout + 2 * LATE) * SECOND)
+        patience = max(question.within for question in self._pending.values()) if self._pending else 0.0
+        limit = self.world.clock.monotonic_ns() + int((patience + 2 * LATE) * SECOND)
         while self._pending and self.world.clock.monotonic_ns() < limit:
             self.pause_even_when_stopping(0.1)
             self._hear()
@@ -195,14 +205,15 @@ class Observer(Probe):
 
     def _ask_leader(self, leader: int | None, invoked: Instant) -> Question:
         partitions = [where for where in self._all if self._leaders.get(where) == leader]
-        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions, leader=leader)
+        within = self._patience.get(leader, self._config.request_timeout)
+        question = self._pending[leader] = Question(self.log.next_op(), invoked, partitions, within, leader=leader)
         for name in FIELDS:
             spec = OffsetSpec.earliest() if name == "log_start" else OffsetSpec.latest()
             level = IsolationLevel.READ_COMMITTED if name == "last_stable" else IsolationLevel.READ_UNCOMMITTED
             futures = self.admin.list_offsets(
                 {TopicPartition(topic, p): spec for topic, p in partitions},
                 isolation_level=level,
-                request_timeout=self._config.request_timeout,
+                request_timeout=within,
             )
             for tp, future in futures.items():
                 question.futures[(tp.topic, tp.partition), name] = future
@@ -211,8 +222,9 @@ class Observer(Probe):
 
     def _ask_group(self, group: str, invoked: Instant) -> Question:
         assert self._offsets is not None
-        question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, group)
-        question.futures[None] = self._offsets.ask(group, self._config.request_timeout)
+        within = self._config.request_timeout
+        question = self._pending[group] = Question(self.log.next_op(), invoked, self._all, within, group)
+        question.futures[None] = self._offsets.ask(group, within)
         self._watch(question)
         return question
 
@@ -269,9 +281,8 @@ class Observer(Probe):
     def _hear(self, *, alive: bool = True) -> None:
         """Log what has been answered, and what is given up."""
         now = self.log.now()
-        limit = int((self._config.request_timeout + LATE) * SECOND)
         for key, question in list(self._pending.items()):
-            if question.answered or now.mono - question.invoked.mono > limit:
+            if question.answered or now.mono - question.invoked.mono > int((question.within + LATE) * SECOND):
                 del self._pending[key]
                 # What the journal holds open of a partition ends with a row there, not with another partition's.
                 rows = self._rows(question, now, whole=question.opened)
@@ -287,6 +298,12 @@ class Observer(Probe):
     def _tell_of(self, question: Question, rows: Sequence[Slice], now: int) -> None:
         """Add what is to be told of the partitions: their topics' settings, and who does not answer. Whom the question
         asked leads them, or did: the leader may be another by now."""
+        took = (now - question.invoked.mono) / SECOND
+        if took >= question.within:
+            longer = min(2 * question.within, PATIENT)
+            self._patience[question.leader] = max(longer, self._config.request_timeout)
+        elif took <= self._config.request_timeout:
+            self._patience.pop(question.leader, None)
         for row in rows:
             where = (row.topic, row.partition)
             if all(getattr(row, name) is None for name in FIELDS):

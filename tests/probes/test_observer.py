@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -241,6 +242,33 @@ def test_who_does_not_answer_is_named_while_it_lasts(stage):
     assert named == {"leader": "1", "silent": "1", "brokers": "1"}
 
 
+class Slow(Lie):
+    """Each answer to ListOffsets takes so long, and they come one after the other."""
+
+    apis = frozenset({Api.LIST_OFFSETS})
+    seconds = 1.0
+
+    async def on_response(self, exchange: Exchange) -> Decision:
+        await asyncio.sleep(self.seconds)
+        self.did("took its time", exchange)
+        return PASS
+
+
+def test_a_leader_that_is_slow_is_given_longer_and_not_called_silent(stage):
+    """Three answers that take a second each do not come within the one that a question has: for ever, with more and
+    more of them that wait."""
+    one = stage(observer={"request_timeout": 1.0})
+    with Proxy(one.connection.bootstrap, [Slow()]) as proxy:
+        one.connection = Connection(proxy.bootstrap)
+        observer = one.put(Observer, "observer")
+        rows = witness(observer).of
+
+        observe_until(observer, lambda: observer.turn() or [row for row in rows("offsets") if row.type == "ok"])
+        assert "silent" not in (rows("offsets")[-1].settings or {})
+        took = [((row.mono_completed or 0) - (row.mono_invoked or 0)) / 1e9 for row in rows("offsets")]
+        assert 1.0 < took[0] < took[-1] < 9.0
+
+
 def test_whoever_leads_by_now_was_not_asked(stage):
     """A question to a leader that died is given up when another leads: that one answers all the time."""
     one = stage()
@@ -251,7 +279,7 @@ def test_whoever_leads_by_now_was_not_asked(stage):
     def told(where: Any, asked: int | None, **fields: Any) -> dict[str, str]:
         now = observer.log.now()
         row = observer.log.row(where, "offsets", "ok" if fields else "info", 1, now, now, **fields)
-        observer._tell_of(Question(1, now, [where], leader=asked), [row], now.mono)
+        observer._tell_of(Question(1, now, [where], 2.5, leader=asked), [row], now.mono)
         return {name: value for name, value in (row.settings or {}).items() if name in ("leader", "silent")}
 
     observer._led_by |= {here: 3, there: 1}

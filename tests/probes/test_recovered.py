@@ -65,7 +65,7 @@ def test_what_an_observer_had_asked_when_it_was_killed_has_not_timed_out(stage, 
     observer = one.put(Observer, "observer")
 
     def asked(leader: int | None, invoked: Instant) -> Question:
-        question = observer._pending[leader] = Question(observer.log.next_op(), invoked, observer._all)
+        question = observer._pending[leader] = Question(observer.log.next_op(), invoked, observer._all, 2.5)
         question.futures = {(where, name): Future() for where in observer._all for name in FIELDS}
         return question
 
