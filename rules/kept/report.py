@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rules.kept.facts import Facts
-from rules.kept.outages import FOREVER, Outages
+from rules.kept.outages import FOREVER, SLACK, Outages
 from rules.kept.state import State
 from rules.vocabulary.finding import Event, Finding, Recheck
 from rules.vocabulary.objectives import Objectives
@@ -120,6 +120,8 @@ class Report:
             if not self.outages.undecided(name, at):
                 opened[key] = at if since is None else since
                 cause = self.outages.cause(name, opened[key])
+                if cause and at >= self.outages.explained_until(name, opened[key]) + SLACK:
+                    cause = None  # told late: what explained it at first is over
                 self._note_explained(key, cause is not None)
                 self.tell(
                     Finding(

@@ -483,3 +483,18 @@ def test_who_was_explained_by_an_answer_that_came_later_than_is_known_now_stands
     last.condition("stuck-consumer", None, at=due + 10 * SECOND, evidence={"process": 1}, subject=(1,))
     assert [one.event for one in last.findings()] == ["closed"]
     assert (state.open_conditions, state.explained) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("at", "explained"),
+    [(150, True), (187, True), (193, False), (600, False)],
+    ids=["while it explains", "just after", "seconds after", "minutes after"],
+)
+def test_what_is_told_long_after_an_outage_stands_for_itself(at: int, explained: bool) -> None:
+    """It was due while the outage explained it, and the log, or the monitor, came late."""
+    made = Report(Place("c", "t", 0), State(), Objectives())
+    made.outages = Outages("c", Objectives(), [[96 * SECOND, 126 * SECOND, 156 * SECOND]])
+    evidence = {"values": 1, "first": [], "age_s": 1.0}
+    made.condition("unseen", "1 acknowledged value", at=at * SECOND, since=140 * SECOND, evidence=evidence)
+    (told,) = made.findings()
+    assert (told.decidable, told.implied_by) == (140 * SECOND, AWAY if explained else None)
