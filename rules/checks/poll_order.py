@@ -17,6 +17,10 @@ A log that was cut gives offsets again: who had gone over one before has not ski
 What a host tells of that has been away for long comes when the offsets are settled: a step over a hole, or over values
 of which nobody knows when they were sent, waits for the log of everybody, up to when it was judged, and is a skip if
 that tells of a value there after all.
+
+A step back over a place where the log was cut is one, whatever has been written there since. That the log was cut may
+be known later than the step is judged: one from or to an offset with several values, or with one that stands twice,
+waits for that.
 """
 
 from __future__ import annotations
@@ -31,19 +35,18 @@ from rules.arrays import intervals
 from rules.arrays.columns import Columns, Runs, irregulars
 from rules.arrays.intervals import EMPTY, Bools, Ints, indices
 from rules.checks import log_ends
+from rules.checks.poll_steps import explained, place_of, report_back, report_step, step_of
 from rules.kept.check import FOREVER, Check, News, Passage
 from rules.kept.chunks import values
 from rules.kept.codec import Table, names
-from rules.kept.report import Report
-from rules.kept.state import HELD_ON, Places, State, Transitions, concat, take
+from rules.kept.state import Places, State, Transitions, concat, take
 from rules.settling import given_again
 from rules.settling.completeness import LATE
 from rules.settling.frontier import spread
 from rules.settling.gate import APART, WRITERS
 from rules.settling.listings import Listings
 from rules.settling.positions import known_from, log_start_at
-from rules.settling.window import duplicate_at, duplicate_in, indexed, merged
-from rules.vocabulary.finding import Finding, identity
+from rules.settling.window import indexed, merged
 from rules.vocabulary.objectives import SECOND
 
 SKIPPED_TOLD: Final = 10
@@ -52,6 +55,10 @@ MOVED: Final = 1
 """`Transitions.subscribed` of a step in which a rebalance may have moved the reader: it proves nothing of the log."""
 AWAITED: Final = 3_600 * SECOND
 """For so long a step waits to be told where the log started."""
+TURNED_KEPT: Final = 1_024
+"""Steps back that wait to be told of a cut; of more, the newest."""
+CUT_TOLD: Final = 600 * SECOND
+"""Where the log was cut is known so long after it was polled from again, once all is here that was done until then."""
 BLANK_KEPT: Final = 2_048
 """Steps over nothing known that wait for somebody's log; of more, the newest."""
 SHOWN_KEPT: Final = 1_024
@@ -76,12 +83,14 @@ class Steps:
     that wait for the log start. No more than the open window has runs: of a window that overflows, they go as well.
     `blank`: those that went over nothing of which it was known, when they were judged (here `awaits`), that it was
     there, while somebody's log had not come so far; at most `BLANK_KEPT`. `shown`: what has turned out to stand there,
-    at most `SHOWN_KEPT` runs. `sends`: see `rules.settling.given_again`."""
+    at most `SHOWN_KEPT` runs. `turned`: steps back that count only where the log was cut, judged at `awaits` when
+    nobody had told of that; at most `TURNED_KEPT`. `sends`: see `rules.settling.given_again`."""
 
     inside: Transitions = field(default_factory=Transitions)
     pending: Transitions = field(default_factory=Transitions)
     blank: Transitions = field(default_factory=Transitions)
     shown: Shown = field(default_factory=Shown)
+    turned: Transitions = field(default_factory=Transitions)
     sends: given_again.Sends = field(default_factory=given_again.Sends)
 
 
@@ -172,6 +181,8 @@ def fold(own: Steps, passage: Passage) -> None:
         own.pending = take(pending, np.lexsort((pending.op, pending.process)))  # neighbours alike are written shorter
     if len(own.blank):
         _judge_blank(own, passage)
+    if len(own.turned):
+        _judge_turned(own, passage)
     if passage.advance is None or passage.listings is None:
         if len(own.pending):
             _judge(own, passage, FOREVER, lambda _: int(passage.at[-1]))
@@ -208,7 +219,7 @@ def _judge_blank(own: Steps, passage: Passage) -> None:
         if skips[j]:
             known, some = _values_between(places, *seen.counted)
             what = f"went from offset {blank.previous[j]} to {blank.first[j]} over {known} known values"
-            _report_step("poll-skip", _one(blank, j), what, int(blank.awaits[j]), report, {"skipped": some})
+            report_step("poll-skip", step_of(blank, j), what, int(blank.awaits[j]), report, {"skipped": some})
             if blank.subscribed[j] != MOVED:
                 report.recheck(int(low[j]), int(high[j]), int(blank.process[j]))
     own.blank = take(blank, waits & ~skips)
@@ -325,7 +336,7 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     """Decide the transitions that the settled frontier has passed; `decided_at` tells when it passed an offset."""
     pending, state, report = own.pending, passage.state, passage.report
     ripe = (np.maximum(pending.first, pending.previous) < frontier) & (pending.awaits == 0)
-    cut_at = np.where(ripe, -1, _over_a_cut(state, pending))
+    cut_at = _over_a_cut(state, pending)
     ripe |= (cut_at >= 0) & (pending.first < frontier)  # what the log start was then says nothing of a step back
     if not ripe.any():
         return
@@ -333,6 +344,10 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     decided = take(pending, ripe)
     own.pending = take(pending, ~ripe)
     index, first, previous, sure = indexed(state, decided.first, decided.previous)
+    cut, back = cut_at >= 0, decided.first < decided.previous
+    for i in indices(cut).tolist():
+        report_back(step_of(decided, i), int(cut_at[i]), report)
+    sure &= ~cut
     below = sure & (first <= previous)
     over = sure & intervals.touched(index.start, index.end, np.maximum(previous + 1, decided.low), first)
     # Others saw something where a reader went over it: did it vanish, or come late? Whatever its index is.
@@ -341,21 +356,12 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
     for i in indices((decided.subscribed != MOVED) & bare).tolist():
         report.recheck(int(low[i]), int(decided.first[i]), int(decided.process[i]))
     for i in indices(below).tolist():
-        at = decided_at(int(decided.previous[i])) if cut_at[i] < 0 else int(cut_at[i])
-        step, what = _one(decided, i), f"went back from offset {previous[i]} to {first[i]}"
-        if step.first > step.previous:  # as a value counts that stands twice, and not as it was polled
-            what = f"went from offset {_place(step.previous, previous[i])} back to {_place(step.first, first[i])}"
-            step = _explained(step, report)
-        _report_step("nonmonotonic-poll", step, what, at, report)
-        if decided.first[i] == 0 and decided.previous[i] > 0 and not decided.internal[i]:
-            _report_step(
-                "spurious-zero-offset", _one(decided, i), f"was at offset {previous[i]} and polled 0", at, report
-            )
+        report_back(step_of(decided, i), decided_at(int(decided.previous[i])), report, int(previous[i]), int(first[i]))
     waits = np.zeros(len(decided), bool)
     for i in indices(over).tolist():
         start, stop = max(int(previous[i]) + 1, int(decided.low[i])), int(first[i])
-        place = np.array([start]), np.array([stop])
-        held = intervals.intersect(*place, index.start, index.end)
+        span = np.array([start]), np.array([stop])
+        held = intervals.intersect(*span, index.start, index.end)
         log = take(state.log, (state.log.offset < stop) & (state.log.offset + state.log.length > start))
         seen = _seen(own, passage, log, held, (int(decided.at[i]), int(decided.boot[i])))
         at = decided_at(int(decided.first[i]))
@@ -367,15 +373,29 @@ def _judge(own: Steps, passage: Passage, frontier: int, decided_at: Callable[[in
         elif over[i]:
             known, some = _values_between(log, *seen.counted)
             known = max(known, int((seen.counted[1] - seen.counted[0]).sum()))  # the log may have forgotten some
-            step = _one(decided, i)
-            end, begin = _place(step.previous, previous[i]), _place(step.first, first[i])
+            step = step_of(decided, i)
+            end, begin = place_of(step.previous, previous[i]), place_of(step.first, first[i])
             if not bare[i]:
-                step = _explained(step, report)
+                step = explained(step, report)
             what = f"went from offset {end} to {begin} over {known} known values"
-            _report_step("poll-skip", step, what, at, report, {"skipped": some})
+            report_step("poll-skip", step, what, at, report, {"skipped": some})
     if passage.advance is not None:
         left = sure & ~below & ~over
         _keep_blank(own, passage, take(decided, left), waits[left], decided_at)
+        turned = take(decided, back & ~below & ~cut)
+        if len(turned):
+            turned.awaits = np.array([decided_at(offset) for offset in turned.previous.tolist()], np.int64)
+            own.turned = take(concat(own.turned, turned), slice(-TURNED_KEPT, None))
+
+
+def _judge_turned(own: Steps, passage: Passage) -> None:
+    """Decide the steps back of which it is known by now that the log was cut between, and those for which all is
+    here."""
+    cut_at = _over_a_cut(passage.state, own.turned)
+    for i in indices(cut_at >= 0).tolist():
+        report_back(step_of(own.turned, i), int(cut_at[i]), passage.report)
+    waits = (cut_at < 0) & (own.turned.awaits + CUT_TOLD > _told_by_all(passage)) & (not passage.finished)
+    own.turned = take(own.turned, waits)
 
 
 def _over_a_cut(state: State, steps: Transitions) -> Ints:
@@ -448,64 +468,6 @@ def _values_between(log: Places, low: Ints, high: Ints) -> tuple[int, list[dict[
             for offset in range(int(start[i]), min(int(end[i]), int(start[i]) + SKIPPED_TOLD - len(found))):
                 found.append({"offset": offset, "writer": int(log.writer[i]), "seq": offset + shift})
     return known, found
-
-
-class _Step(NamedTuple):
-    """One entry of `Transitions`: from the record at `previous` to the one at `first`."""
-
-    process: int
-    op: int
-    first: int
-    previous: int
-    previous_op: int
-    subscribed: int
-    internal: bool
-    implied_by: str | None = None
-
-
-def _one(steps: Transitions, i: int) -> _Step:
-    return _Step(
-        int(steps.process[i]), int(steps.op[i]), int(steps.first[i]), int(steps.previous[i]),
-        int(steps.previous_op[i]), int(steps.subscribed[i]), bool(steps.internal[i]),
-    )  # fmt: skip
-
-
-def _explained(step: _Step, report: Report) -> _Step:
-    """In the order of offsets it was right: a value that stands twice explains it."""
-    twice, here = duplicate_at(report.state, step.first, step.previous), report.here
-    if twice is None:
-        return step
-    cause = identity("duplicate", here["cluster"], here["topic_id"], here["partition"], twice)
-    return step._replace(implied_by=cause)
-
-
-def _place(offset: int, last: int) -> str:
-    """An offset that was polled; `last`: the last at which its value stands."""
-    return str(offset) if offset == last else f"{offset}, whose value stands at {last} too,"
-
-
-def _report_step(
-    anomaly: str, step: _Step, what: str, at: int, report: Report, more: dict[str, object] | None = None
-) -> None:
-    evidence = {
-        "process": step.process,
-        "op": step.op,
-        "previous_op": step.previous_op,
-        "previous_offset": step.previous,
-        "offset": step.first,
-        **(more or {}),
-    }
-    context = {"mode": "subscribe" if step.subscribed else "assign"}
-    context |= {"held": "true"} if step.subscribed == HELD_ON else {}
-    context |= duplicate_in(report.state, step.first, step.previous)
-    report.tell(
-        Finding(
-            **report.here, anomaly=f"int-{anomaly}" if step.internal else anomaly,
-            subject=(step.process, step.op, step.first) if step.internal else (step.process, step.op),
-            message=f"{report.state.called(step.process)} {what}", evidence=evidence, context=context,
-            at=at, decidable=at, implied_by=step.implied_by,
-        )
-    )  # fmt: skip
 
 
 CHECK: Final = Check("poll-order", Steps, arrive=arrive, fold=fold)
