@@ -161,6 +161,13 @@ class Config(Section):
         """The folder of the probes' journals: of each of several clusters its own."""
         return self.data / "journals" / "clusters" / self._name if self._name else self.data / "journals"
 
+    def former_journals(self) -> list[Path]:
+        """The folders with journals of clusters that were called otherwise, or are named here no more."""
+        top = self.data / "journals"
+        named = top / "clusters"
+        own = {top / "clusters" / name for name in self.clusters} or {top}
+        return [folder for folder in (top, *(sorted(named.iterdir()) if named.is_dir() else ())) if folder not in own]
+
     @property
     def written(self) -> list[Path]:
         """The folders of this machine that are written to, `data` the first of them."""

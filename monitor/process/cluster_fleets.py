@@ -159,13 +159,7 @@ class ClusterFleets:
 
 def left_behind(config: Config, say: Say) -> None:
     """Append what is left in the journals of clusters that the configuration named before, or did not name yet."""
-    top = config.data / "journals"
-    named = top / "clusters"
-    own = {one.journals for one in config.each()}
-    folders = [top, *(sorted(named.iterdir()) if named.is_dir() else ())]
-    for folder in folders:
-        if folder in own:
-            continue
+    for folder in config.former_journals():
         try:
             rows = append_left_behind(folder, destination(config))
         except ProbeLogError as error:

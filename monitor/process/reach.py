@@ -16,6 +16,7 @@ from probes.kafka.errors import ClientError, ProbeError, translate
 from probes.log.commits.folder_clock import folder_clock
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
 from probes.running.fleet import Fleet
+from probes.running.renamed import take_over
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -91,11 +92,14 @@ def destination(config: Config) -> str | EvidenceTopic:
 
 def open_fleet(config: Config, say: Callable[[str], None]) -> Fleet:
     """The fleet of one cluster, not started. Raises ConfigError where it does not answer, or is not the one that is
-    meant."""
+    meant. The probes of one that had another name before, in this data folder, go on with what they had.
+    Raises ProbeError where its folder cannot be used."""
     reached = reach(config)
     record(config, reached.cluster)
     brokers = len(reached.brokers)
     say(f"cluster {reached.cluster} at {config.cluster.bootstrap}: {brokers} broker{'s' * (brokers != 1)}")
+    if former := take_over(config.journals, config.former_journals(), reached.cluster):
+        say(f"it was watched under another name before: its probes go on with the journals of {former}")
     return Fleet(
         config.probes,
         connection(config),

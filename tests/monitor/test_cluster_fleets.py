@@ -13,13 +13,15 @@ import psutil
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor.config.cluster import ClusterConfig
+from monitor.config.cluster import ClusterConfig, NamedClusterConfig
 from monitor.config.config import Config, load
 from monitor.errors import UserError
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
 from monitor.process.fleet_process import Errand
+from monitor.process.reach import open_fleet
 from probes.config import ProbesConfig, TopicsConfig, TransactionConfig, TransformConfig
 from probes.log.journals.segments import OVER, life_folders
+from probes.running.known_cluster import FILE as KNOWN
 from tests.monitor.commands import silent_address
 from tests.monitor.test_config import written
 from tests.probes.log.lives import Prober, StillClock, logged, table_rows
@@ -149,3 +151,30 @@ def test_what_other_names_left_in_their_journals_is_appended_and_that_of_these_i
         f"{folder} are in the probe log now" for folder in folders[:2]
     ]
     assert not [life for life in life_folders(folders[2]) if (life / OVER).exists()], "its own committer does that"
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(900)
+def test_a_cluster_that_is_renamed_goes_on_as_the_same_run_by_the_same_clock(
+    kafka: LocalKafka, tmp_path: Path, said: list[str]
+) -> None:
+    topics = TopicsConfig(prefix=tmp_path.name, partitions=1, replication=1, min_in_sync=1)
+    few = ProbesConfig(topics=topics, transaction=TransactionConfig(count=0), transform=TransformConfig(count=0))
+    one = ClusterConfig(bootstrap=kafka.bootstrap)
+    named = NamedClusterConfig(bootstrap=kafka.bootstrap, probes=few)
+    runs = []
+    for config in (Config(data=tmp_path, cluster=one, probes=few), Config(data=tmp_path, clusters={"gold": named})):
+        (each,) = config.each()
+        fleet = open_fleet(each, said.append)
+        fleet.start()
+        try:
+            until(lambda: sum(probe.acknowledged for probe in fleet.status().probes))  # noqa: B023
+            until((each.journals / KNOWN).exists)  # soon after it began
+        finally:
+            fleet.stop()
+        runs.append(fleet.status().run)
+    assert runs[0] == runs[1]
+    rows = table_rows(config.job.history_path)
+    assert len({row["boot"] for row in rows}) == 1
+    told = "it was watched under another name before: its probes go on with the journals of "
+    assert [line for line in said if told in line] == [f"{told}{tmp_path / 'journals'}"]
