@@ -2,7 +2,7 @@
 
 The id is the cluster's identity in every table; the name is what people read. Which id a name has is known from the
 configuration (`clusters.NAME.id`), or else from the file of that name in `<data>/clusters`, which the probes of this
-data folder write when they reach the cluster.
+data folder write when they reach the cluster. A cluster that is no longer configured keeps the name that it had.
 """
 
 from __future__ import annotations
@@ -85,10 +85,24 @@ def record(config: Config, cluster: str) -> None:
 
 
 def _recorded(config: Config) -> Iterator[tuple[str, str]]:
+    """(id, name); of an id with several names the one that counts comes last."""
+    for name, known in _former(config):
+        yield known, name
     for name, cluster in config.clusters.items():
         known = cluster.id or _read(config.data / "clusters" / name)[0]
         if known:
             yield known, name
+
+
+def _former(config: Config) -> list[tuple[str, str]]:
+    """(name, id) of clusters that have no such name any more, the newest last."""
+    try:
+        files = [file for file in (config.data / "clusters").iterdir() if not file.name.startswith(".")]
+        files.sort(key=lambda file: file.stat().st_mtime)
+    except OSError:
+        return []
+    told = ((file.name, _read(file)[0]) for file in files if file.name not in config.clusters)
+    return [(name, known) for name, known in told if known]
 
 
 def _read(file: Path) -> tuple[str, str]:

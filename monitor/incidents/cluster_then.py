@@ -113,6 +113,9 @@ def _leaders(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
         if now == before or told == _SHOWN:
             asked = row["completed"] if now[2] else asked
             continue
+        if not before and now[0] in settings.get("silent", "").split(","):
+            before = now  # what the observer had been told before that one fell silent
+            continue
         told += 1
         leader = f"{_broker(now[0])} leads"
         unclean = ""
@@ -140,6 +143,8 @@ def _coordinators(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
             column, kind = _COORDINATED[setting]
             name = row[column] or "without a name"
             before = stood.get((kind, name))
+            if before is None and row["error"]:
+                continue  # what the observer had been told before: it does not answer
             stood[kind, name] = broker
             if before is None:
                 first.setdefault(broker, (row["completed"], {}))[1].setdefault(kind, []).append(name)

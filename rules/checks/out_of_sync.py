@@ -188,14 +188,16 @@ def _tell(own: OutOfSync, kind: Literal["holds", "ended"], broker: int, since: i
 
 def _tell_few(own: OutOfSync, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
     only = f"only broker {', '.join(map(str, own.in_sync))}" if own.in_sync else "no broker"
+    lack = f"{only} is (of {', '.join(map(str, own.replicas))})"
+    if own.needed > len(own.replicas):
+        lack = (
+            f"there are {len(own.replicas)}, on broker {', '.join(map(str, own.replicas))}, whatever broker comes back"
+        )
     told = {
         "anomaly": UNDER_MIN_ISR,
         "subject": [],
         "decidable": _due(spell, report) if kind == "holds" else at,
-        "message": (
-            f"a write needs {own.needed} replicas in sync, and {only} is (of {', '.join(map(str, own.replicas))}):"
-            " nothing can be written"
-        ),
+        "message": f"a write needs {own.needed} replicas in sync, and {lack}: nothing can be written",
         "evidence": {
             "replicas": own.replicas,
             "in_sync": own.in_sync,

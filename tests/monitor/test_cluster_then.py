@@ -47,6 +47,23 @@ def test_leaders() -> None:
     ]
 
 
+def test_what_an_observer_had_been_told_before_a_broker_fell_silent_is_no_event() -> None:
+    dead = {"type": "info", "error": "_TIMED_OUT"}
+    assert told(
+        of_group(0, "g-1", "1") | dead,
+        observed(1, settings=[*led("1", "0", "1"), ("silent", "1")], type="info", error="_NOENT"),
+        of_group(60, "g-1", "1"),
+        observed(61, settings=led("1", "0", "1")),
+        observed(62, settings=led("2", "1", "1,2")),
+    )[-2:] == [
+        (60, "broker 1 coordinates group g-1"),
+        (62, "broker 2 leads, after 1, leader epoch 1, in sync: 1, 2"),
+    ]
+    assert (2, "broker 2 leads, leader epoch 1, in sync: 2") in told(
+        observed(2, settings=[*led("2", "1", "2"), ("silent", "1")], type="info", error="_NOENT")
+    ), "another one leads, and answers"
+
+
 def test_a_leader_that_was_not_in_sync_is_said_to_be_one() -> None:
     """As it was told last: an observer tells of what changed, and a replica may catch up in between."""
     unclean = "s before it was not in sync: an unclean election, unless it caught up meanwhile"

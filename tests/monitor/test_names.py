@@ -38,6 +38,19 @@ def test_a_name_is_known_from_the_configuration_or_once_the_cluster_was_reached(
     assert ClusterNames(config)("another") == "billing"
 
 
+def test_a_cluster_that_is_taken_out_keeps_its_name_and_one_that_is_renamed_has_the_new_one(config: Config) -> None:
+    record(config.of("billing"), "found")
+    text = TWO.format(data=config.data).partition("[clusters.billing]")[0]
+    taken_out = load(written(config.data.parent, text), {})
+    names = ClusterNames(taken_out)
+    assert (names("found"), names.resolve("billing", [])) == ("billing", "found")
+    renamed = load(written(config.data.parent, text + '[clusters.paying]\nbootstrap = "b:1"\n'), {})
+    record(renamed.of("paying"), "found")
+    assert ClusterNames(renamed)("found") == "paying"
+    with pytest.raises(ConfigError, match="--cluster: there is no cluster billing"):
+        only(taken_out, "billing")
+
+
 def test_without_names_nothing_is_called_anything(tmp_path: Path) -> None:
     config = Config(data=tmp_path)
     record(config, "id")

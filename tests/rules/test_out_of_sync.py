@@ -174,6 +174,17 @@ def test_too_few_in_sync_is_told_once_before_what_waits_on_it_is_due_and_ends(fe
     assert 45 <= closed.at - began <= 47
 
 
+def test_where_more_are_needed_than_there_are_no_broker_is_to_be_brought_back() -> None:
+    h = History()
+    observed(h, 10, "1,2,3", needed=2)
+    observed(h, 45, "1,2,3", needed=4)
+    (opened,) = whole(row_by_row(h), [FEW])
+    assert opened.message == (
+        "a write needs 4 replicas in sync, and there are 3, on broker 1, 2, 3, whatever broker comes back: "
+        "nothing can be written"
+    )
+
+
 @FEEDS
 @pytest.mark.parametrize(
     ("in_sync", "seconds", "needed"),
