@@ -55,7 +55,8 @@ def controlled(admin: Any, within: float, look: Callable[[], None]) -> Cluster:
     while True:
         left = until - time.monotonic()
         try:
-            found = cluster(admin, max(min(patience, left), _LEAST))
+            # What would be left after this piece is no longer one: a broker that needs most of the time is given it.
+            found = cluster(admin, max(left if left < 3 * patience else patience, _LEAST))
         except Exception as error:
             problem = error
         look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -69,6 +70,26 @@ def test_once_the_time_is_over_it_is_said_what_was_told() -> None:
     assert controlled(Admin(([1], -1), SILENT), 0.2, lambda: None) == Cluster("c", {1: "b:1"}, None)
     with pytest.raises(KafkaException):
         controlled(Admin(SILENT), 0.2, lambda: None)
+
+
+class SlowAdmin(Admin):
+    """Answers after so many seconds, to whoever waits for that."""
+
+    def __init__(self, takes: float) -> None:
+        super().__init__(([1], 1))
+        self.takes = takes
+
+    def list_topics(self, *, timeout: float) -> Any:
+        time.sleep(min(timeout, self.takes))
+        if timeout < self.takes:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return super().list_topics(timeout=timeout)
+
+
+def test_a_broker_that_needs_most_of_the_time_is_given_it() -> None:
+    assert controlled(SlowAdmin(1.2), 2.5, lambda: None).controller == 1
+    with pytest.raises(KafkaException):
+        controlled(SlowAdmin(2.4), 2.5, lambda: None)
 
 
 def test_whoever_looks_may_end_it() -> None:
