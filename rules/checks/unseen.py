@@ -43,9 +43,15 @@ def note_readable(out: Outstanding, state: State, moves: Moves, end: int) -> Non
         return
     if not len(stable):
         return
-    index = np.searchsorted(np.maximum.accumulate(stable), out.offset + out.length, side="left")
+    # By what was observed since it was acknowledged: where the log was cut before that, other values had been passed.
+    stop = out.offset + out.length
+    index = np.maximum(np.maximum.accumulate(stable).searchsorted(stop), at.searchsorted(out.since))
     passed = waiting & (out.offset >= 0) & (index < len(at))
-    out.readable[passed] = np.maximum(at[index[passed]], out.since[passed])
+    for i in indices(passed & (stable[np.minimum(index, len(at) - 1)] < stop)).tolist():
+        again = indices(stable[index[i] :] >= stop[i])
+        passed[i] = len(again) > 0
+        index[i] += int(again[0]) if len(again) else 0
+    out.readable[passed] = at[index[passed]]
 
 
 def _judged_through(gate: Gate, end: int) -> int:
