@@ -209,6 +209,28 @@ def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tm
     assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("polled", "how"),
+    [
+        ([Run(WRITER, 10, 107, 5)], ["overwritten"] * 3),
+        ([Run(WRITER, 10, 107, 5), Run(WRITER, 7, 112, 2)], ["overwritten"]),  # two of them stand elsewhere
+        ([Run(WRITER, 13, 110, 2)], ["passed"]),  # nobody has seen that something else is there
+    ],
+)
+def test_what_was_written_over_is_lost_where_nobody_listed_an_end_between(
+    tmp_path: Path, polled: list[Run], how: list[str]
+) -> None:
+    again = [
+        row("send", WRITER, 10, sent=[Run(WRITER, 10, 107, 5)]),
+        row("poll", READER, 12, polled=polled, position_before=polled[0].offset, position_after=112, **READ),
+    ]
+    write(tmp_path, *STARTS, *OPERATIONS, *again)
+    with Database(sources(tmp_path)) as opened:
+        told = [(one["offset"], one["value"], one["how"], one["gone_by"]) for one in answer(opened, "lost")]
+    gone_by = None if how == ["passed"] else at(10)
+    assert told == [(110 - i, f"writer-1:1519/{10 - i}", how[0], gone_by) for i in range(len(how), 0, -1)]
+
+
 def test_incidents_are_those_of_the_findings(database: Database) -> None:
     rows = database.run("select anomaly, state, place, findings from incidents")
     assert list(rows) == [("lost-write", "open", "t/3", 1)]

@@ -1,4 +1,4 @@
--- What was lost: acknowledged records that no client was given and some went past, or that a truncation took away.
+-- What was lost: acknowledged records that no client was given and some went past, or in whose place another one stands.
 -- $topic = %: only this topic
 with acknowledged as (
     select distinct topic, topic_id, partition, "offset", value, writer, seq, client, invoked, completed, txn
@@ -43,19 +43,42 @@ cuts as (
     join acknowledged a on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again
     group by t.topic_id, t.partition, t.again, t.known, t."at"
 ),
+-- Whose offset was given to a later write, by which time: clients were given that one there, and this one nowhere else.
+-- So it is also where the log was cut, and nobody listed its end before it had grown again.
+placed as (select distinct topic_id, partition, "offset", writer, seq from records where did = 'polled'),
+overwritten as (
+    select
+        a.topic || '/' || a.partition as place, a."offset", a.value, a.completed, a.txn, min(b.invoked) as cut_by
+    from acknowledged a
+    join acknowledged b
+        on b.topic_id = a.topic_id and b.partition = a.partition and b."offset" = a."offset"
+        and b.invoked > a.completed and (b.writer <> a.writer or b.seq <> a.seq)
+    semi join placed p
+        on p.topic_id = b.topic_id and p.partition = b.partition and p."offset" = b."offset"
+        and p.writer = b.writer and p.seq = b.seq
+    anti join placed e
+        on e.topic_id = a.topic_id and e.partition = a.partition and e."offset" <> a."offset"
+        and e.writer = a.writer and e.seq = a.seq
+    group by all
+),
 lost as (
-    select *, null::timestamptz as cut_by from went_past
+    select *, null::timestamptz as cut_by, false as over from went_past
+    union all
+    select place, "offset", value, completed, txn, null, null, cut_by, true from overwritten
     union all
     select
-        a.topic || '/' || a.partition, a."offset", a.value, a.completed, a.txn, null, null, c.cut_by
+        a.topic || '/' || a.partition, a."offset", a.value, a.completed, a.txn, null, null, c.cut_by, false
     from acknowledged a
     join cuts c
         on c.topic_id = a.topic_id and c.partition = a.partition
         and a."offset" between c.again and c.known and a.completed <= c.cut_by
 )
 select
-    place, "offset", value, acknowledged, txn, if(count(cut_by) > 0, 'cut off', 'passed') as how,
-    min(cut_by) as gone_by, coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
+    place, "offset", value, acknowledged, txn,
+    case
+        when count(cut_by) filter (where not over) > 0 then 'cut off' when bool_or(over) then 'overwritten' else 'passed'
+    end as how,
+    coalesce(min(cut_by) filter (where not over), min(cut_by)) as gone_by, coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
 from lost
 group by place, "offset", value, acknowledged, txn
 order by place, "offset", acknowledged
