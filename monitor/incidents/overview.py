@@ -34,11 +34,13 @@ ID: Final = 6
 @dataclass(frozen=True, slots=True)
 class Checked:
     """How far things have been checked, in log time: by the partition that is furthest (`newest`) and by the one that
-    is least far (`through`), of those that still get rows. `failed`: partitions whose checks broke."""
+    is least far (`through`), of those that still get rows. `failed`: partitions whose checks broke. `late`: of several
+    clusters those, by their names, of which something is not checked so far as the others."""
 
     newest: datetime | None
     through: datetime | None
     failed: Sequence[str] = ()
+    late: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def overview_of(
     counted = only_counted(events, wanted) + Counter(
         {key: number for key, number in incidents.classified.items() if _passes(wanted, *key)}
     )
-    known = checked(states)
+    known = checked(states, names)
     every = incidents.at(_stood(now, known, events))
     found = [one for one in every if concerns(one, wanted)]
     others = sum(one.open for one in every) - sum(one.open for one in found)
@@ -134,12 +136,12 @@ def concerns(incident: Incident, wanted: Filter) -> bool:
     )
 
 
-def checked(states: pa.Table) -> Checked:
+def checked(states: pa.Table, names: Names = nameless) -> Checked:
     """How far the rows of `partition_state` say that things have been checked."""
-    return checked_rows(states.select(_STATE).to_pylist())
+    return checked_rows(states.select(_STATE).to_pylist(), names)
 
 
-def checked_rows(states: Iterable[Mapping[str, Any]]) -> Checked:
+def checked_rows(states: Iterable[Mapping[str, Any]], names: Names = nameless) -> Checked:
     """The same of rows as objects."""
     rows = [row for row in states if row["now"] is not None]
     newest = max((row["now"] for row in rows), default=None)
@@ -148,10 +150,12 @@ def checked_rows(states: Iterable[Mapping[str, Any]]) -> Checked:
     live = [row for row in rows if newest - row["now"] <= SILENT and row["check_failed"] is None]
     through = min((row["checked_through"] for row in live if row["checked_through"] is not None), default=None)
     failed = sorted(f"{row['topic']}/{row['partition']}" for row in rows if row["check_failed"] is not None)
-    return Checked(newest, through, failed)
+    behind = {r["cluster"] for r in live if newest - (r["checked_through"] or newest) > SILENT}
+    late = sorted(names(cluster) or cluster for cluster in behind) if len({r["cluster"] for r in live}) > 1 else ()
+    return Checked(newest, through, failed, late)
 
 
-_STATE: Final = ["topic", "partition", "now", "checked_through", "check_failed"]
+_STATE: Final = ["cluster", "topic", "partition", "now", "checked_through", "check_failed"]
 
 
 def only_counted(events: pa.Table, wanted: Filter) -> Counter[tuple[str, str]]:
@@ -273,7 +277,8 @@ def _health(overview: Overview, newest: datetime) -> str:
     through = checked.through or newest
     at = clock(through, overview.now, seconds=True)
     if newest - through > SILENT:
-        return f"{rest}, but some is checked only through {at} UTC, {age(overview.now - through)} ago"
+        some = f"some of {' and '.join(checked.late)}" if checked.late else "some"
+        return f"{rest}, but {some} is checked only through {at} UTC, {age(overview.now - through)} ago"
     return f"{rest}, checked through {at} UTC"
 
 

@@ -166,7 +166,7 @@ class Board:
                 now,
                 incidents,
                 counted,
-                checked_rows(partitions),
+                checked_rows(partitions, self._names),
                 silences=in_order(one for one in self.silences() if one.active(now)),
             ),
             partitions=partitions,

@@ -162,6 +162,7 @@ def test_open_comes_before_over_and_counts_come_last() -> None:
 def states(*rows: tuple[int, float, float, str | None]) -> pa.Table:
     return pa.table(
         {
+            "cluster": ["c"] * len(rows),
             "topic": ["t"] * len(rows),
             "partition": [r[0] for r in rows],
             "now": [NOON + r[1] * S for r in rows],

@@ -62,6 +62,20 @@ def test_what_is_silenced_is_shown_as_before_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        (("c", "c"), "but some is checked only through 11:55:00 UTC"),
+        (("c", "d"), "but some of orders-eu is checked only through 11:55:00 UTC"),
+        (("d", "c"), "but some of d is checked only through 11:55:00 UTC"),
+    ],
+)
+def test_of_several_clusters_it_is_said_which_one_is_checked_less_far(clusters: tuple[str, str], words: str) -> None:
+    late, well = (state(i, cluster=cluster, checked=[-300.0, -1.0][i]) for i, cluster in enumerate(clusters))
+    seen = Monitor().board(late, well, names=lambda cluster: {"c": "orders-eu"}.get(cluster, "")).seen()
+    assert words in told(seen)[1]
+
+
+@pytest.mark.parametrize(
     ("rows", "monitor", "state_", "words"),
     [
         ([], {}, "silent", "Nothing has been checked yet. No incident is open."),
