@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from deploy.local_kafka import LocalKafka
-from monitor.config.cluster import ClusterConfig, NamedClusterConfig
+from monitor.config.cluster import ClusterConfig
 from monitor.config.config import Config, load
 from monitor.errors import UserError
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
@@ -158,12 +158,21 @@ def test_what_other_names_left_in_their_journals_is_appended_and_that_of_these_i
 def test_a_cluster_that_is_renamed_goes_on_as_the_same_run_by_the_same_clock(
     kafka: LocalKafka, tmp_path: Path, said: list[str]
 ) -> None:
-    topics = TopicsConfig(prefix=tmp_path.name, partitions=1, replication=1, min_in_sync=1)
-    few = ProbesConfig(topics=topics, transaction=TransactionConfig(count=0), transform=TransformConfig(count=0))
-    one = ClusterConfig(bootstrap=kafka.bootstrap)
-    named = NamedClusterConfig(bootstrap=kafka.bootstrap, probes=few)
+    few = f"""
+data = "{tmp_path / "data"}"
+[probes.topics]
+prefix = "{tmp_path.name}"
+partitions = 1
+replication = 1
+min_in_sync = 1
+[probes.transaction]
+count = 0
+[probes.transform]
+count = 0
+"""
     runs = []
-    for config in (Config(data=tmp_path, cluster=one, probes=few), Config(data=tmp_path, clusters={"gold": named})):
+    for section in ("cluster", "clusters.gold"):
+        config = load(written(tmp_path, f"{few}[{section}]\nbootstrap = '{kafka.bootstrap}'\n"), {})
         (each,) = config.each()
         fleet = open_fleet(each, said.append)
         fleet.start()
@@ -177,4 +186,4 @@ def test_a_cluster_that_is_renamed_goes_on_as_the_same_run_by_the_same_clock(
     rows = table_rows(config.job.history_path)
     assert len({row["boot"] for row in rows}) == 1
     told = "it was watched under another name before: its probes go on with the journals of "
-    assert [line for line in said if told in line] == [f"{told}{tmp_path / 'journals'}"]
+    assert [line for line in said if told in line] == [f"{told}{tmp_path / 'data' / 'journals'}"]
