@@ -43,15 +43,16 @@ def note_readable(out: Outstanding, state: State, moves: Moves, end: int) -> Non
         return
     if not len(stable):
         return
-    # By what was observed since it was acknowledged: where the log was cut before that, other values had been passed.
-    stop = out.offset + out.length
-    index = np.maximum(np.maximum.accumulate(stable).searchsorted(stop), at.searchsorted(out.since))
-    passed = waiting & (out.offset >= 0) & (index < len(at))
-    for i in indices(passed & (stable[np.minimum(index, len(at) - 1)] < stop)).tolist():
-        again = indices(stable[index[i] :] >= stop[i])
-        passed[i] = len(again) > 0
-        index[i] += int(again[0]) if len(again) else 0
-    out.readable[passed] = at[index[passed]]
+    # Where the log was cut, other values had been passed before that: what counts was observed since the value was
+    # acknowledged, or, by an observer whose clock is behind, is followed by nothing below it.
+    stop, last = out.offset + out.length, len(at)
+    since = np.maximum(np.maximum.accumulate(stable).searchsorted(stop), at.searchsorted(out.since))
+    for i in indices((since < last) & (stable[np.minimum(since, last - 1)] < stop)).tolist():
+        again = indices(stable[since[i] :] >= stop[i])
+        since[i] = since[i] + int(again[0]) if len(again) else last
+    index = np.minimum(since, np.minimum.accumulate(stable[::-1])[::-1].searchsorted(stop))
+    passed = waiting & (out.offset >= 0) & (index < last)
+    out.readable[passed] = np.maximum(at[index[passed]], out.since[passed])
 
 
 def _judged_through(gate: Gate, end: int) -> int:

@@ -22,11 +22,11 @@ def cut(h: History) -> None:
     written_again(h, 7)
 
 
-def longer_than_before(h: History) -> None:
-    """What the reader stood at last holds another value by then."""
+def longer_than_before(h: History, seq: int, offset: int) -> None:
+    """What the reader stood at last holds another value by then; it polls on from this one."""
     h.time += 1
     h.send("v", 1, 8, at=8)
-    h.poll("r", [("v", 1, 8, 8)])
+    h.poll("r", [("v", seq, 9 - seq, offset)])
     for _ in range(30):
         h.time += 1
         h.observe(end=16)
@@ -35,18 +35,13 @@ def longer_than_before(h: History) -> None:
 def taken_back(h: History) -> None:
     cut(h)
     h.poll("r", [("v", 0, 1, 7)])
-    longer_than_before(h)
+    longer_than_before(h, 1, 8)
 
 
 def going_on(h: History) -> None:
     """The same log, and a reader that goes on behind what it had polled before the cut."""
     cut(h)
-    h.time += 1
-    h.send("v", 1, 8, at=8)
-    h.poll("r", [("v", 3, 6, 10)])
-    for _ in range(30):
-        h.time += 1
-        h.observe(end=16)
+    longer_than_before(h, 3, 10)
 
 
 @in_any_way(file=False)

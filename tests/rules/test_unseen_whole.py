@@ -34,13 +34,14 @@ def some(offset: int, writer: int, seq: int, values: int) -> dict[str, int]:
     return {"offset": offset, "writer": writer, "seq": seq, "values": values}
 
 
-@pytest.mark.parametrize(("fed", "ended"), [(row_by_row, {"first": [], "age_s": 0.0}), (at_once, {})])
-def test_while_it_lasts(fed: Callable[[History], Store], ended: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fed", "ended", "age"), [(row_by_row, {"first": [], "age_s": 0.0}, 10.88), (at_once, {}, 10.882)]
+)
+def test_while_it_lasts(fed: Callable[[History], Store], ended: dict[str, Any], age: float) -> None:
     """Of a spell that a catch-up goes over in one step, less is told at its end."""
     h = History()
     two_spells(h)
     six = {"values": 6, "first": [some(0, W, 0, 5), some(5, V, 0, 1)], "age_s": 10.992}
-    age = 10.88
     two = {"values": 2, "first": [some(6, W, 5, 2)], "age_s": age}
     words = "acknowledged values have not been polled, the oldest for"
     lasted = round(41 - 38 + age - 10, 3)
@@ -79,6 +80,20 @@ def test_what_a_log_had_passed_before_it_was_cut_was_something_else(
     h = History()
     cut_and_written_again(h, stable)
     assert [told.evidence["values"] for told in whole(fed(h), ["unseen"])] == values
+
+
+@pytest.mark.parametrize("behind", [0.0, 300.0])
+def test_an_observer_whose_clock_is_behind_delays_nothing(behind: float) -> None:
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 2, at=0)
+    for _ in range(20):
+        then = h.at(h.time - behind)
+        h.row("observer", "offsets", log_start=0, log_end=2, last_stable=2, invoked=then, completed=then)
+        h.mark(1.0)
+    for fed in (row_by_row, at_once):
+        (opened,) = whole(fed(h), ["unseen"])
+        assert (opened.decidable or opened.at) <= 12.0
 
 
 @pytest.mark.parametrize("audits", [True, False])

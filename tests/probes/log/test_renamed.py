@@ -11,7 +11,6 @@ from monitor.config.config import load
 from probes.kafka.errors import ProbeError
 from probes.log.commits.committer import committer
 from probes.log.commits.folder_clock import folder_clock
-from probes.running import renamed
 from probes.running.known_cluster import note_cluster
 from probes.running.probe_run import RUN_FILE
 from probes.running.renamed import take_over
@@ -119,7 +118,3 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "gold").write_text("a file")
     with pytest.raises(ProbeError, match="gold cannot be used: "):
         take_over(tmp_path / "gold", [former], CLUSTER)
-
-
-def test_what_is_kept_out_is_what_others_have_there() -> None:
-    assert {"clusters", "committer.lock"} < renamed.KEPT

@@ -78,7 +78,8 @@ select
     case
         when count(cut_by) filter (where not over) > 0 then 'cut off' when bool_or(over) then 'overwritten' else 'passed'
     end as how,
-    coalesce(min(cut_by) filter (where not over), min(cut_by)) as gone_by, coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
+    coalesce(min(cut_by) filter (where not over), min(cut_by)) as gone_by,
+    coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
 from lost
 group by place, "offset", value, acknowledged, txn
 order by place, "offset", acknowledged
