@@ -59,3 +59,23 @@ def test_who_goes_on_behind_the_cut_is_not_called_so(fed: Fed) -> None:
     h = History()
     going_on(h)
     assert whole(fed(h), ["nonmonotonic-poll"]) == []
+
+
+def test_it_waits_for_the_listings_that_tell_of_the_cut() -> None:
+    h = History()
+    taken_back(h)
+    for _ in range(5):
+        h.mark(1.0)
+    late = [row for row in h.rows if row.f == "offsets" and row.log_end in (7, 8)]
+    others = [row for row in h.rows if row not in late]
+    store = Store()
+    for i in range(0, len(others), 5):
+        store.feed(others[i : i + 5])
+    assert whole(store, ["nonmonotonic-poll"]) == []
+    store.feed(late)
+    seen = len(h.rows)
+    for _ in range(5):
+        h.mark(1.0)
+    store.feed(h.rows[seen:])
+    (told,) = whole(store, ["nonmonotonic-poll"])
+    assert told.message.endswith("went back from offset 9 to 7")
