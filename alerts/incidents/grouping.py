@@ -6,9 +6,10 @@
 
 What is grouped:
 
-- A violation joins the incident of its anomaly, severity and topic while that goes on, whatever the partition; else one
-  that concerns the same transaction, value or offset; else one of the same log within `AFTER` of it, where both tell of
-  the log's order; else it begins one. A loss joins that of a loss alone.
+- A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on, whatever
+  the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
+  of it, where both tell of the log's order; else it begins one. A loss joins that of a loss alone. What came with an
+  incident of another name takes nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
@@ -56,8 +57,8 @@ from alerts.event import FindingEvent
 from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
-from alerts.incidents.judged import is_condition, judged
-from alerts.incidents.keys import OF_A_LOG, REFLECTED, SIGNS_IN_A_LOG, TELLS, Key, keys_of, place_of
+from alerts.incidents.judged import judged
+from alerts.incidents.keys import OF_A_LOG, SIGNS_IN_A_LOG, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
 
@@ -65,8 +66,6 @@ HOLD: Final = timedelta(minutes=15)
 AGAIN: Final = timedelta(minutes=5)
 CAUSE_WITHIN: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(hours=24)
-_ONE_OF_MANY: Final = frozenset({TRUNCATION, *TELLS})
-"""A finding of another name that joins one of these tells nothing of the next one of that name."""
 LINKS: Final = 2_000
 WAITING: Final = 10_000
 
@@ -197,14 +196,8 @@ class Incidents:
         known = self._by_key.get(key)
         if key[0] == "finding":
             free = True  # a condition is where it was told last
-        elif key[0] == "group" and event.anomaly != group.first.anomaly and group.first.anomaly in _ONE_OF_MANY:
+        elif key[0] == "group" and event.anomaly != group.first.anomaly:
             free = False  # the next one of its name may be elsewhere, or have nothing to do with it
-        elif (
-            key[0] == "group"
-            and event.anomaly != group.first.anomaly
-            and (is_condition(event) or event.anomaly == REFLECTED)
-        ):
-            free = False  # the next one of its name may be explained by nothing
         else:
             free = known is None or known == number or not self._goes_on(known, event)
         if free and (len(group.keys) < LINKS or key[0] == "group" or event.event == "opened"):

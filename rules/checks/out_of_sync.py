@@ -3,7 +3,8 @@
 A broker that is away is asked no more once others lead its partitions, and nothing waits on it: one more, and something
 does. Then fewer replicas are in sync than a write needs. Leaders answer, and accept nothing, tell readers of nothing
 new, and where the group's or the transactions' own partition is one of these nobody is coordinated: that explains what
-waits (`rules.kept.outages`).
+waits (`rules.kept.outages`). Where none is in sync from the beginning, nobody leads the partition: its
+one broker is away, and that it answers nobody is `cluster-unreachable`.
 
 Observers tell which brokers have replicas of a partition, and which of these are in sync, whenever that changes and
 once a minute, and now and then how many a write needs. `replicas-out-of-sync` holds when they have told for `AFTER`
@@ -118,29 +119,27 @@ def fold(own: OutOfSync, passage: Passage) -> None:
 
 
 def _take(own: OutOfSync, time: int, told_then: tuple[list[int] | None, list[int] | None, int], report: Report) -> None:
+    """What ends is told as it was until now: at its end nothing is wrong."""
     replicas, in_sync, needed = told_then
-    own.newest, own.needed = time, needed if needed >= 0 else own.needed
-    if replicas is not None and in_sync is not None:
-        own.replicas, own.in_sync = replicas, in_sync
-        _note_missing(own, time, report)
-    few = len(own.in_sync) < own.needed and bool(own.replicas)
-    if few and not _lasts(own):
-        own.few = [*own.few, [_silent_since(time, report), -1, -1, time]][-SPELLS:]
-    elif not few and _lasts(own):
+    own.newest, needed = time, needed if needed >= 0 else own.needed
+    if replicas is None or in_sync is None:
+        replicas, in_sync = own.replicas, own.in_sync
+    few = len(in_sync) < needed and bool(replicas)
+    if not few and _lasts(own):
         spell = own.few[-1]
         if own.told >= 0:
             _tell_few(own, "ended", spell, max(time, own.told), report)
         spell[2], own.told = max(time, own.told), -1
-
-
-def _note_missing(own: OutOfSync, time: int, report: Report) -> None:
-    away = [broker for broker in own.replicas if broker not in own.in_sync]
+    away = [broker for broker in replicas if broker not in in_sync]
     for broker, since, told in own.missing:
         if broker not in away and told >= 0:
             _tell(own, "ended", broker, since, max(time, told), report)  # it may come late
+    own.replicas, own.in_sync, own.needed = replicas, in_sync, needed
     own.missing = [one for one in own.missing if one[0] in away]
     known = {one[0] for one in own.missing}
     own.missing += [[broker, time, -1] for broker in away if broker not in known]
+    if few and in_sync and not _lasts(own):
+        own.few = [*own.few, [_silent_since(time, report), -1, -1, time]][-SPELLS:]
 
 
 def _tick(own: OutOfSync, time: int, report: Report) -> None:

@@ -19,10 +19,9 @@ Where the partition is not there, nobody is stuck in it: somebody has deleted it
 back once its timeouts are over. That it is not there is the observer's word, until the observer is told of its log
 again; where that took longer than `BUSY`, everybody begins anew.
 
-A client may wait on after the broker that it waited for has come back: librdkafka goes on in
-`send_offsets_to_transaction` for as long as it likes (librdkafka 5456). That is told of as what it is, a writer that
-cannot go on, as every application with that client is; the evidence says when a broker was away meanwhile, by this
-partition's observer.
+A client may wait on after the broker that it waited for has come back (librdkafka 5456). A probe that is told so gives
+it up (`probes.kafka.coordinator_watch`); where none is, that is told of as what it is, a writer that cannot go on, as
+every application with that client is; the evidence says when a broker was away meanwhile, by this partition's observer.
 
 While its host stood still, or its journal could not be written (`rules.settling.standstills`), it tried nothing: it
 begins anew, and so does the life that follows one that broke off.

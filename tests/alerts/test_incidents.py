@@ -10,7 +10,7 @@ import pytest
 
 from alerts.event import FindingEvent
 from alerts.incidents.grouping import AGAIN, HOLD, KEPT, Incidents
-from alerts.incidents.incident import LISTED, Incident, explanation, span, summary, where
+from alerts.incidents.incident import LISTED, LOSSES, Incident, explanation, span, summary, where
 from rules.vocabulary.finding import Finding, identity
 from rules.vocabulary.policy import severity
 from rules.vocabulary.times import micros
@@ -141,6 +141,33 @@ def test_nor_do_people_hear_of_that_order_again_when_more_is_found_of_it_later(
     found = standing(first, later)
     assert [one.anomaly for one in found] == ["nonmonotonic-poll", "sequence-loss"][:incidents]
     assert [one.folded for one in found] == ([{"sequence-loss": 1}] if incidents == 1 else [{}, {}])
+
+
+@pytest.mark.parametrize(
+    ("name", "came_with", "evidence"),
+    [
+        ("nonmonotonic-poll", "inconsistent-offsets", {"offset": 137}),
+        ("G1a", "poll-skip", {"skipped": [{"writer": 7, "seq": 3, "offset": 40}], "offset": 41}),
+        ("duplicate", "lost-write", {"writer": 7, "seq": 3, "offset": 90}),
+    ],
+)
+def test_what_came_with_an_incident_takes_nothing_with_it_that_comes_later_and_elsewhere(
+    name: str, came_with: str, evidence: dict[str, Any]
+) -> None:
+    """Who was told of an aborted read, and of the reader that rightly passed it, must be told of the next reader that
+    skips something, in another partition, four minutes later."""
+    first = told(name, 1, evidence={"writer": 7, "seq": 3, "offset": 40})
+    with_it = told(came_with, 2, at=2, evidence=evidence)
+    later = [
+        told(came_with, n, at=240 + n, partition=n % 2, evidence={"writer": 9, "seq": n, "offset": 500 + n})
+        for n in range(4, 10)
+    ]
+    found = standing(first, with_it, *later)
+    folded = came_with not in LOSSES  # a loss is told for itself
+    assert [one.anomaly for one in found] == [name, came_with]
+    assert found[0].folded == ({came_with: 1} if folded else {})
+    assert (found[1].findings, found[1].places) == ((6, 2) if folded else (7, 3))
+    assert standing(first, with_it)[0].findings == (2 if folded else 1)
 
 
 def test_a_finding_that_is_worse_than_an_incident_begins_its_own() -> None:

@@ -14,7 +14,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -27,6 +27,8 @@ from rules.vocabulary.slices import Irregular, Mark, Place, Run, Slice, to_table
 from rules.vocabulary.times import EPOCH
 
 START = EPOCH + timedelta(days=20_000)
+SEARCHES: Final = "HISTORIES" in os.environ
+"""Set by `make search`, which looks further than each change needs."""
 
 
 def number(name: str) -> int:
@@ -188,7 +190,7 @@ class Store:
 
 def seeds(few: int) -> range:
     """Seeds of random histories and orders; ten times as many where `make search` looks further."""
-    return range(10 * few if "HISTORIES" in os.environ else few)
+    return range(10 * few if SEARCHES else few)
 
 
 def singly(rows: Iterable[Slice]) -> Iterator[pa.Table]:

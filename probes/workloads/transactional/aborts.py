@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Final, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.kafka.client import Transactional, open_consumer, producer_settings
+from probes.kafka.coordinator_watch import CoordinatorWatch
 from probes.kafka.errors import ClientError, ClientStuck, Crash
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
@@ -120,7 +121,13 @@ class Aborts(Probe):
 
     def open(self) -> None:
         self._encoders = self.encoders(self._targets, self._config.record_bytes)
-        self._transactor = Transactor(self.settings(), self.on_error, timeout=self._config.timeout, log=self.log)
+        self._transactor = Transactor(
+            self.settings(),
+            self.on_error,
+            timeout=self._config.timeout,
+            log=self.log,
+            watch=partial(CoordinatorWatch, self.world.connection, self.client, self.group),
+        )
         self._transactor.init(self.measure)
         self._consumer = open_consumer(self.consumer_settings(self.group), self.on_error)
         self._membership = Membership(

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from probes.kafka.client import Transactional, open_consumer, producer_settings
+from probes.kafka.coordinator_watch import CoordinatorWatch
 from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
 from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
@@ -131,7 +132,13 @@ class Transactions(Probe):
 
     def new_transactor(self) -> Transactor:
         """The client that makes the transactions."""
-        return Transactor(self.settings(), self.on_error, timeout=self._timeout, log=self.log)
+        return Transactor(
+            self.settings(),
+            self.on_error,
+            timeout=self._timeout,
+            log=self.log,
+            watch=partial(CoordinatorWatch, self.world.connection, self.client, self.group),
+        )
 
     def turn(self) -> None:
         if wait := self._pace.wait():

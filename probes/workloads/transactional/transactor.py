@@ -3,19 +3,22 @@
 Calls that begin or end a transaction can block for as long as a broker is silent, whatever timeout they were given;
 while one is waited for, the probe goes on saying that it lives. A commit or an abort that timed out is made again until
 the transaction's own timeout and a grace are over: librdkafka goes on with the same request, it does not begin another.
+A client that waits for a group's coordinator while that answers others is given up (`probes.kafka.coordinator_watch`):
+the next life goes on at once, and nobody is called for a producer that its own library keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 
 from probes.kafka.calls import bounded
 from probes.kafka.client import open_producer
+from probes.kafka.coordinator_watch import CoordinatorWatch
 from probes.kafka.coordinators import Coordinator
-from probes.kafka.errors import ClientError, Crash, ProbeError, classify, translate
+from probes.kafka.errors import ClientError, ClientStuck, Crash, ProbeError, classify, translate
 from probes.log.life_log import LifeLog
 from probes.topology import Partition
 from probes.workloads.measure import Measure
@@ -31,13 +34,19 @@ GRACE: Final = 15.0
 class Transactor:
     """One producer of one transactional id. `timeout`: the transaction's, seconds. All methods raise ClientError and
     ClientStuck; `ClientError.abortable` means that the transaction must be aborted, `fatal` that the producer is
-    unusable."""
+    unusable. `watch`: asks the coordinator of the group whose offsets it sends, of these partitions."""
 
     def __init__(
-        self, settings: Mapping[str, str], on_error: Callable[[ClientError], None], *, timeout: float, log: LifeLog
+        self,
+        settings: Mapping[str, str],
+        on_error: Callable[[ClientError], None],
+        *,
+        timeout: float,
+        log: LifeLog,
+        watch: Callable[[Iterable[Partition]], CoordinatorWatch],
     ) -> None:
         self.transactional_id = settings["transactional.id"]
-        self._timeout, self._log = timeout, log
+        self._timeout, self._log, self._watch = timeout, log, watch
         self.coordinator = Coordinator("transaction_coordinator")
         self._telling = Telling()
         self.producer = open_producer(settings, on_error, self.coordinator)
@@ -71,12 +80,20 @@ class Transactor:
     def send_offsets(self, offsets: Mapping[Partition, int], group: Any) -> None:
         """`group`: the consumer's group metadata of the generation in which the records up to `offsets` were polled.
 
-        librdkafka ignores the timeout while the group's coordinator cannot be reached (librdkafka 5456, open in 2.16):
-        this is the call that ends in ClientStuck after a coordinator was cut off."""
+        This is the call that ends in ClientStuck after a coordinator was away: librdkafka ignores the timeout."""
         listed = [TopicPartition(topic, p, at) for (topic, p), at in offsets.items()]
-        self.call(
-            lambda: self.producer.send_offsets_to_transaction(listed, group, CALL_WITHIN), "send_offsets_to_transaction"
-        )
+        what, begun = "send_offsets_to_transaction", self._log.now().mono
+        with self._watch(offsets) as watch:
+
+            def beat() -> None:
+                self._log.alive()
+                waited = (self._log.now().mono - begun) / 1e9
+                if watch.answers(waited):
+                    raise ClientStuck(
+                        f"{what} has not returned for {waited:.0f} s, and the group's coordinator answers"
+                    )
+
+            self.call(lambda: self.producer.send_offsets_to_transaction(listed, group, CALL_WITHIN), what, beat=beat)
 
     def commit(self) -> None:
         self._until_done(lambda: self.producer.commit_transaction(self._timeout + GRACE), "commit_transaction")
@@ -95,10 +112,16 @@ class Transactor:
         """Who coordinates its transactional id, where a row of this partition is to tell it."""
         return self._telling.due((row.topic, row.partition), self.coordinator.told, self._log.now().mono) or None
 
-    def call(self, call: Callable[[], Any], what: str, limit: float = CALL_WITHIN + GRACE) -> None:
-        """Any call into a client, bounded; `limit` in seconds."""
+    def call(
+        self,
+        call: Callable[[], Any],
+        what: str,
+        limit: float = CALL_WITHIN + GRACE,
+        beat: Callable[[], None] | None = None,
+    ) -> None:
+        """Any call into a client, bounded; `limit` in seconds. `beat`: see `probes.kafka.calls.bounded`."""
         try:
-            bounded(call, limit, self._log.alive, what)
+            bounded(call, limit, beat or self._log.alive, what)
         except ProbeError:
             raise
         except Exception as error:

@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Final, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from probes.kafka.client import Transactional, open_consumer, producer_settings
+from probes.kafka.coordinator_watch import CoordinatorWatch
 from probes.kafka.errors import ClientError, ClientStuck, Crash, translate
 from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
@@ -202,7 +203,13 @@ class Transform(Probe):
 
     def _take_over(self, key: int, transactional_id: str) -> None:
         settings = self._producer_settings(transactional_id)
-        transactor = Transactor(settings, self.on_error, timeout=self._timeout, log=self.log)
+        transactor = Transactor(
+            settings,
+            self.on_error,
+            timeout=self._timeout,
+            log=self.log,
+            watch=partial(CoordinatorWatch, self.world.connection, self.client, self.group),
+        )
         self._transactors[key] = transactor
         transactor.init(self.measure)
 
