@@ -22,10 +22,12 @@ _NOBODY: Final = "nobody"
 
 @dataclass(slots=True)
 class _Silence:
-    """`since`: its first question without an answer; `asked`: its last one. `waiting`: what it was asked about, and
-    nobody has answered since. `left`: since when it is not asked, as others lead what it led."""
+    """`since`: its first question without an answer; `longer`: no answer of it is known before that, so that it may have
+    been silent before. `asked`: its last question. `waiting`: what it was asked about, and nobody has answered since.
+    `left`: since when it is not asked, as others lead what it led."""
 
     since: datetime
+    longer: bool
     asked: datetime
     waiting: set[Place] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
@@ -94,7 +96,8 @@ class _Heard:
         if own is not None and invoked > own.asked:
             del self._silent[broker]
             if own.left is None:
-                yield completed, f"broker {broker} answers again, after {(completed - own.since).total_seconds():.1f} s"
+                silent = (completed - own.since).total_seconds()
+                yield completed, f"broker {broker} answers again, after {silent:.1f} s{' or longer' * own.longer}"
             else:
                 unasked = f"{(invoked - own.left).total_seconds():.1f} s"
                 yield completed, f"broker {broker} answers again, and was not asked for {unasked} before"
@@ -115,8 +118,9 @@ class _Heard:
             return  # a question that was asked later has been answered
         own = self._silent.get(broker)
         if own is None:
-            own = self._silent[broker] = _Silence(invoked, invoked)
-            yield invoked, f"broker {broker} does not answer"
+            longer = broker not in self._answered
+            own = self._silent[broker] = _Silence(invoked, longer, invoked)
+            yield invoked, f"broker {broker} does not answer{', since then or longer' * longer}"
         elif own.left is not None and invoked > own.left:
             own.left = None
             own.moved.clear()

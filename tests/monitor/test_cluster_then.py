@@ -151,6 +151,13 @@ def test_brokers_that_do_not_answer() -> None:
     ]  # fmt: skip
 
 
+def test_where_nothing_is_known_before_the_first_question_in_vain_it_may_have_been_silent_for_longer() -> None:
+    assert silent(answered(0, 0, "1"), in_vain(1, 1, "2"), in_vain(4, 1, "2"), answered(8.5, 1, "2")) == [
+        (1, "broker 2 does not answer, since then or longer"),
+        (8.5, "broker 2 answers again, after 7.5 s or longer"),
+    ]
+
+
 def test_a_silent_broker_whose_partitions_another_one_leads_now_has_not_answered() -> None:
     """Nor is the new leader silent because a question to the old one comes to its end: as logs have it that name the
     leader of then, and as they have it that name whom they asked."""
@@ -174,9 +181,9 @@ def test_the_new_leader_may_not_answer_either() -> None:
         in_vain(1, 1, "2"), in_vain(4, 1, "3", by="3"), in_vain(7, 1, "3"), answered(11, 1),
     ) == [
         (1, "broker 2 does not answer"),
-        (4, "broker 3 does not answer"),
+        (4, "broker 3 does not answer, since then or longer"),
         (11, "broker 2 is asked no more: leadership moved to broker 3"),
-        (11, "broker 3 answers again, after 7.0 s"),
+        (11, "broker 3 answers again, after 7.0 s or longer"),
     ]  # fmt: skip
 
 
@@ -270,7 +277,8 @@ def test_only_the_partition_and_the_time_around_it_are_read(tmp_path: Path) -> N
         row("txn", CLIENT, 3, settings={"transaction_coordinator": "4"}, transactional_id="t-1"),
     )
     expected = [
-        "broker 7 does not answer", "an operation here ended with _FAIL", "broker 4 coordinates transactional id t-1",
+        "broker 7 does not answer, since then or longer", "an operation here ended with _FAIL",
+        "broker 4 coordinates transactional id t-1",
     ]  # fmt: skip
     assert [one.told for one in cluster_then(history, about)] == expected
     by_name = Asked("", 3, NOON, [(1, 1)], [], None, topic="t")
