@@ -22,9 +22,9 @@ _NOBODY: Final = "nobody"
 
 @dataclass(slots=True)
 class _Silence:
-    """`since`: its first question without an answer; `longer`: no answer of it is known before that, so that it may have
-    been silent before. `asked`: its last question. `waiting`: what it was asked about, and nobody has answered since.
-    `left`: since when it is not asked, as others lead what it led."""
+    """`since`: its first question without an answer; `longer`: no answer of it is known before that, so that it may
+    have been silent before. `asked`: its last question. `waiting`: what it was asked about, and nobody has answered
+    since. `left`: since when it is not asked, as others lead what it led."""
 
     since: datetime
     longer: bool
