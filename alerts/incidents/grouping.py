@@ -11,7 +11,8 @@ What is grouped:
   of it, where both tell of the log's order; else it begins one. A loss joins that of a loss alone. What came with an
   incident of another name takes nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
-  cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster.
+  cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
+  right, or by the same login, is in one with all others, whatever their conditions are called.
 - What another finding explains (`implied_by`) is folded under that, or waits for it, `CAUSE_WITHIN` at most.
 - What waits on a cluster, and was due while that answered nobody, or had too few replicas in sync, is explained by
   `cluster-unreachable` or `under-min-isr`, also where its own partition could not know (`explains`). Where that is told

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from alerts.event import FindingEvent
 from alerts.incidents.judged import is_condition
+from rules.vocabulary.slices import LOGIN_REFUSED
 
 Key = tuple[Any, ...]
 
@@ -36,6 +37,12 @@ SIGNS_IN_A_LOG: Final = frozenset(
     }
 )  # fmt: skip
 """What one fault of a partition's log makes of it, by several names."""
+_REFUSED: Final = frozenset({"refused-reads", "refused-writes", "stuck-consumer", "stuck-producer"})
+_ACCESS: Final = LOGIN_REFUSED | {
+    "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+}  # fmt: skip
+"""One right that was taken away is one fact, whoever is refused for want of it and whatever that is called."""
 _NAMES: Final = ("writer", "host", "process", "group", "transactional_id")
 
 
@@ -54,6 +61,8 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     yield "finding", event.id
     topic = "" if is_of_the_cluster(event) else event.topic
     yield "group", event.cluster, event.anomaly, topic, event.severity, *_what(event)
+    if event.anomaly in _REFUSED and event.evidence.get("error") in _ACCESS:
+        yield "refused", event.cluster, event.evidence["error"]
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence

@@ -218,6 +218,27 @@ def test_thirty_partitions_of_one_condition_are_one_incident() -> None:
     assert explanation(one).endswith("It ended at 2024-10-04 12:01:29 UTC, 1 min 29 s after it began.")
 
 
+def refused(name: str, subject: int, error: str, *, at: float, **more: Any) -> FindingEvent:
+    return told(name, subject, at=at, event_=more.pop("event_", "opened"), evidence={"error": error}, **more)
+
+
+def test_a_right_that_was_taken_away_is_one_incident_whoever_is_refused() -> None:
+    topic, group = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
+    who = [("stuck-consumer", 1, 0, 3), ("refused-writes", 2, 5, 3), ("refused-reads", 3, 6, 3),
+           ("refused-reads", 4, 18, 1)]  # fmt: skip
+    one = [refused(name, subject, topic, at=at, partition=p) for name, subject, at, p in who]
+    (found,) = standing(*one)
+    assert (found.anomaly, found.folded) == ("stuck-consumer", {"refused-writes": 1, "refused-reads": 2})
+    others = [
+        refused("refused-reads", 5, group, at=20), refused("refused-reads", 3, topic, at=21, cluster="other"),
+        refused("refused-writes", 6, "MSG_SIZE_TOO_LARGE", at=22),
+    ]  # fmt: skip
+    assert len(standing(*one, *others)) == 4
+    ends = [refused(name, subject, topic, at=at + 40, partition=p, event_="closed") for name, subject, at, p in who]
+    assert [found.standing for found in standing(*one, *ends[:3])] == [1]
+    assert standing(*one, *ends, now=400)[0].ended is not None
+
+
 def test_who_goes_on_is_named_where_the_first_has_ended() -> None:
     first, second, third = (told("stuck-producer", n, at=n, event_="opened", partition=n) for n in (1, 2, 3))
     over = [told("stuck-producer", n, at=20 + n, event_="closed", partition=n) for n in (1, 2, 3)]
