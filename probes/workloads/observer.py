@@ -307,6 +307,10 @@ class Observer(Probe):
         for row in rows:
             where = (row.topic, row.partition)
             if all(getattr(row, name) is None for name in FIELDS):
+                if took >= question.within and row.error == "_NO_OFFSET":
+                    row.error = (
+                        "_TIMED_OUT"  # the client leaves out whom it waited for in vain, and calls that an answer
+                    )
                 self._unanswered[where] = question.leader if question.leader is not None else self._led_by.get(where)
                 self._asked_in_vain.setdefault(where, question.invoked.mono)
             else:

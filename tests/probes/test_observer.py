@@ -294,6 +294,18 @@ def test_whoever_leads_by_now_was_not_asked(stage):
     assert told(there, 1) == {"leader": "1", "silent": "1"}
 
 
+@pytest.mark.parametrize(("took", "error"), [(0.1, "_NO_OFFSET"), (2.6, "_TIMED_OUT")])
+def test_a_leader_that_the_client_waited_for_in_vain_has_timed_out(stage, took, error):
+    """librdkafka calls it a success without an offset, as where an answer leaves a partition out."""
+    one = stage()
+    here = (one.config.topics.records, 0)
+    observer = one.put(Observer, "observer")
+    asked = observer.log.now()
+    row = observer.log.row(here, "offsets", "info", 1, asked, asked, error="_NO_OFFSET")
+    observer._tell_of(Question(1, asked, [here], 2.5, leader=1), [row], asked.mono + int(took * 1e9))
+    assert row.error == error
+
+
 LEADERSHIP = ("led_by", "leader_epoch", "replicas_on", "in_sync")
 
 
