@@ -1,7 +1,7 @@
 """What the cluster did around a finding, by what the observer and the clients logged of one partition.
 
 Who led it and in which epoch, who was in sync, who coordinated the groups and transactional ids at work in it, which
-brokers did not answer, where its log went back, what clients were told that was no success.
+brokers did not answer, or throttled us, where its log went back, what clients were told that was no success.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def changes(rows: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]
         *_leaders(observed),
         *_coordinators(rows),
         *_silences(observed if asked is None else asked),
+        *_throttled(observed),
         *_ends(observed),
         *_errors(rows),
         *_long(rows),
@@ -169,6 +170,39 @@ def _some(names: Sequence[str]) -> str:
 def _silences(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     for at, told in islice(silences(rows), 2 * _SHOWN):
         yield Change(at, told)
+
+
+def _throttled(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
+    """Which brokers held back what they answered our clients, by a quota: from when to when, for how long at most."""
+    spells: list[_Throttling] = []
+    last: dict[str, _Throttling] = {}
+    for row in rows:
+        at = row["completed"]
+        for one in filter(None, dict(row["settings"] or ()).get("throttled", "").split(",")):
+            broker, _, seconds = one.partition(":")
+            spell = last.get(broker)
+            if spell is None or at - spell.until > _APART:
+                spell = last[broker] = _Throttling(broker, at, at, 0.0)
+                spells.append(spell)
+            spell.until, spell.longest = at, max(spell.longest, float(seconds))
+    for spell in spells[:_SHOWN]:
+        yield Change(
+            spell.since,
+            f"broker {spell.broker} held back what it answered our clients, by a quota, for {spell.longest:.1f} s at"
+            f" most, until {spell.until.astimezone(UTC):%H:%M:%S}",
+        )
+
+
+@dataclass(slots=True)
+class _Throttling:
+    broker: str
+    since: datetime
+    until: datetime
+    longest: float
+
+
+_APART: Final = timedelta(seconds=5)
+"""Longer than between two rows of an observer that is told of it."""
 
 
 def _ends(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:

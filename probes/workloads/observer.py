@@ -9,6 +9,8 @@ not answered all is given twice the time with the next question, up to `PATIENT`
 each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
 (`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
+While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time
+(`throttled`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
@@ -63,6 +65,8 @@ LATE: Final = 0.5
 PATIENT: Final = 8.0
 """Seconds that a question takes at most whose leader has not answered the last ones. The check of `cluster-unreachable`
 must hear every 15 s that nothing came back."""
+BETWEEN: Final = 2.0
+"""Seconds for which a client that is throttled may be told nothing new: it waits, and then asks again."""
 FIELDS: Final = ("log_start", "log_end", "last_stable")
 
 
@@ -325,6 +329,7 @@ class Observer(Probe):
             if broker is not None and self._answered.get(broker, -1) < self._asked_in_vain[where]
         }
         brokers = {broker for replicas in self._replicas.values() for broker in replicas}
+        throttled = self._throttled(now)
         for row in rows:
             where = (row.topic, row.partition)
             told = self._settings.to_tell(where, now)
@@ -332,9 +337,20 @@ class Observer(Probe):
                 told = {**(told or {}), **leadership}
             if silent:
                 told = (told or {}) | {"silent": _listed(silent), "brokers": _listed(brokers)}
+            if throttled:
+                told = (told or {}) | {"throttled": throttled}
             if (leader := self._unanswered.get(where)) is not None:
                 told = (told or {}) | {"leader": str(leader)}
             row.settings = told
+
+    def _throttled(self, now: int) -> str:
+        """Which brokers throttle the clients of these probes, each with the seconds of the last time."""
+        lately = (
+            (broker, seconds)
+            for broker, (at, seconds) in sorted(self.world.throttling.items())
+            if now <= at + (seconds + BETWEEN) * SECOND
+        )
+        return ",".join(f"{broker}:{seconds:.1f}" for broker, seconds in lately)
 
     def _leadership_to_tell(self, where: Partition, now: int) -> Mapping[str, str]:
         """Who leads the partition now, nothing where its rows said so before."""

@@ -102,8 +102,9 @@ class World:
     strangers: set[str] = field(default_factory=set)
     """Runs of records that are none of ours, of which nothing is to be said: a line was written (`STRANGERS_TOLD` at
     most), or they were given up in this journal folder."""
-    throttling: set[int] = field(default_factory=set)
-    """Brokers of which a line was written that they throttle our clients."""
+    throttling: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By broker that has throttled our clients, of which a line was written: when it did so last, by the monotonic
+    clock, and for how many seconds then."""
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
@@ -229,8 +230,9 @@ class Probe(ABC):
 
     def _on_throttle(self, told: Throttled) -> None:
         self.counters.throttled += told.seconds
-        if told.broker not in self.world.throttling:
-            self.world.throttling.add(told.broker)
+        before = told.broker in self.world.throttling
+        self.world.throttling[told.broker] = self.world.clock.monotonic_ns(), told.seconds
+        if not before:
             _log.warning(
                 "broker %s throttles the client of %s, by a quota (%.1f s now): probes do less than they are set to,"
                 " and what waits for them is late; offsetwatch_probe_throttled_seconds_total tells how much",

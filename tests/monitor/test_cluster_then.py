@@ -196,6 +196,15 @@ def test_nobody_was_asked_where_nobody_led_and_a_refusal_or_a_part_of_an_answer_
     ) == []  # fmt: skip
 
 
+def test_a_quota_is_told_with_its_longest_wait_and_its_end() -> None:
+    held = [(0, ""), (1, "1:0.4"), (3, "1:6.5,2:0.1"), (8, "1:2.0"), (9, ""), (60, "1:1.0"), (61, "")]
+    assert silent(*(observed(at, settings=[("throttled", one)] if one else None) for at, one in held)) == [
+        (1, "broker 1 held back what it answered our clients, by a quota, for 6.5 s at most, until 12:00:08"),
+        (3, "broker 2 held back what it answered our clients, by a quota, for 0.1 s at most, until 12:00:03"),
+        (60, "broker 1 held back what it answered our clients, by a quota, for 1.0 s at most, until 12:01:00"),
+    ]
+
+
 def test_a_log_that_goes_back_and_one_that_only_grows() -> None:
     assert told(
         observed(0, log_start=0, log_end=10, last_stable=8),

@@ -16,6 +16,7 @@ from probes.kafka.errors import ClientError, Throttled
 from probes.kafka.wire.line import Line
 from probes.kafka.wire.messages import decode_response, new_request
 from probes.kafka.wire.upstream import addresses, upstream
+from probes.workloads.observer import Observer, Question
 from probes.workloads.probe import Counters
 from probes.workloads.reader import Reader
 from probes.workloads.writer import Writer
@@ -98,3 +99,16 @@ def test_it_is_a_metric():
     assert [(one.name, one.labels, one.value) for one in family.samples] == [
         ("offsetwatch_probe_throttled_seconds_total", {"cluster": "c", "probe": "writer-1", "kind": "writer"}, 2.5)
     ]
+
+
+def test_the_observers_rows_name_who_throttles_us_while_it_lasts(stage):
+    one = stage()
+    observer = one.put(Observer, "observer")
+    now = observer.log.now()
+    said = []
+    for broker, ago, seconds in ((1, 3.0, 1.5), (2, 9.0, 8.0), (3, 9.0, 1.0)):
+        observer.world.throttling[broker] = now.mono - int(ago * 1e9), seconds
+        row = observer.log.row((one.config.topics.records, 0), "offsets", "ok", 1, now, now, log_end=9)
+        observer._tell_of(Question(1, now, [(row.topic, 0)], 2.5, leader=1), [row], now.mono)
+        said.append(dict(row.settings or {}).get("throttled"))
+    assert said == ["1:1.5", "1:1.5,2:8.0", "1:1.5,2:8.0"]
