@@ -34,10 +34,17 @@ reader that was over long before its host stood still; a late host's listings of
 with a boot whose clock nobody can compare, of a host whose clock is ten minutes behind; a write right after the listing
 that it bears out; a reader that is over for long before it is judged, where a late host observes."""
 
+LONG = (5128, 40287, 53759, 54690, 57719, 61312, 62091, 63126, 63270, 63483)
+"""Those ten take longer than all others together: an evening's."""
+
 not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=not_yet if n in SEEDS_NOT_YET else ()) for n in SEEDS])
+def _marks(seed: int) -> list[pytest.MarkDecorator]:
+    return [not_yet] * (seed in SEEDS_NOT_YET) + [pytest.mark.evening] * (seed in LONG)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=_marks(n)) for n in SEEDS])
 def test_a_random_world_is_judged_as_it_was(seed: int) -> None:
     plan = random_plan(seed)
     every = (4 if seed > 60_000 else 2) * SECOND  # as they were found
