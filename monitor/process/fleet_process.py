@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 from monitor.config.config import Config
 from monitor.errors import UserError, known_errors
+from monitor.process.memory import giving_back
 from monitor.process.program_log import configure, say
 from monitor.process.reach import open_fleet
 from monitor.process.watchdog import watched
@@ -195,7 +196,7 @@ def _child(errand: Errand, pipe: Pipe) -> None:
     )  # fmt: skip
     if not errand.aloud:
         logging.captureWarnings(True)  # a client library's, on the user's screen, would be in nobody's language
-    with watched():
+    with watched(), giving_back():
         _Child(errand, pipe).run()
     # Not by the interpreter's end: the probe log may be in the middle of being compacted (`monitor.cli._leave`).
     for stream in (sys.stdout, sys.stderr):

@@ -23,6 +23,7 @@ from monitor.config.names import ClusterNames, only, record
 from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, UserError, known_errors
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
 from monitor.process.fleet_process import Errand
+from monitor.process.memory import giving_back
 from monitor.process.program_log import say as to_stderr
 from monitor.process.reach import connection, evidence_topic, open_fleet, reach
 from monitor.process.versions import versions
@@ -99,7 +100,7 @@ def run(config: Config, probes: Probes, stop: threading.Event, say: Callable[[st
             status = probes.status()
             kept = evidence_topic(config) if config.evidence.used else config.job.history_path
             say(f"{len(status.probes)} probes of run {status.run} are at work, their log is {kept}")
-        with watched():
+        with watched(), giving_back():
             while failure is None and not stop.wait(1.0):
                 failure = probes.failure if isinstance(probes, Fleet) else None
         say("stopping: writers, readers, observer, then the last append to the probe log")

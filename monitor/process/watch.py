@@ -40,6 +40,7 @@ from monitor.process.checking import Checks, Told
 from monitor.process.claiming import Claim
 from monitor.process.intake import begin_intake
 from monitor.process.keeping import InTheStore
+from monitor.process.memory import giving_back
 from monitor.process.page import serve
 from monitor.process.probing import Probes, cluster_of, register_probes
 from monitor.process.stall_note import KEPT_AS, StallNote
@@ -363,11 +364,12 @@ def run(watch: Watch, *, say: Say, stop: threading.Event) -> None:
     starter = threading.Thread(target=start, name="start", daemon=True)
     try:
         starter.start()
-        while starter.is_alive() and not stop.is_set():
-            starter.join(_TICK)
-        while not stop.is_set() and not failed:
-            if watch.wait(_TICK) and not stop.is_set():
-                raise UserError("the integrity job ended without being asked to")
+        with giving_back():
+            while starter.is_alive() and not stop.is_set():
+                starter.join(_TICK)
+            while not stop.is_set() and not failed:
+                if watch.wait(_TICK) and not stop.is_set():
+                    raise UserError("the integrity job ended without being asked to")
         if failed:
             raise failed[0]
         say("stopping: the running batch is finished first" if watch.at_work else "stopping")
