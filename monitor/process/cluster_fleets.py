@@ -2,7 +2,8 @@
 
 Of several clusters one that does not answer, a login that is refused or a process that dies concerns no other: it is
 told once, and tried again until it goes on. What no trying mends (a secret that is not there, a setting that is none)
-is found before any of them starts. A single cluster has to answer at the start.
+is found before any of them starts. A single cluster has to answer when the monitor begins for the first time; later it
+is waited for as well: who restarts the host in the middle of an outage is told of the outage.
 """
 
 from __future__ import annotations

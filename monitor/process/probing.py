@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -20,7 +21,7 @@ from alerts.process_metrics import ProcessMetrics
 from alerts.serving.server import PortTaken
 from monitor.config.config import Config
 from monitor.config.names import ClusterNames, only, record
-from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, UserError, known_errors
+from monitor.errors import USAGE_OR_ENVIRONMENT, VIOLATION, ConfigError, UserError, known_errors
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
 from monitor.process.fleet_process import Errand
 from monitor.process.memory import giving_back
@@ -32,6 +33,7 @@ from probes.clock import SystemClock
 from probes.levels import Levels
 from probes.log.commits.folder_clock import folder_clock
 from probes.running.fleet import Fleet, FleetStatus
+from probes.running.known_cluster import has_worked_at
 from rules.vocabulary.slices import Run
 from streaming_jobs.history.reachable import mend_folder, require_conditional_puts, require_reachable
 
@@ -62,8 +64,9 @@ def open_probes(
     config: Config, say: Callable[[str], None], cluster: str | None = None, *, debug: bool, apart: bool = False
 ) -> Probes:
     """The probes, not started: of `cluster`, else of all clusters; those of a single one are in this process unless
-    they are to be `apart`. Raises ConfigError: a single one has to answer; and TableError where the probe log is in an
-    object store that does not let us in, or has no conditional puts. A cluster of evidence has to answer, too."""
+    they are to be `apart`. Raises ConfigError: a single one has to answer, unless probes `apart` have worked there
+    before; and TableError where the probe log is in an object store that does not let us in, or has no conditional
+    puts. A cluster of evidence has to answer, too."""
     if config.evidence.used:
         reach(config, "evidence")
     else:
@@ -77,9 +80,25 @@ def open_probes(
     if config.clusters:
         return ClusterFleets(config, say, debug=debug, as_json=as_json)
     if apart:
-        reach(config)
-        return KeptFleet(Errand(config, config.data / "logs" / "probes.log", debug, as_json), say)
+        errand = Errand(config, config.data / "logs" / "probes.log", debug, as_json)
+        connection(config)  # what no trying would mend
+        try:
+            reach(config)
+        except ConfigError as away:
+            if not _has_worked(config):
+                raise
+            say(f"{away}; the probes have worked there before, and begin as soon as they can")
+            errand = replace(errand, patient=True)
+        return KeptFleet(errand, say)
     return open_fleet(config, say)
+
+
+def _has_worked(config: Config) -> bool:
+    """Have the probes worked in this cluster before? Then it is away, and not misspelt."""
+    try:
+        return has_worked_at(config.journals, config.cluster.bootstrap)
+    except OSError:  # told by whoever writes there
+        return False
 
 
 def fleets_of(probes: Probes) -> Sequence[Running]:

@@ -37,6 +37,11 @@ def note_cluster(journal_folder: Path, bootstrap: str, cluster: str) -> None:
         raise ProbeError(f"the journal folder {journal_folder} cannot be used: {refused.strerror}") from refused
 
 
+def has_worked_at(journal_folder: Path, bootstrap: str) -> bool:
+    """Whether the probes of this folder have worked at these addresses last. Raises OSError."""
+    return _read(journal_folder / FILE)[0] == bootstrap
+
+
 def known_id(journal_folder: Path) -> str:
     """The id of the cluster that the probes of this folder worked in last, empty where nobody knows. Raises OSError."""
     return _read(journal_folder / FILE)[1]

@@ -85,8 +85,11 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Alter:
+    """`was`: what these settings are before, by their names."""
+
     topic: str
     config: Mapping[str, str]
+    was: Mapping[str, str]
 
 
 Change = Create | Grow | Alter
@@ -120,9 +123,10 @@ def plan(
             before = (led or {}).get(name, ())
             changes.extend(_grow(name, topic, brokers, min(replication, len(brokers)), config.partitions, before))
             settings = _settings(config, replication)
-            differing = {key: to for key, to in settings.items() if (topic.config or settings).get(key) != to}
+            known = topic.config or settings
+            differing = {key: to for key, to in settings.items() if known.get(key) != to}
             if differing:
-                changes.append(Alter(name, differing))
+                changes.append(Alter(name, differing, {key: known.get(key, "not told") for key in differing}))
         if replication < config.replication:
             remarks.append(f"topic {name} has {replication} replica(s), {config.replication} were asked for")
     return Plan(tuple(changes), tuple(remarks))
@@ -328,6 +332,9 @@ class ProbeTopics:
                 self._say_once(_refusal(change, problem))
             return False
         log.info("%s", change)
+        if isinstance(change, Alter):  # somebody has set it otherwise, perhaps by mistake
+            for key, value in change.config.items():
+                self._say(f"topic {change.topic}: {key} was {change.was[key]}, and is set to {value}")
         return True
 
     def _say_once(self, sentence: str) -> None:

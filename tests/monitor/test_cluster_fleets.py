@@ -15,13 +15,15 @@ import pytest
 from deploy.local_kafka import LocalKafka
 from monitor.config.cluster import ClusterConfig
 from monitor.config.config import Config, load
-from monitor.errors import UserError
+from monitor.errors import ConfigError, UserError
 from monitor.process.cluster_fleets import ClusterFleets, KeptFleet, left_behind
 from monitor.process.fleet_process import Errand
+from monitor.process.probing import open_probes
 from monitor.process.reach import open_fleet
 from probes.config import ProbesConfig, TopicsConfig, TransactionConfig, TransformConfig
 from probes.log.journals.segments import OVER, life_folders
 from probes.running.known_cluster import FILE as KNOWN
+from probes.running.known_cluster import note_cluster
 from tests.monitor.commands import silent_address
 from tests.monitor.test_config import written
 from tests.probes.log.lives import Prober, StillClock, logged, table_rows
@@ -112,6 +114,26 @@ def test_a_single_cluster_has_to_answer(tmp_path: Path, said: list[str]) -> None
     lines = [line for line in heard.read_text().splitlines() if "rdkafka#" not in line or nobody in line]
     assert (said, lines) == ([], [])
     assert kept.pid is not None and not psutil.pid_exists(kept.pid)
+
+
+def test_one_that_its_probes_have_worked_in_is_waited_for(tmp_path: Path, said: list[str]) -> None:
+    """Whoever restarts the monitor in the middle of an outage is told of the outage."""
+    with silent_address() as nobody, listening(tmp_path / "stderr.txt") as heard:
+        alone = Config(data=tmp_path, cluster=ClusterConfig(bootstrap=nobody, reachable_within=0.2))
+        alone.journals.mkdir(parents=True)
+        note_cluster(alone.journals, "127.0.0.1:1", "elsewhere")
+        with pytest.raises(ConfigError, match=f"no broker answers at {nobody}"):
+            open_probes(alone, said.append, debug=False, apart=True)
+        note_cluster(alone.journals, nobody, "here")
+        kept = open_probes(alone, said.append, debug=False, apart=True)
+        (line,) = said
+        assert f"cluster.bootstrap: no broker answers at {nobody} within 0.2 s: " in line
+        assert line.endswith("; the probes have worked there before, and begin as soon as they can")
+        kept.start()
+        try:
+            until(lambda: "cannot start, and are tried again: " in heard.read_text())
+        finally:
+            kept.stop()
 
 
 @pytest.mark.kafka

@@ -97,7 +97,9 @@ def test_missing_partitions_are_added_without_leaving_a_broker_out():
 
 def test_only_what_differs_is_altered_and_not_where_it_cannot_be_read():
     differing = SAFE | {"cleanup.policy": "compact", "other": "x"}
-    assert planned(view(3, *WHOLE, config=differing)).changes == (Alter("t", {"cleanup.policy": "delete"}),)
+    assert planned(view(3, *WHOLE, config=differing)).changes == (
+        Alter("t", {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}),
+    )
     unread = TopicView("id", WHOLE, (1, 2, 3, 1), None)
     assert planned(ClusterView("c", view(3).brokers, {"t": unread})) == Plan((), ())
 
@@ -183,7 +185,11 @@ def test_a_real_topic_is_grown_and_altered_and_keeps_its_id(kafka: LocalKafka):
     resource = ConfigResource(ResourceType.TOPIC, name)
     assert admin.describe_configs([resource])[resource].result()["cleanup.policy"].value == "delete"
     topics.ensure()
-    assert said == [f"topic {one} has 1 replica(s), 3 were asked for" for one in topics.names], "and it was said once"
+    short = [f"topic {one} has 1 replica(s), 3 were asked for" for one in topics.names]
+    assert [line for line in said if line in short] == short, "and it was said once"
+    altered = [line for line in said if line not in short]
+    assert altered[0] == f"topic {name}: cleanup.policy was compact, and is set to delete"
+    assert len(altered) == len(set(altered)) and all(line.startswith(f"topic {name}: ") for line in altered)
 
 
 @pytest.mark.kafka
