@@ -7,6 +7,7 @@ that was cut meanwhile could not be told from one that was not.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from probes.log.journals.segments import is_held, life_folders
 from probes.running.known_cluster import known_id
 from probes.running.probe_run import RUN_FILE
 
+_log: Final = logging.getLogger("offsetwatch.probe")
 MARK: Final = "taking-over"
 """In a folder that is being filled: which one it takes over, so that whoever is killed meanwhile goes on with it."""
 KEPT: Final = frozenset({"clusters", LOCK, MARK})
@@ -40,6 +42,12 @@ def take_over(folder: Path, others: Sequence[Path], cluster: str, patience: floa
             return None
         with _alone(former, patience) as alone:
             if not alone:
+                _log.warning(
+                    "this cluster was watched under another name before, and somebody is still at work with its"
+                    " journals in %s: these probes begin a run of their own, and a log that is cut between the two may"
+                    " not be told as one that was",
+                    former,
+                )
                 return None
             folder.mkdir(parents=True, exist_ok=True)
             (folder / MARK).write_text(former.name, encoding="utf-8")

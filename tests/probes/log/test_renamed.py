@@ -72,15 +72,17 @@ def test_who_has_journals_of_his_own_keeps_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at_work", ["a committer", "a probe"])
 def test_those_that_somebody_is_at_work_with_are_his(
-    folder: Path, history: Path, clock: StillClock, at_work: str
+    folder: Path, history: Path, clock: StillClock, at_work: str, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
     prober = Prober.start(journals(folder), 1, clock)
     here = folder.parent / "gold"
     if at_work == "a probe":
         assert take_over(here, [folder], CLUSTER, patience=0.5) is None
+        assert f"still at work with its journals in {folder}: " in caplog.messages[-1]
     prober.kill()
     with committer(folder, history, clock):
         assert take_over(here, [folder], CLUSTER, patience=0.5) is None
+        assert f"still at work with its journals in {folder}: " in caplog.messages[-1]
     assert not (here / RUN_FILE).exists()
     assert take_over(here, [folder], CLUSTER) == folder, "when he is done"
 
