@@ -376,6 +376,8 @@ def _hold(own: Producers, number: int, time: int, through: int, report: Report) 
     one = own.lives[number]
     if time <= one.seen or through < one.answered - BUSY or own.absent >= 0:
         return
+    if through < one.born - SECOND:
+        return  # a clock was set ahead meanwhile: nobody has an operation open since before it was born
     one.seen = time
     if time - through < BUSY:
         if one.failing < 0 or (not one.sends and time - one.born >= GOING):

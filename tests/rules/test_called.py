@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.rules.histories import History, Store, number
+from tests.rules.histories import History, Store, number, singly
 from tests.rules.liveness_of import row_by_row
 from tests.rules.test_late_evidence import Hosts, the, traffic
 
@@ -66,7 +66,10 @@ def test_whose_call_hangs_is_told_by_its_name() -> None:
     i = traffic(h, 10, reads="r")
     h.open["q"] = h.time
     traffic(h, 40, first=i, reads="r")
-    said = the(row_by_row(h), "evidence-late").message
+    store = Store()
+    for row in singly(h.rows):  # how late it is, is told as of the step
+        store.feed(row)
+    said = the(store, "evidence-late").message
     assert said == (
         f"transform-2 (process {Q}) of run run is known as of 30 s ago, since when an operation of it is open"
     )
