@@ -18,6 +18,22 @@ import pytest
 from streaming_jobs import location
 
 SECRET = "SECRET-access-key"
+ONE_AFTER_THE_OTHER = """
+import sys, threading
+import moto.server as server
+
+begun, lock = server.DomainDispatcherApplication.__call__, threading.Lock()
+
+def call(app, environ, start_response):
+    if "HTTP_IF_NONE_MATCH" not in environ:
+        return begun(app, environ, start_response)
+    with lock:
+        return begun(app, environ, start_response)
+
+server.DomainDispatcherApplication.__call__ = call
+server.main(sys.argv[1:])
+"""
+"""moto looks whether an object is there, and then puts it: of two that ask at once both may be told yes."""
 
 
 @contextmanager
@@ -26,7 +42,7 @@ def store() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-c", ONE_AFTER_THE_OTHER, "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
