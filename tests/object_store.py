@@ -19,7 +19,7 @@ from streaming_jobs import location
 
 SECRET = "SECRET-access-key"
 ONE_AFTER_THE_OTHER = """
-import sys, threading
+import io, sys, threading
 import moto.server as server
 
 begun, lock = server.DomainDispatcherApplication.__call__, threading.Lock()
@@ -27,6 +27,8 @@ begun, lock = server.DomainDispatcherApplication.__call__, threading.Lock()
 def call(app, environ, start_response):
     if "HTTP_IF_NONE_MATCH" not in environ:
         return begun(app, environ, start_response)
+    whole = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(whole)  # nobody waits for a client that was cut off
     with lock:
         return begun(app, environ, start_response)
 
