@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 EVERY: Final = 60.0
-"""Seconds between two times; one takes some hundredths of a second."""
+"""Seconds between two times."""
 
 
 def give_back() -> None:

@@ -35,7 +35,7 @@ with a boot whose clock nobody can compare, of a host whose clock is ten minutes
 that it bears out; a reader that is over for long before it is judged, where a late host observes."""
 
 LONG = (5128, 40287, 53759, 54690, 57719, 61312, 62091, 63126, 63270, 63483)
-"""Those ten take longer than all others together: an evening's."""
+"""About half of the time of all: an evening's."""
 
 not_yet = pytest.mark.xfail(strict=True, reason="the engine does not pass it yet")
 
