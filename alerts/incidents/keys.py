@@ -15,8 +15,8 @@ OF_THE_CLUSTER: Final = frozenset(
     {
         "cluster-unreachable", "evidence-gap", "evidence-late", "foreign-commit", "log-truncation", "lost-commit",
         "offset-regression", "refused-reads", "refused-writes", "replaced-cluster", "replicas-out-of-sync",
-        "stuck-close", "stuck-consumer", "stuck-producer", "under-min-isr", "under-replicated-probe-topic",
-        "unsafe-config", "unverifiable", "window-overflow",
+        "stuck-close", "stuck-consumer", "stuck-producer", "throttled", "under-min-isr",
+        "under-replicated-probe-topic", "unsafe-config", "unverifiable", "window-overflow",
     }
 )  # fmt: skip
 """What concerns how a cluster is set up, a process or a group that works on many topics, or a broker that leads

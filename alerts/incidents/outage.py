@@ -1,4 +1,4 @@
-"""The times for which a cluster answered nobody, and what they explain."""
+"""The times for which a cluster answered nobody, or served little, and what they explain."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from alerts.event import FindingEvent
+from rules.vocabulary.conditions import waits_on
 from rules.vocabulary.times import from_micros
 
 SHORTLY: Final = timedelta(seconds=5)
@@ -26,21 +27,29 @@ def tellable_from(event: FindingEvent, within: timedelta = SHORTLY) -> datetime:
 @dataclass(slots=True)
 class Outage:
     """The newest time for which a cluster answered nobody, as it was told: `since` the last answer, `called` when that
-    was long enough, `until` the next answer."""
+    was long enough, `until` the next answer; and so of another condition that explains what waits (`anomaly`)."""
 
     finding: str
+    anomaly: str
     since: datetime
     called: datetime
     until: datetime | None = None
 
     @classmethod
     def told(cls, away: FindingEvent) -> Outage:
-        """The one that a `cluster-unreachable` tells of."""
+        """The one that such a condition tells of."""
         since = away.evidence.get("since")
-        return cls(away.id, from_micros(since) if isinstance(since, int) else away.decidable - SHORTLY, away.decidable)
+        return cls(
+            away.id,
+            away.anomaly,
+            from_micros(since) if isinstance(since, int) else away.decidable - SHORTLY,
+            away.decidable,
+        )
 
     def explains(self, event: FindingEvent) -> bool:
         """Was it due in that time, and because of it? One that had to wait as long as an outage has to last was due
         when the outage was called, or hardly before; one that waits for less, at any time in it."""
+        if event.anomaly not in waits_on(self.anomaly):
+            return False
         early = self.since if event.anomaly in _SOONER else self.called - SHORTLY
         return early <= event.decidable and (self.until is None or event.decidable <= self.until + SHORTLY)

@@ -4,8 +4,8 @@ A partition tells that such a condition holds as it sees it (`holds`), again whi
 (`ended`). The condition is opened by the first that says so and closed when none says so any more. What a partition has
 not repeated for `FORGOTTEN` is no longer its word: its topic may be gone.
 
-What opens while `cluster-unreachable` or `under-min-isr` is open, and waits on the cluster (`waits`), says so by
-`implied_by`.
+What opens while `cluster-unreachable`, `under-min-isr` or `throttled` is open, and waits on the cluster (`waits`), says
+so by `implied_by`.
 
 State: the open conditions, each with the partitions that see it.
 """
@@ -19,12 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules.kept.outages import cause_id
-from rules.vocabulary.conditions import EVIDENCE_LATE, EXPLAIN_WHAT_WAITS, OUT_OF_SYNC, UNDER_MIN_ISR, UNREACHABLE
+from rules.vocabulary.conditions import (
+    EVIDENCE_LATE,
+    EXPLAIN_WHAT_WAITS,
+    OUT_OF_SYNC,
+    THROTTLED,
+    UNDER_MIN_ISR,
+    UNREACHABLE,
+    waits_on,
+)
 from rules.vocabulary.finding import Event, Finding
 from rules.vocabulary.objectives import SECOND
 
 KINDS: Final = ("holds", "ended")
-CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC, UNDER_MIN_ISR)
+CONDITIONS: Final = (UNREACHABLE, EVIDENCE_LATE, OUT_OF_SYNC, UNDER_MIN_ISR, THROTTLED)
 FORGOTTEN: Final = 180 * SECOND
 FOLLOWS: Final = len(EXPLAIN_WHAT_WAITS)
 
@@ -74,7 +82,9 @@ def _order(entry: tuple[dict[str, Any], dict[str, Any]]) -> tuple[int, int, bool
 
 def _opened(known: Open, fact: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     cluster = fact["cluster"]
-    causes = [name for name in EXPLAIN_WHAT_WAITS if f"{cluster}|{name}" in known]
+    causes = [
+        name for name in EXPLAIN_WHAT_WAITS if f"{cluster}|{name}" in known and about["anomaly"] in waits_on(name)
+    ]
     waits = about.get("waits", False) and bool(causes)
     return {
         "cluster": cluster, "anomaly": about["anomaly"], "subject": about["subject"], "opened": fact["at"],

@@ -36,6 +36,7 @@ from rules.checks import (
     stuck_closes,
     stuck_consumers,
     stuck_producers,
+    throttling,
     transaction_outcomes,
     transforms,
     unfenced_zombies,
@@ -63,6 +64,7 @@ CHECKS: Final[tuple[Check[Any], ...]] = (
     log_ends.CHECK,
     unreachable_brokers.CHECK,  # before what waits on the cluster
     out_of_sync.CHECK,  # so is this, and after that one: it adds to what explains
+    throttling.CHECK,  # and this
     stuck_consumers.CHECK,
     stuck_producers.CHECK,
     refused_reads.CHECK,

@@ -1,7 +1,8 @@
 """When a partition's leader, or another broker, answered nobody: for conditions that wait on the cluster.
 
 What is stuck while nobody is answered is explained by one condition, `cluster-unreachable`: it says so by `implied_by`.
-So is what is stuck while too few replicas are in sync, by `under-min-isr`: leaders answer then, and serve little.
+So is what is stuck while too few replicas are in sync, by `under-min-isr`: leaders answer then, and serve little; and
+by `throttled` what is stuck while brokers hold their answers back, by a quota.
 It may be due a moment before it is decided that the cluster is away. Then it waits for that decision, for `SLACK` at
 most; `unseen`, whose objective is shorter, until the cluster is called away or answers. Where it answers just before it
 would have been called away, what is due waits `SLACK` more: most of it gets going. It is explained until a
@@ -16,7 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from rules.vocabulary.conditions import UNDER_MIN_ISR, UNREACHABLE, WAIT_ON_THE_CLUSTER
+from rules.vocabulary.conditions import (
+    THROTTLED,
+    UNDER_MIN_ISR,
+    UNREACHABLE,
+    WAIT_ON_A_QUOTA,
+    WAIT_ON_THE_CLUSTER,
+)
 from rules.vocabulary.finding import identity
 from rules.vocabulary.objectives import SECOND, Objectives
 
@@ -38,13 +45,15 @@ def cause_id(anomaly: str, cluster: str) -> str:
 class Outages:
     """`spells`: [since, opened, ended] of the times in which somebody asked and nobody was answered: since the last
     answer, called away since, answered again; -1 for not, or not yet. `elsewhere`: the same of any broker. `few`: since
-    too few replicas were in sync, told since, enough again."""
+    too few replicas were in sync, told since, enough again. `throttled`: since when brokers held answers back for long,
+    told since, no longer."""
 
     cluster: str = ""
     objectives: Objectives = field(default_factory=Objectives)
     spells: list[list[int]] = field(default_factory=list)
     elsewhere: list[list[int]] = field(default_factory=list)
     few: list[list[int]] = field(default_factory=list)
+    throttled: list[list[int]] = field(default_factory=list)
 
     def undecided(self, name: str, at: int) -> bool:
         """Does a condition that is due at `at` wait, because the cluster may be away?"""
@@ -60,8 +69,10 @@ class Outages:
         spell = self._spell(name, since)
         if spell is None:
             return None
-        few = any(one is spell for one in self.few)
-        return cause_id(UNDER_MIN_ISR if few else UNREACHABLE, self.cluster)
+        if any(one is spell for one in self.few):
+            return cause_id(UNDER_MIN_ISR, self.cluster)
+        throttled = any(one is spell for one in self.throttled)
+        return cause_id(THROTTLED if throttled else UNREACHABLE, self.cluster)
 
     def explained_until(self, name: str, since: int) -> int:
         """Until when it is explained; `FOREVER` where the cluster has not answered yet, and `since` where nothing
@@ -101,7 +112,8 @@ class Outages:
     def _of(self, name: str) -> list[list[int]]:
         if name not in WAIT_ON_THE_CLUSTER:
             return []
-        return self.spells + (self.elsewhere if name in _ELSEWHERE else []) + self.few
+        throttled = self.throttled if name in WAIT_ON_A_QUOTA else []
+        return self.spells + (self.elsewhere if name in _ELSEWHERE else []) + self.few + throttled
 
     def _first(self, name: str) -> int:
         waited = self.objectives.delivery if name == "unseen" else self.objectives.liveness

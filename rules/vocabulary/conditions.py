@@ -12,12 +12,21 @@ EVIDENCE_LATE: Final = "evidence-late"
 EVIDENCE_STALLED: Final = "evidence-stalled"
 OUT_OF_SYNC: Final = "replicas-out-of-sync"
 UNDER_MIN_ISR: Final = "under-min-isr"
+THROTTLED: Final = "throttled"
 WAIT_ON_THE_CLUSTER: Final = frozenset(
     {"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE, "refused-reads", "hanging-transaction"}
 )
 """Conditions that a cluster which answers nobody explains."""
-EXPLAIN_WHAT_WAITS: Final = (UNREACHABLE, UNDER_MIN_ISR)
-"""Conditions that explain those, the first before the second where both hold."""
+WAIT_ON_A_QUOTA: Final = frozenset({"stuck-consumer", "stuck-producer", "stuck-close", "unseen", EVIDENCE_LATE})
+"""Those of them that answers which are held back explain: what brokers do among themselves no quota delays."""
+EXPLAIN_WHAT_WAITS: Final = (UNREACHABLE, UNDER_MIN_ISR, THROTTLED)
+"""Conditions that explain those, the earlier in this order where several hold."""
+
+
+def waits_on(cause: str) -> frozenset[str]:
+    """The conditions that one of `EXPLAIN_WHAT_WAITS` explains."""
+    return WAIT_ON_A_QUOTA if cause == THROTTLED else WAIT_ON_THE_CLUSTER
+
 
 _VALUES: Final = Field("values", "int", "values", "how many")
 _RUN: Final = (OFFSET, WRITER, SEQ, Field("values", "int", "values", "how many from there on"))
@@ -52,6 +61,11 @@ _FEW: Final = (
     Field("in_sync", "list of int", "broker", "of these, those that are in sync"),
     Field("min_insync", "int", "brokers", "how many have to be in sync"),
     Field("since", "int", "micros", "since when observers have told so, or brokers had been silent before"),
+)
+_HELD_BACK: Final = (
+    Field("brokers", "list of int", "broker", "those that hold back what they answer, by a quota"),
+    Field("longest_s", "float", "s", "for how long at most they held an answer back, as the client was told"),
+    Field("since", "int", "micros", "since when observers have told so"),
 )
 _STABLE: Final = Field("last_stable", "int", "offset", "the last stable offset")
 _WHOSE: Final = optional(
@@ -322,6 +336,16 @@ CONDITIONS: Final = (
         (_opened(*_FEW),),
         (
             _closed(*_FEW, _PARTITIONS, when="as told last"),
+            _closed(_PARTITIONS, when="nobody tells of it any more"),
+        ),
+    ),
+    Anomaly(
+        THROTTLED, "condition", "while it lasts",
+        "Brokers hold back what they answer the probes' clients, by a quota, for seconds each time.",
+        "the brokers, for how long they held an answer back at most, since when",
+        (_opened(*_HELD_BACK),),
+        (
+            _closed(*_HELD_BACK, _PARTITIONS, when="as told last"),
             _closed(_PARTITIONS, when="nobody tells of it any more"),
         ),
     ),

@@ -352,6 +352,17 @@ def test_too_few_replicas_in_sync_explain_what_waits(order: tuple[int, ...]) -> 
     assert [one.anomaly for one in found] == ["under-min-isr", "stuck-consumer"]
 
 
+def test_answers_held_back_explain_what_waits_for_them_and_no_transaction_that_hangs() -> None:
+    evidence = {"since": micros(NOON + 8 * S), "brokers": [1], "longest_s": 11.0}
+    held_back = told("throttled", (), at=28, event_="opened", topic="", partition=-1, evidence=evidence)
+    waits = [told(name, 1, at=39, event_="opened", partition=1) for name in ("stuck-consumer", "unseen")]
+    hangs = told("hanging-transaction", (), at=39, event_="opened", partition=2)
+    for events in ([held_back, *waits, hangs], [*waits, hangs, held_back]):
+        counted = [replace(one, counted=NOON + (40 + i) * S) for i, one in enumerate(events)]
+        found = {one.anomaly: one.folded for one in standing(*counted) if not one.absorbed}
+        assert found == {"throttled": {"stuck-consumer": 1, "unseen": 1}, "hanging-transaction": {}}
+
+
 def test_where_the_cluster_is_silent_as_well_what_waits_is_in_one_of_the_two() -> None:
     few = told("under-min-isr", (), at=28, event_="opened", topic="", partition=-1)
     stuck = told("stuck-consumer", 1, at=30, event_="opened", partition=1)

@@ -1,0 +1,167 @@
+"""`throttled`: brokers hold back what they answer the probes' clients, by a quota.
+
+A client that has sent or read more than its quota allows is told for how long its next answer is held back. Where that
+is seconds each time, records and readers wait for longer than their objectives, though nothing is wrong with the
+cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. It holds when
+they have told for the liveness objective, less `UNNOTICED`, of a broker that holds answers back for `LONG` and more,
+and has ended when none has for `BETWEEN`. It is judged tick by tick in log time.
+
+A canary that is held back for less goes on, more slowly: that is a matter of its metrics, and explains nothing.
+
+It is one condition of a cluster, whatever number of brokers and partitions: each partition tells stage 2 that it holds
+here (`rules.across.shared_conditions`).
+
+State: the last `SPELLS` times of that, with what was told of the one that lasts, and what was told after the last tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+import orjson
+
+from rules.arrays.columns import OFFSETS
+from rules.kept.check import Check, News, Passage
+from rules.kept.report import Report
+from rules.vocabulary.conditions import THROTTLED
+from rules.vocabulary.objectives import SECOND, Objectives
+from rules.vocabulary.settings import whole
+
+LONG: Final = 5 * SECOND
+"""An answer that is held back for so long is one of a few within the liveness objective."""
+UNNOTICED: Final = 10 * SECOND
+"""What waits is due by the liveness objective: it is called so long before."""
+BETWEEN: Final = 15 * SECOND
+"""Longer than between two rows of an observer that is told of it, which is held back as well."""
+AGAIN: Final = 60 * SECOND
+"""It is told again while it lasts, so that stage 2 can forget a partition that is gone."""
+KEPT: Final = 1024
+"""Rows since the last tick, one a second: while log time stands still for longer, what was told first is let go."""
+MOST: Final = 86_400 * SECOND
+"""Nobody holds an answer back for longer: what is told beyond that is no number that a client was told."""
+SETTING: Final = "throttled"
+SPELLS: Final = 8
+REMEMBERED: Final = 600 * SECOND
+"""Far longer than what waited goes on after it."""
+
+_TOLD, _TICK = range(2)
+
+
+@dataclass(slots=True)
+class Throttling:
+    """`spells`: [since when answers are held back for long, when that was called long, when it ended] of the last ones,
+    -1 for not yet; of the one that lasts `last`: when it was told last, `brokers`, `longest`: for how long an answer
+    was held back at most, and `told`: when stage 2 was told of it, -1 for never. `waiting`: [time, for how long,
+    brokers] of what was told after the last tick, the last `KEPT`."""
+
+    spells: list[list[int]] = field(default_factory=list)
+    last: int = -1
+    brokers: list[int] = field(default_factory=list)
+    longest: int = 0
+    told: int = -1
+    waiting: list[list[Any]] = field(default_factory=list)
+
+
+def arrive(own: Throttling, new: News) -> None:
+    """Take in what observers tell."""
+    new.report.outages.throttled = own.spells
+    columns, asked = new.columns, new.where(OFFSETS)
+    if not len(asked) or not columns.tells("settings"):
+        return
+    settings = columns.table["settings"]
+    for row in asked[settings.is_valid().to_numpy()[asked]].tolist():
+        told = {broker: for_ for broker, for_ in _held_back(dict(settings[row].as_py())) if LONG <= for_ <= MOST}
+        if told:
+            entry = [int(columns.completed[row]), max(told.values()), sorted(told)]
+            own.waiting = [*own.waiting, entry][-KEPT:]
+
+
+def fold(own: Throttling, passage: Passage) -> None:
+    """Go through the ticks, and tell whether it holds."""
+    passage.report.outages.throttled = own.spells
+    if not own.waiting and not own.spells:
+        return
+    end = passage.end
+    events: list[tuple[int, int, int, list[int]]] = [(at, _TOLD, *one) for at, *one in own.waiting if at <= end]
+    own.waiting = [one for one in own.waiting if one[0] > end]
+    if events or _lasts(own):
+        events += [(time, _TICK, 0, []) for time in passage.at.tolist()]
+    for time, kind, longest, brokers in sorted(events):
+        if kind == _TOLD:
+            _take(own, time, longest, brokers)
+        else:
+            _tick(own, time, passage.report)
+    own.spells = [spell for spell in own.spells if spell[2] < 0 or spell[2] >= end - REMEMBERED]
+    passage.report.outages.throttled = own.spells
+
+
+def _take(own: Throttling, time: int, longest: int, brokers: list[int]) -> None:
+    if not _lasts(own):
+        if own.spells and time <= own.spells[-1][2]:
+            return  # it comes late
+        own.spells = [*own.spells, [time, -1, -1]][-SPELLS:]
+        own.brokers, own.longest, own.told = [], 0, -1
+    own.last = max(own.last, time)
+    own.brokers = sorted({*own.brokers, *brokers})
+    own.longest = max(own.longest, longest)
+
+
+def _tick(own: Throttling, time: int, report: Report) -> None:
+    if not _lasts(own):
+        return
+    spell = own.spells[-1]
+    if time - own.last > BETWEEN:
+        if own.told >= 0:
+            _tell(own, "ended", spell, max(own.last, own.told), report)
+        spell[2] = max(own.last, spell[0])
+        return
+    if own.last >= _due(spell, report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+        spell[1] = time if spell[1] < 0 else spell[1]
+        own.told = time
+        _tell(own, "holds", spell, time, report)
+
+
+def _lasts(own: Throttling) -> bool:
+    return bool(own.spells) and own.spells[-1][2] < 0
+
+
+def _due(spell: list[int], objectives: Objectives) -> int:
+    """When answers have been held back for long."""
+    return spell[0] + max(objectives.liveness - UNNOTICED, objectives.liveness // 2)
+
+
+def _tell(own: Throttling, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
+    longest = round(own.longest / SECOND, 1)
+    who = f"broker {', '.join(map(str, own.brokers))} {'holds' if len(own.brokers) == 1 else 'hold'}"
+    told = {
+        "anomaly": THROTTLED,
+        "subject": [],
+        "decidable": _due(spell, report.objectives) if kind == "holds" else at,
+        "message": f"{who} back what the probes' clients are answered, by a quota, for up to {longest} s each time",
+        "evidence": {"brokers": own.brokers, "longest_s": longest, "since": spell[0]},
+    }
+    report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
+
+
+def _held_back(told: Mapping[str, str]) -> list[tuple[int, int]]:
+    """Who holds answers back, and for how long in microseconds, as an observer told it."""
+    found = []
+    for one in filter(None, told.get(SETTING, "").split(",")):
+        broker, _, seconds = one.partition(":")
+        number = whole(broker)
+        try:
+            for_ = round(float(seconds) * SECOND)
+        except (ValueError, OverflowError):
+            continue
+        if number is not None:
+            found.append((number, for_))
+    return found
+
+
+CHECK: Final = Check(
+    THROTTLED, Throttling, arrive=arrive, fold=fold, live_only=True, rows=frozenset({OFFSETS}), looks_back=True,
+    rests=True,
+)  # fmt: skip
