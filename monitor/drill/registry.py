@@ -43,7 +43,7 @@ TABLE: Final = (
     "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
     "dropped-commit", "foreign-commit", "vanished-commit", "stale-end", "rewritten-timestamps", "too-large-retry",
     "refused-writes",
-    "held-behind-aborted", "single-broker-away", "leaderless-transaction",
+    "held-behind-aborted", "single-broker-away", "quota", "leaderless-transaction",
     "recreated-topic",
 )  # fmt: skip
 

@@ -2,11 +2,13 @@
 
 A client that has sent or read more than its quota allows is told for how long its next answer is held back. Where that
 is seconds each time, records and readers wait for longer than their objectives, though nothing is wrong with the
-cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. It holds when
-they have told for the liveness objective, less `UNNOTICED`, of a broker that holds answers back for `LONG` and more,
-and has ended when none has for `BETWEEN`. It is judged tick by tick in log time.
+cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. For how long an
+answer is held back differs from one to the next, by what stands in the quota's windows: it begins with the first that is
+held back for `SOME` and has ended when none has been for `BETWEEN`, and it holds when it has gone on for the liveness
+objective, less `UNNOTICED`, and one of them was held back for `LONG`. It is judged tick by tick in log time.
 
-A canary that is held back for less goes on, more slowly: that is a matter of its metrics, and explains nothing.
+A canary whose answers are all held back for less goes on, more slowly: that is a matter of its metrics, and explains
+nothing.
 
 It is one condition of a cluster, whatever number of brokers and partitions: each partition tells stage 2 that it holds
 here (`rules.across.shared_conditions`).
@@ -30,6 +32,7 @@ from rules.vocabulary.conditions import THROTTLED
 from rules.vocabulary.objectives import SECOND, Objectives
 from rules.vocabulary.settings import whole
 
+SOME: Final = SECOND
 LONG: Final = 5 * SECOND
 """An answer that is held back for so long is one of a few within the liveness objective."""
 UNNOTICED: Final = 10 * SECOND
@@ -52,16 +55,17 @@ _TOLD, _TICK = range(2)
 
 @dataclass(slots=True)
 class Throttling:
-    """`spells`: [since when answers are held back for long, when that was called long, when it ended] of the last ones,
-    -1 for not yet; of the one that lasts `last`: when it was told last, `brokers`, `longest`: for how long an answer
-    was held back at most, and `told`: when stage 2 was told of it, -1 for never. `waiting`: [time, for how long,
+    """`since`: since when answers are held back, -1 for none is; `last`: when that was told last; `brokers`; `longest`:
+    for how long one was at most; `told`: when stage 2 was told of it, -1 for never. `spells`: [since, when that was
+    called long, when it ended] of the last times in which one was for `LONG`, -1 for not yet. `waiting`: [time, for how long,
     brokers] of what was told after the last tick, the last `KEPT`."""
 
-    spells: list[list[int]] = field(default_factory=list)
+    since: int = -1
     last: int = -1
     brokers: list[int] = field(default_factory=list)
     longest: int = 0
     told: int = -1
+    spells: list[list[int]] = field(default_factory=list)
     waiting: list[list[Any]] = field(default_factory=list)
 
 
@@ -73,7 +77,7 @@ def arrive(own: Throttling, new: News) -> None:
         return
     settings = columns.table["settings"]
     for row in asked[settings.is_valid().to_numpy()[asked]].tolist():
-        told = {broker: for_ for broker, for_ in _held_back(dict(settings[row].as_py())) if LONG <= for_ <= MOST}
+        told = {broker: for_ for broker, for_ in _held_back(dict(settings[row].as_py())) if SOME <= for_ <= MOST}
         if told:
             entry = [int(columns.completed[row]), max(told.values()), sorted(told)]
             own.waiting = [*own.waiting, entry][-KEPT:]
@@ -82,12 +86,12 @@ def arrive(own: Throttling, new: News) -> None:
 def fold(own: Throttling, passage: Passage) -> None:
     """Go through the ticks, and tell whether it holds."""
     passage.report.outages.throttled = own.spells
-    if not own.waiting and not own.spells:
+    if not own.waiting and not own.spells and own.since < 0:
         return
     end = passage.end
     events: list[tuple[int, int, int, list[int]]] = [(at, _TOLD, *one) for at, *one in own.waiting if at <= end]
     own.waiting = [one for one in own.waiting if one[0] > end]
-    if events or _lasts(own):
+    if events or own.since >= 0:
         events += [(time, _TICK, 0, []) for time in passage.at.tolist()]
     for time, kind, longest, brokers in sorted(events):
         if kind == _TOLD:
@@ -99,49 +103,48 @@ def fold(own: Throttling, passage: Passage) -> None:
 
 
 def _take(own: Throttling, time: int, longest: int, brokers: list[int]) -> None:
-    if not _lasts(own):
-        if own.spells and time <= own.spells[-1][2]:
+    if own.since < 0:
+        if time <= own.last:
             return  # it comes late
-        own.spells = [*own.spells, [time, -1, -1]][-SPELLS:]
-        own.brokers, own.longest, own.told = [], 0, -1
+        own.since, own.brokers, own.longest, own.told = time, [], 0, -1
     own.last = max(own.last, time)
     own.brokers = sorted({*own.brokers, *brokers})
+    if own.longest < LONG <= longest:
+        own.spells = [*own.spells, [own.since, -1, -1]][-SPELLS:]
     own.longest = max(own.longest, longest)
 
 
 def _tick(own: Throttling, time: int, report: Report) -> None:
-    if not _lasts(own):
+    if own.since < 0:
         return
-    spell = own.spells[-1]
+    long = own.longest >= LONG
     if time - own.last > BETWEEN:
         if own.told >= 0:
-            _tell(own, "ended", spell, max(own.last, own.told), report)
-        spell[2] = max(own.last, spell[0])
-        return
-    if own.last >= _due(spell, report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+            _tell(own, "ended", max(own.last, own.told), report)
+        if long:
+            own.spells[-1][2] = own.last
+        own.since = -1
+    elif long and own.last >= _due(own, report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+        spell = own.spells[-1]
         spell[1] = time if spell[1] < 0 else spell[1]
         own.told = time
-        _tell(own, "holds", spell, time, report)
+        _tell(own, "holds", time, report)
 
 
-def _lasts(own: Throttling) -> bool:
-    return bool(own.spells) and own.spells[-1][2] < 0
-
-
-def _due(spell: list[int], objectives: Objectives) -> int:
+def _due(own: Throttling, objectives: Objectives) -> int:
     """When answers have been held back for long."""
-    return spell[0] + max(objectives.liveness - UNNOTICED, objectives.liveness // 2)
+    return own.since + max(objectives.liveness - UNNOTICED, objectives.liveness // 2)
 
 
-def _tell(own: Throttling, kind: Literal["holds", "ended"], spell: list[int], at: int, report: Report) -> None:
+def _tell(own: Throttling, kind: Literal["holds", "ended"], at: int, report: Report) -> None:
     longest = round(own.longest / SECOND, 1)
     who = f"broker {', '.join(map(str, own.brokers))} {'holds' if len(own.brokers) == 1 else 'hold'}"
     told = {
         "anomaly": THROTTLED,
         "subject": [],
-        "decidable": _due(spell, report.objectives) if kind == "holds" else at,
-        "message": f"{who} back what the probes' clients are answered, by a quota, for up to {longest} s each time",
-        "evidence": {"brokers": own.brokers, "longest_s": longest, "since": spell[0]},
+        "decidable": _due(own, report.objectives) if kind == "holds" else at,
+        "message": f"{who} back what the probes' clients are answered, by a quota, for up to {longest} s",
+        "evidence": {"brokers": own.brokers, "longest_s": longest, "since": own.since},
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 

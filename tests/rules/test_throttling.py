@@ -40,7 +40,7 @@ def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History
     opened, closed = whole(fed(h), [NAME])
     evidence = {"brokers": [1, 2], "longest_s": 11.0, "since": since}
     began = round((since - micros(START)) / 1e6, 3)
-    said = "broker 1, 2 hold back what the probes' clients are answered, by a quota, for up to 11.0 s each time"
+    said = "broker 1, 2 hold back what the probes' clients are answered, by a quota, for up to 11.0 s"
     assert opened == Told(NAME, (), said, evidence, opened.at, round(began + 20, 3), "opened")
     assert began + 20 <= opened.at <= began + 22
     lasted = round(closed.at - opened.at, 3)
@@ -83,6 +83,20 @@ def test_it_lasts_where_rows_tell_of_it_now_and_then_and_begins_anew_where_none_
     observed(again, 19, "1:11.0")
     observed(again, 30)
     assert not events(fed(again), NAME), "twice for less than is long"
+
+
+@FEEDS
+def test_it_begins_with_what_was_held_back_for_less_and_holds_when_one_was_for_long(
+    fed: Callable[[History], Store],
+) -> None:
+    h = History()
+    observed(h, 40, "1:2.0")
+    observed(h, 1, "1:6.0")
+    observed(h, 9, "1:2.0")
+    observed(h, 40)
+    opened, closed = whole(fed(h), [NAME])
+    assert (opened.evidence["longest_s"], opened.evidence["since"]) == (6.0, micros(h.at(0.002)))
+    assert 40 <= opened.at <= 42 and 48 <= closed.at <= 50
 
 
 def test_it_is_told_in_whatever_order_its_rows_come() -> None:

@@ -17,6 +17,7 @@ from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.membership import AddAndRemoveBroker
 from monitor.drill.faults.network import CutFromPeers
 from monitor.drill.faults.processes import KillBroker, PauseBroker, RollingRestart
+from monitor.drill.faults.quotas import Quota
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import BrokerOf, Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
 
@@ -164,6 +165,16 @@ DRILLS: Final = (
         cluster=ONE,
         probes={"reader": {"group": 2}},
         play=lambda: OneFault(lambda stage: KillBroker(BrokerOf(1)), lasts=60.0),
+    ),
+    faulty(
+        name="quota",
+        what="Clients may send and read a fraction of what they do: brokers hold back each answer for seconds. All that"
+        " waits for it is one condition.",
+        seen_in="this canary",
+        must=(found("throttled", times=1),),
+        never=frozenset({"stuck-producer", "stuck-consumer", "stuck-close", "unseen"}),
+        cluster=ONE,
+        play=lambda: OneFault(lambda stage: Quota(500), lasts=40.0),
     ),
     faulty(
         name="rolling-restart",

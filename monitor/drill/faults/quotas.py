@@ -1,0 +1,47 @@
+"""A quota: brokers hold back what they answer clients that send or read more than they may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
+
+from deploy.local_kafka import LocalKafka
+from monitor.drill.errors import DrillFailed
+from monitor.drill.faults.fault import Fault, Moment, now
+from monitor.drill.faults.requests import ask_any
+
+KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
+
+
+class Quota(Fault):
+    """No client may send more than `rate` bytes a second to a broker, or read more, from `begin` to `end`.
+
+    What is held back when it ends is held back for as long as the client was told."""
+
+    def __init__(self, rate: int, *, clock: Callable[[], Moment] = now) -> None:
+        super().__init__(clock=clock)
+        self.rate = rate
+
+    def describe(self) -> str:
+        return f"let each client send and read {self.rate} bytes a second"
+
+    def _begin(self, cluster: LocalKafka) -> None:
+        self._set(cluster, remove=False)
+
+    def _end(self, cluster: LocalKafka) -> None:
+        self._set(cluster, remove=True)
+
+    def _set(self, cluster: LocalKafka, *, remove: bool) -> None:
+        every_client = EntityData(entity_type="client-id", entity_name=None)
+        ops = tuple(OpData(key=key, value=float(self.rate), remove=remove) for key in KEYS)
+        request = AlterClientQuotasRequest(entries=(EntryData(entity=(every_client,), ops=ops),), validate_only=False)
+        try:
+            answer = ask_any(cluster, request, AlterClientQuotasResponse)
+        except OSError as error:
+            raise DrillFailed(f"no broker sets the quota: {error}") from error
+        for entry in answer.entries:
+            if entry.error_code.value:
+                raise DrillFailed(f"the quota is not set: {entry.error_message}")
