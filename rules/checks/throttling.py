@@ -2,10 +2,10 @@
 
 A client that has sent or read more than its quota allows is told for how long its next answer is held back. Where that
 is seconds each time, records and readers wait for longer than their objectives, though nothing is wrong with the
-cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. For how long an
-answer is held back differs from one to the next, by what stands in the quota's windows: it begins with the first that is
-held back for `SOME` and has ended when none has been for `BETWEEN`, and it holds when it has gone on for the liveness
-objective, less `UNNOTICED`, and one of them was held back for `LONG`. It is judged tick by tick in log time.
+cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. For how long
+an answer is held back differs from one to the next, by what stands in the quota's windows: it begins with the first
+that is held back for `SOME` and has ended when none has been for `BETWEEN`, and it holds when it has gone on for the
+liveness objective, less `UNNOTICED`, and one of them was held back for `LONG`. It is judged tick by tick in log time.
 
 A canary whose answers are all held back for less goes on, more slowly: that is a matter of its metrics, and explains
 nothing.
@@ -57,8 +57,8 @@ _TOLD, _TICK = range(2)
 class Throttling:
     """`since`: since when answers are held back, -1 for none is; `last`: when that was told last; `brokers`; `longest`:
     for how long one was at most; `told`: when stage 2 was told of it, -1 for never. `spells`: [since, when that was
-    called long, when it ended] of the last times in which one was for `LONG`, -1 for not yet. `waiting`: [time, for how long,
-    brokers] of what was told after the last tick, the last `KEPT`."""
+    called long, when it ended] of the last times in which one was for `LONG`, -1 for not yet. `waiting`: [time, for
+    how long, brokers] of what was told after the last tick, the last `KEPT`."""
 
     since: int = -1
     last: int = -1

@@ -7,6 +7,7 @@ from typing import Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
+from kio.static.primitive import f64
 
 from deploy.local_kafka import LocalKafka
 from monitor.drill.errors import DrillFailed
@@ -36,7 +37,7 @@ class Quota(Fault):
 
     def _set(self, cluster: LocalKafka, *, remove: bool) -> None:
         every_client = EntityData(entity_type="client-id", entity_name=None)
-        ops = tuple(OpData(key=key, value=float(self.rate), remove=remove) for key in KEYS)
+        ops = tuple(OpData(key=key, value=f64(self.rate), remove=remove) for key in KEYS)
         request = AlterClientQuotasRequest(entries=(EntryData(entity=(every_client,), ops=ops),), validate_only=False)
         try:
             answer = ask_any(cluster, request, AlterClientQuotasResponse)
