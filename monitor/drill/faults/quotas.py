@@ -37,7 +37,7 @@ class Quota(Fault):
 
     def _set(self, cluster: LocalKafka, *, remove: bool) -> None:
         every_client = EntityData(entity_type="client-id", entity_name=None)
-        ops = tuple(OpData(key=key, value=f64(self.rate), remove=remove) for key in KEYS)
+        ops = tuple(OpData(key=key, value=f64(float(self.rate)), remove=remove) for key in KEYS)
         request = AlterClientQuotasRequest(entries=(EntryData(entity=(every_client,), ops=ops),), validate_only=False)
         try:
             answer = ask_any(cluster, request, AlterClientQuotasResponse)
