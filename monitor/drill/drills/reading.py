@@ -32,6 +32,7 @@ from probes.running.supervisor import Spec
 READER: Final = Where(client_id="offsetwatch-reader-1")
 FIRST: Final = Where(client_id="offsetwatch-reader-1", topic="*-records", partitions={0})
 HELD: Final = Where(client_id="offsetwatch-reader-held-1", topic="*-records", partitions={0})
+OF_A_GROUP: Final = Where(client_id="offsetwatch-reader-group-1", topic="*-records", partitions={0})
 READERS: Final = Where(client_id="offsetwatch-reader-*", topic="*-records", partitions={0})
 TRANSACTIONS: Final = {"transaction": {"count": 1, "rate": 5.0, "abort_share": 0.5, "timeouts": [10.0]}}
 
@@ -181,6 +182,15 @@ DRILLS: Final = (
         may=ORDER,
         probes={"reader": {"assign": 1}},
         play=VanishedTail,
+    ),
+    Drill(
+        name="filtered-fetch",
+        case="a-groups-reader",
+        what="A range in the middle of the log is left out of what a group's only reader fetches; others have read it.",
+        seen_in="Bufstream #5",
+        must=(found("poll-skip", "int-poll-skip", severity="critical"),),
+        probes={"reader": {"assign": 1, "group": 1}},
+        play=lambda: OneLie(HideRange(5, OF_A_GROUP, skip=40)),
     ),
     Drill(
         name="stuck-fetch",
