@@ -42,7 +42,7 @@ TABLE: Final = (
     "erased-segment", "offset-rollback", "corrupted-record", "phantom-record", "stale-register", "double-transform",
     "leader-partition", "pause", "clock-jump", "rolling-restart", "membership-change",
     "dropped-commit", "foreign-commit", "vanished-commit", "stale-end", "rewritten-timestamps", "too-large-retry",
-    "refused-writes",
+    "refused-writes", "too-few-in-sync",
     "held-behind-aborted", "single-broker-away", "quota", "leaderless-transaction",
     "recreated-topic",
 )  # fmt: skip

@@ -33,6 +33,7 @@ SINGLY: Final = Where(client_id="offsetwatch-writer-singly", partitions={0})
 WRITER: Final = Where(client_id="offsetwatch-writer-1")
 THRICE: Final = When(times=3)
 LARGEST_MESSAGE: Final = "max.message.bytes"
+MIN_INSYNC: Final = "min.insync.replicas"
 TOO_SMALL: Final = 100
 """Bytes; less than any batch of a probe has."""
 
@@ -42,15 +43,15 @@ def is_records(exchange: Any) -> bool:
     return all(place.topic.endswith("-records") for place in exchange.places())
 
 
-def set_largest_message(stage: Stage, size: int | None) -> None:
-    """Set the largest message, bytes, of the topic that writers write to; None: as it was before."""
-    value = None if size is None else str(size)
+def set_to(stage: Stage, name: str, number: int | None) -> None:
+    """Set what is so named of the topic that writers write to; None: as it was before."""
+    value = None if number is None else str(number)
     how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    entry = ConfigEntry(LARGEST_MESSAGE, value, incremental_operation=how)
+    entry = ConfigEntry(name, value, incremental_operation=how)
     topic = ConfigResource(ResourceType.TOPIC, stage.records, incremental_configs=[entry])
     for future in stage.admin.incremental_alter_configs([topic]).values():
         future.result(10.0)
-    stage.act(f"{LARGEST_MESSAGE} of the topic is {value or 'as before'}")
+    stage.act(f"{name} of the topic is {value or 'as before'}")
 
 
 class TooLargeRetry(OneLie):
@@ -63,14 +64,14 @@ class TooLargeRetry(OneLie):
 
     def act(self, stage: Stage) -> None:
         super().act(stage)
-        set_largest_message(stage, TOO_SMALL)
+        set_to(stage, LARGEST_MESSAGE, TOO_SMALL)
         self._late.lost.set()
         stage.wait(lambda: any("refused" in act.what for act in self.lie.acts), 30, "that a batch was refused")
         stage.pause(1.0)
 
     def undo(self, stage: Stage) -> None:
         self._late.lost.set()
-        set_largest_message(stage, None)
+        set_to(stage, LARGEST_MESSAGE, None)
         stage.work_goes_on()
 
 
@@ -78,12 +79,24 @@ class TooLargeForLong(Play):
     """Somebody makes the topic's largest message smaller than anything that is written, until that is told."""
 
     def act(self, stage: Stage) -> None:
-        set_largest_message(stage, TOO_SMALL)
+        set_to(stage, LARGEST_MESSAGE, TOO_SMALL)
         refused = "select 1 from history where f = 'send' and error = 'MSG_SIZE_TOO_LARGE' limit 1"
         stage.wait(lambda: stage.logged(refused), 30, "that a writer was refused")
 
     def undo(self, stage: Stage) -> None:
-        set_largest_message(stage, None)
+        set_to(stage, LARGEST_MESSAGE, None)
+        stage.work_goes_on()
+
+
+class TooFewForLong(Play):
+    """Somebody asks for more replicas in sync than the topic has, until that is told."""
+
+    def act(self, stage: Stage) -> None:
+        set_to(stage, MIN_INSYNC, 2)
+        stage.wait(lambda: stage.found("under-min-isr"), 40, "that too few replicas were told to be in sync")
+
+    def undo(self, stage: Stage) -> None:
+        set_to(stage, MIN_INSYNC, 1)
         stage.work_goes_on()
 
 
@@ -182,6 +195,15 @@ DRILLS: Final = (
         closes=True,
         changes_cluster=True,
         play=TooLargeForLong,
+    ),
+    Drill(
+        name="too-few-in-sync",
+        what="Somebody asks for more replicas in sync than the topic has. Leaders answer, and no write is acknowledged.",
+        seen_in="this canary",
+        must=(found("under-min-isr", times=1, replicas=[1], in_sync=[1], min_insync=2),),
+        closes=True,
+        changes_cluster=True,
+        play=TooFewForLong,
     ),
     indefinite(
         case="idempotent",
