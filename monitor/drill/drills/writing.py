@@ -198,7 +198,7 @@ DRILLS: Final = (
     ),
     Drill(
         name="too-few-in-sync",
-        what="Somebody asks for more replicas in sync than the topic has. Leaders answer, and no write is acknowledged.",
+        what="Somebody asks for more replicas in sync than the topic has. Leaders answer, and acknowledge nothing.",
         seen_in="this canary",
         must=(found("under-min-isr", times=1, replicas=[1], in_sync=[1], min_insync=2),),
         closes=True,
