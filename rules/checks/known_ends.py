@@ -1,10 +1,10 @@
 """Where the log ends, as its leader lists it, beside the highest offset that was known by then.
 
-Known is what was acknowledged, or polled, and "by then" is by one clock domain (`rules.settling.clocks.domains`): a
-boot, a number of `State.boot_names`, -1 for none. Its time is taken in steps of `STEP`: of what completed within one of
-them, none counts before its end. A listing is `due` once the log of all whose clock it is has come so far; an operation
-that is open for long tells nothing of that time, and is not waited for. What a hole hides is not known: less follows,
-and nothing false.
+Known is what was acknowledged, also in a transaction that was aborted then, or polled, and "by then" is by one clock
+domain (`rules.settling.clocks.domains`): a boot, a number of `State.boot_names`, -1 for none. Its time is taken in
+steps of `STEP`: of what completed within one of them, none counts before its end. A listing is `due` once the log of
+all whose clock it is has come so far; an operation that is open for long tells nothing of that time, and is not waited
+for. What a hole hides is not known: less follows, and nothing false.
 
 A row that recovery wrote for a process that died has no time at which it ended: it completes when it was invoked, as
 far as its row tells, and may have polled long after. What it polled is known from when the process was closed, if that
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, Runs
+from rules.arrays.columns import CLOSE, FAIL, INFO, OFFSETS, OK, TXN, Runs
 from rules.arrays.intervals import EMPTY, Bools, Ints, among, each, heads, indices, some
 from rules.checks.sequence_loss import rows_with
 from rules.kept.check import Check, News, Passage
@@ -43,6 +43,7 @@ STEPS_KEPT: Final = 4096
 LISTINGS_KEPT: Final = 4096
 RECOVERED_KEPT: Final = 64
 HELD_KEPT: Final = 1024
+NOBODY: Final = np.zeros(0, bool)
 DEAD: Final = (DIED, "host-lost")
 """The errors of rows that recovery writes."""
 
@@ -206,11 +207,13 @@ def _clocks(new: News) -> Clocks:
 def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledged:
     """What more than the leader has, as far as is known: without idempotence a write may be acknowledged by its leader
     alone, and lost with it as promised. A process's first row tells which it is."""
-    runs, state = new.acknowledged, new.state
-    runs = runs.take(runs.offset >= 0)
+    runs, state, completed = _acknowledged(new), new.state, clock.completed
     row = runs.row
+    dead = _of_the_dead(new) if some(new.columns.type[row] != OK) else NOBODY
+    if some(dead):
+        completed = np.where(dead, -1, completed)
     found = Acknowledged(
-        new.columns.process[row], clock.domain[row], clock.invoked[row], clock.completed[row], runs.offset,
+        new.columns.process[row], clock.domain[row], clock.invoked[row], completed[row], runs.offset,
         runs.offset + runs.length,
     )  # fmt: skip
     found = concat(own.held, found)
@@ -223,6 +226,16 @@ def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledg
     waits = among(found.process, unknown)
     own.held = take(take(found, waits), slice(-HELD_KEPT, None))
     return take(found, ~waits & ~among(found.process, weak))
+
+
+def _acknowledged(new: News) -> Runs:
+    """What has an offset because its records were acknowledged: in a transaction each is by itself, whatever becomes of
+    the transaction, and stands in the log."""
+    runs, columns = new.acknowledged, new.columns
+    ended_otherwise = (columns.f == TXN) & (columns.type != OK)
+    if len(new.sent) != len(runs) and some(ended_otherwise):
+        runs = new.sent.take((columns.type[new.sent.row] == OK) | ended_otherwise[new.sent.row])
+    return runs.take(runs.offset >= 0)
 
 
 def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged) -> None:

@@ -172,7 +172,45 @@ def answered_late_and_under_way_before(h: History) -> None:
     outlived(h, 1.5)
 
 
+def truncated_and_written_by_a_transaction(h: History, type: str, error: str | None = None) -> None:
+    """Each of its records was acknowledged, whatever became of it."""
+    h.send("w", 0, 10, at=0)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    began = h.at(h.time)
+    h.time += 0 if error else 1
+    h.txn("t", sends=[("t", 0, 3, 4)], type=type, txn=1, error=error, invoked=began, completed=h.at(h.time))
+    h.time += 1
+    h.observe(end=8)
+
+
+def written_by_an_aborted_transaction(h: History) -> None:
+    truncated_and_written_by_a_transaction(h, "fail")
+
+
+def written_by_an_indefinite_transaction(h: History) -> None:
+    truncated_and_written_by_a_transaction(h, "info")
+
+
+def written_by_a_transaction_whose_process_died(h: History) -> None:
+    """Nobody knows when its records were acknowledged, and it began after the listing."""
+    truncated_and_written_by_a_transaction(h, "info", "process-died")
+    h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
+
+
+def truncated_below_an_aborted_transaction(h: History) -> None:
+    h.txn("t", sends=[("t", 0, 10, 0)], type="fail", txn=1)
+    h.time += 1
+    h.observe(end=9)
+    written_again(h, 9)
+
+
 GUILTY = [
+    (written_by_an_aborted_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004)),
+    (written_by_an_indefinite_transaction, cut(4, 9, 4, "at 6 offsets", at=1.004)),
+    (written_by_a_transaction_whose_process_died, cut(4, 9, 4, "at 6 offsets", at=1.004)),
+    (truncated_below_an_aborted_transaction, cut_at_9(1.004)),
     (borne_out_by_an_answer_that_came_late, cut(4, 9, 4, "at 6 offsets", at=2.006)),
     (truncated_below_an_indefinite_poll, cut_at_9(1.004)),
     (truncated_below_a_poll_in_no_time, cut_at_9(1.004)),
@@ -313,6 +351,40 @@ def lost_with_its_host(h: History) -> None:
     written_again(h, 4)
 
 
+def acknowledged_to_a_transaction_whose_process_died(h: History) -> None:
+    """Its row does not tell when: it was listed as it was, and then written."""
+    h.send("w", 0, 4, at=0)
+    began = h.at(h.time)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.send("w", 4, 1, at=4)
+    h.txn("t", sends=[("t", 0, 6, 5)], type="info", txn=1, error="process-died", invoked=began, completed=began)
+    h.row("t", "close", type="info", error="process-died", invoked=h.at(h.time), completed=h.at(h.time))
+    h.time += 1
+    h.observe(end=11)
+
+
+def written_by_a_transaction_that_was_under_way(h: History) -> None:
+    """A deposed leader listed the end that it knew; the transaction had its offsets by then, or has them since."""
+    early = h.at(h.time)
+    h.send("w", 0, 4, at=0)
+    h.send("w", 4, 4, at=6)
+    h.time += 1
+    h.observe(end=4)
+    h.time += 1
+    h.txn("t", sends=[("t", 0, 2, 4)], type="fail", txn=1, invoked=early)
+    h.time += 1
+    h.observe(end=10)
+
+
+def of_an_indefinite_transaction_without_offsets(h: History) -> None:
+    h.txn("t", sends=[("t", 0, 10, None)], type="info", txn=1)
+    h.time += 1
+    h.observe(end=0)
+    written_again(h, 0)
+
+
 def listed_in_vain(h: History) -> None:
     """The request failed, whatever it told."""
     h.send("w", 0, 10, at=0)
@@ -333,7 +405,8 @@ def listed_as_zero(h: History, first: int = 10) -> None:
 INNOCENT = [
     answered_late_and_under_way_before,
     acknowledged_below_the_end, acknowledged_across_the_end_of_a_whole_log, written_by_another_host,
-    empty_with_one_record, listed_in_vain,
+    empty_with_one_record, listed_in_vain, acknowledged_to_a_transaction_whose_process_died,
+    written_by_a_transaction_that_was_under_way, of_an_indefinite_transaction_without_offsets,
     listed_by_a_deposed_leader, acknowledged_late, given_out_after_the_log_was_whole, listed_before,
     listed_by_another_host, acknowledged_without_idempotence, of_an_indefinite_write, killed_before_it_polled,
     lost_with_its_host,
