@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from monitor.incidents.silences import silences
 from monitor.incidents.witnesses import Asked
+from rules.vocabulary.slices import DIED
 from streaming_jobs.location import TableLocation, opened
 
 AROUND: Final = timedelta(seconds=90)
@@ -39,6 +40,8 @@ _COORDINATED: Final = {
 _NAMED: Final = 3
 _NOBODY: Final = "nobody"
 _ON_PURPOSE: Final = "_CRASHED"
+_DIED: Final = (DIED, "host-lost")
+"""What recovery writes for a process: when it ended such a row does not say."""
 """The error of operations whose client the probes abandoned (`probes.unrest`): it says nothing of the cluster."""
 
 
@@ -254,6 +257,9 @@ def _long(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
             continue
         whose = f" of {row['transactional_id']}" if row["transactional_id"] else ""
         what = {"send": "a send", "init": f"init_transactions{whose}"}.get(row["f"], f"a transaction{whose}")
+        if row["error"] in _DIED:
+            yield Change(row["invoked"], f"{what} began, and was under way when its process ended ({row['error']})")
+            continue
         where = ""
         if row["f"] == "txn":
             ended = row["end_invoked"]

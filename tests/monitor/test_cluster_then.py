@@ -262,8 +262,10 @@ def test_an_operation_that_hung_says_in_which_call() -> None:
     hung = [line for _, line in told(
         transaction(0, 32, 10), transaction(50, 45, None, error="_STUCK"), transaction(100, 45, 10, error="_CRASHED"),
         transaction(150, 3, 1), transaction(160, 20, 1, type="ok", error=None),
+        transaction(200, 28, None, error="process-died"),
     ) if "began" in line]  # fmt: skip
-    assert hung == [
+    assert hung[-1] == "a transaction of t-1 began, and was under way when its process ended (process-died)"
+    assert hung[:-1] == [
         "a transaction of t-1 began that had no answer, for 32 s, and ended with _TIMED_OUT: 10 s until its commit or "
         "abort was called, 22 s in that call",
         "a transaction of t-1 began that had no answer, for 45 s, and ended with _STUCK; its commit or abort was not "
