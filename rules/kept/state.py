@@ -47,13 +47,14 @@ class Process:
     `next`: of slices 0 .. next-1 nothing is awaited; `ahead` holds the later ones that came too early, as merged
     [start, end, at, through]: what is missing before `start` had completed by `at`, and all that it invoked before
     `through` lies below `end`. `missing` are those below `next` that were given up, as merged [start, end). `marks` are
-    the [slices, through, time] promises not yet fulfilled. `through`: all that it invoked before is here; `marked`: all
-    that had completed by then is."""
+    the [slices, through, time] promises not yet fulfilled; what is missing below `let_go` is known not to come.
+    `through`: all that it invoked before is here; `marked`: all that had completed by then is."""
 
     next: int = 0
     ahead: list[list[int]] = field(default_factory=list)
     missing: list[list[int]] = field(default_factory=list)
     marks: list[list[int]] = field(default_factory=list)
+    let_go: int = 0
     through: int = -1
     marked: int = -1
     first: int = -1

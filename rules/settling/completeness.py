@@ -11,7 +11,8 @@ by whoever needs it, see `rules.settling.gate`), nor for a process or a host tha
 they come; verdicts that need them wait, however long it takes.
 
 What never comes leaves a *hole*: an interval of one process's log time of which something is missing for good. Slices
-that are missing `GIVEN_UP` after the host's own clock had passed the mark that counts them are given up; a life that
+that are missing `GIVEN_UP` after the host's own clock had passed the mark that counts them are given up, and at once
+where that mark says that appends before it are missing for good (an evidence topic has lost them); a life that
 was lost with its host, or whose journal is broken, misses what it did from its last mark until it was over. Nothing
 outside the interval suffers. Slices that were given up, and come after all, are taken as ever.
 
@@ -32,6 +33,7 @@ from rules.kept.state import NEVER, Hole, Host, Process, State
 from rules.settling import clocks, retrying_writers, standstills
 from rules.settling.boots import boots_after_its, note_mark
 from rules.vocabulary.objectives import SECOND
+from rules.vocabulary.slices import APPENDS_MISSING
 
 LATE: Final = 30 * SECOND
 GIVEN_UP: Final = 600 * SECOND
@@ -195,6 +197,7 @@ def _note_marks(state: State, columns: Columns) -> None:
     boots = columns.boot[told.row]
     fields = (told.process, told.slices, told.through, told.at, told.host, columns.op[told.row], told.ended, boots)
     entries = zip(order.tolist(), *(one[order].tolist() for one in fields), strict=True)
+    behind_a_gap = _behind_missing_appends(columns)
     for i, number, slices, through, at, host, append, ended, boot in entries:
         if number in forgotten:
             continue
@@ -216,7 +219,17 @@ def _note_marks(state: State, columns: Columns) -> None:
             process.closed = max(process.closed, ended)
             process.closes_at = max(process.closes_at, slices)
         process.marks.append([slices, through, at])
+        if behind_a_gap and int(told.row[i]) in behind_a_gap:
+            process.let_go = max(process.let_go, slices)
         process.heard = append if append > process.heard else process.heard
+
+
+def _behind_missing_appends(columns: Columns) -> set[int]:
+    """The mark rows that say so of appends of their committer before them."""
+    if not columns.tells("error"):
+        return set()
+    error = columns.table["error"]
+    return {row for row in indices(columns.where(MARK)).tolist() if error[row].as_py() == APPENDS_MISSING}
 
 
 def horizon(state: State) -> int:
@@ -293,7 +306,7 @@ def _fulfil(state: State, number: int, process: Process) -> None:
         process.lost_by = -1
     while process.marks and host is not None:
         slices, through, at = process.marks[0]
-        if host.now - at <= GIVEN_UP:
+        if host.now - at <= GIVEN_UP and slices > process.let_go:
             break
         _give_up(state, number, process, slices, at)
         process.marks.pop(0)

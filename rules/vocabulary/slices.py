@@ -173,6 +173,9 @@ LOGIN_REFUSED: Final = frozenset({"_AUTHENTICATION", "_SSL"})
 
 DIED: Final = "process-died"
 """The error of rows that are written for a process that was found dead."""
+APPENDS_MISSING: Final = "appends-missing"
+"""The error of mark rows behind appends of their committer that are missing for good: what they count and is not here
+by then will not come."""
 UNWRITABLE: Final = "journal-unwritable"
 """The error of a life that ended because its journal could not be written."""
 

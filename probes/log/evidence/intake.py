@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -27,6 +28,7 @@ from probes.log.commits.history import History
 from probes.log.errors import HistoryConflict, HistoryMismatch, ProbeLogError
 from probes.log.evidence.messages import Append, Assembly, Newer, NotOurs
 from probes.log.evidence.topic import ANSWERED_WITHIN, PARTITION, TopicOf
+from rules.vocabulary.slices import APPENDS_MISSING
 
 log = logging.getLogger("offsetwatch.intake")
 
@@ -41,10 +43,18 @@ _POLLED_FOR: Final = 0.2
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _CONFLICTS: Final = 20
+_MARKED_FOR: Final = 60.0
 _SAID: Final = 100
 """Sentences that are remembered as told."""
 _SAID_AGAIN: Final = 600.0
 """Seconds after which the same is told again."""
+
+
+def _behind_a_gap(rows: pa.Table) -> pa.Table:
+    """The same, whose mark rows say that appends before them are missing for good."""
+    marks = pc.equal(rows["f"], "mark")
+    error = pc.if_else(marks, pa.scalar(APPENDS_MISSING), rows["error"])
+    return rows.set_column(rows.column_names.index("error"), rows.schema.field("error"), error)
 
 
 class EvidenceUnavailable(ProbeLogError):
@@ -83,6 +93,8 @@ class Intake:
         self._resumed = -1
         self._cut = False
         """Has the topic lost its end? Then what the table has of it is further than the topic goes."""
+        self._lacking: dict[str, float] = {}
+        """By committer of whose appends some are missing: until when its marks say so."""
         self._due = self._confirmed = 0.0
         self.behind: int | None = None
         """Messages, the ends of transactions included, that were in the topic and not in the table when it was read
@@ -247,7 +259,7 @@ class Intake:
             new = self._new(read.appends, known)
             if not new:
                 break  # nothing but what was there before: the next commit says how far it is read
-            rows = pa.concat_tables([append.rows for append in new])
+            rows = pa.concat_tables(self._marked_behind_gaps(new, known))
             versions = {append.app: append.version for append in new}
             try:
                 self._history.append_of(rows, versions | {self._app: max(there, read.resume)})
@@ -271,6 +283,19 @@ class Intake:
                 newest[append.app] = append.version
                 found.append(append)
         return found
+
+    def _marked_behind_gaps(self, new: list[Append], known: Mapping[str, int]) -> list[pa.Table]:
+        """The appends' rows. For a while after some of a committer's are missing, its mark rows say so: whoever waits
+        for what they held would wait in vain. Each partition has a mark of each committer every few seconds."""
+        newest, now = dict(known), time.monotonic()
+        tables = []
+        for append in new:
+            before, newest[append.app] = newest[append.app], append.version
+            if append.version > before + 1:
+                self._lacking[append.app] = now + _MARKED_FOR
+            behind = self._lacking.get(append.app, now) > now
+            tables.append(_behind_a_gap(append.rows) if behind else append.rows)
+        return tables
 
     def _tell_gaps(self, new: list[Append], known: Mapping[str, int]) -> None:
         """Say which appends are missing in the topic between those that it holds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.vocabulary.slices import Mark
+from rules.vocabulary.slices import APPENDS_MISSING, Mark
 from tests.rules.histories import START, History, number
 from tests.rules.settling.going_on import W, fed, going_on, lost, second
 
@@ -123,3 +123,45 @@ def test_a_hole_that_a_reader_passed_with_nothing_else_is_gone_over_by_its_next_
     going_on(h, 40, first=8)
     store = fed([row for row in h.rows if row not in hidden])
     assert lost(store) == ([(W, 6)] if found else [])
+
+
+def behind_a_gap(h: History) -> None:
+    """As the intake of an evidence topic marks what follows appends that the topic has lost."""
+    h.time += 1.0
+    now = h.at(h.time)
+    marks = [Mark(number(p), h._slices[number(p), 0], now) for p in h.processes]
+    h.row("committer", "mark", error=APPENDS_MISSING, marks=marks, invoked=now, completed=now)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_rows_that_are_known_not_to_come_are_not_waited_for(told: bool) -> None:
+    """What was sent before the hole ended may have been polled in it; the rest is judged as ever."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 60, first=0, lose=[10, 58])
+    hidden = h.poll("q", [])
+    behind_a_gap(h) if told else h.mark(1.0)
+    going_on(h, 60, first=60, lose=[70])
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == ([(W, 10), (W, 70)] if told else [(W, 10)]), "70 waits for the rows of q that are missing"
+    opened = [(f.anomaly, f.event) for f in store.findings if f.anomaly in ("unverifiable", "evidence-late")]
+    assert opened == [("unverifiable" if told else "evidence-late", "opened")]
+    store.feed([hidden])
+    assert sorted(lost(store)) == ([(W, 10), (W, 58), (W, 70)])
+
+
+def test_a_gap_says_nothing_of_what_was_logged_after_it() -> None:
+    """A row that is missing behind it is waited for like any other."""
+    h = History()
+    h.assign("r")
+    h.assign("q")
+    going_on(h, 20, first=0)
+    behind_a_gap(h)
+    going_on(h, 10, first=20, lose=[28])
+    hidden = h.poll("q", [])
+    going_on(h, 60, first=30)
+    store = fed([row for row in h.rows if row is not hidden])
+    assert lost(store) == [] and not [f for f in store.findings if f.anomaly == "unverifiable"]
+    store.feed([hidden])
+    assert lost(store) == [(W, 28)]

@@ -23,7 +23,7 @@ from probes.log.evidence import messages
 from probes.log.evidence.intake import Intake
 from probes.log.evidence.messages import packed
 from probes.log.evidence.topic import EvidenceTopic, TopicOf
-from rules.vocabulary.slices import SLICE_SCHEMA
+from rules.vocabulary.slices import APPENDS_MISSING, SLICE_SCHEMA
 from tests.monitor.secured import PASSWORD, secured_broker
 from tests.probes.log.evidence.carried import a_topic, carried, carry
 from tests.probes.log.faults import MODES, Killed, Mode, fault
@@ -356,6 +356,11 @@ def test_what_retention_took_before_it_was_read_is_told(kafka, tmp_path, history
     rows = table_rows(history)
     assert {row["op"] for row in rows if row["f"] == "send"} == {prober.op - 1}
     assert len(rows) > len(before)
+    marked_before = {row["slice"] for row in before if row["f"] == "mark"}
+    marks = {row["slice"]: row["error"] for row in rows if row["f"] == "mark"}
+    assert {marks.pop(number) for number in marked_before} == {None}
+    assert set(marks.values()) == {APPENDS_MISSING}, "what was missing is not waited for"
+    assert {row["error"] for row in rows if row["f"] != "mark"} == {None}
     assert said == [
         f"{topic} was read up to offset 2, and begins at {start}: what stood between is missing in the probe log",
         f"{topic} lacks 1 append(s) of {app_of(folder)}: what was in them is missing in the probe log",
