@@ -209,6 +209,35 @@ def test_what_a_truncation_took_away_is_lost_although_it_was_given_to_readers(tm
     assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]
 
 
+def test_a_log_that_was_written_again_by_an_aborted_transaction_alone_was_cut_all_the_same(tmp_path: Path) -> None:
+    aborted = {"type": "fail", "error": "_ABORTED", "txn": 7, "txn_intent": "abort"}
+    again = row("txn", TRANSACTIONAL, 10, sent=[Run(TRANSACTIONAL, 3, 107, 3)], **aborted)
+    write(tmp_path, *STARTS, *OPERATIONS, again)
+    evidence = {"log_end": 107, "known": 109, "written_again": 107}
+    record(tmp_path, finding("log-truncation", (109,), at=9.0, evidence=evidence))
+    with Database(sources(tmp_path)) as opened:
+        told = [(one["offset"], one["value"], one["how"], one["gone_by"]) for one in answer(opened, "lost")]
+    assert told == [(107 + i, f"writer-1:1519/{7 + i}", "cut off", at(10)) for i in range(3)]
+
+
+@pytest.mark.parametrize("seen_again", [False, True])
+def test_what_vanished_is_lost_unless_somebody_was_given_it_after_that(tmp_path: Path, seen_again: bool) -> None:
+    """A broker may hide from one reader what others are given."""
+    evidence = {
+        "writer": WRITER, "seq": 5, "offset": 105, "process": READER, "op": 2, "passed_process": READER,
+        "passed_op": 7, "apart_s": 3.0,
+    }  # fmt: skip
+    passed = row("poll", READER, 5, op=7, polled=[], position_before=100, position_after=108, **READ)
+    more = [row("poll", READER, 12, polled=[Run(WRITER, 5, 105, 1)], **READ)] if seen_again else []
+    write(tmp_path, *STARTS, *OPERATIONS, passed, *more)
+    record(tmp_path, finding("vanished-record", (105, WRITER, 5), at=5.1, evidence=evidence))
+    with Database(sources(tmp_path)) as opened:
+        told = [one for one in answer(opened, "lost") if one["offset"] == 105]
+    assert [(one["value"], one["how"], one["gone_by"]) for one in told] == (
+        [] if seen_again else [("writer-1:1519/5", "vanished", at(5.1))]
+    )
+
+
 @pytest.mark.parametrize(
     ("polled", "how"),
     [

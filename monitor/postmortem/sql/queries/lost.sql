@@ -1,4 +1,5 @@
--- What was lost: acknowledged records that no client was given and some went past, or in whose place another one stands.
+-- What was lost: acknowledged records that no client was given and some went past, in whose place another one stands, or
+-- that were given to clients and then to none any more.
 -- $topic = %: only this topic
 with acknowledged as (
     select distinct topic, topic_id, partition, "offset", value, writer, seq, client, invoked, completed, txn
@@ -40,7 +41,9 @@ cuts as (
             max(a.invoked)
         ) as cut_by
     from truncations t
-    join acknowledged a on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again
+    -- Whatever became of the transaction of that write: it stands in the log.
+    join (select * from records where did = 'sent' and "offset" is not null) a
+        on a.topic_id = t.topic_id and a.partition = t.partition and a."offset" = t.again
     group by t.topic_id, t.partition, t.again, t.known, t."at"
 ),
 -- Whose offset was given to a later write, by which time: clients were given that one there, and this one nowhere else.
@@ -61,10 +64,36 @@ overwritten as (
         and e.writer = a.writer and e.seq = a.seq
     group by all
 ),
+-- Polled, and missing from a later read. Where somebody was given it after that, it is hidden from some, and not lost.
+vanished as (
+    select
+        a.topic || '/' || a.partition as place, a."offset", a.value, a.completed, a.txn, min(p.completed) as gone_by
+    from acknowledged a
+    join (
+        select
+            topic_id, partition, (evidence->>'offset')::bigint as "offset", (evidence->>'writer')::bigint as writer,
+            (evidence->>'seq')::bigint as seq, (evidence->>'passed_process')::bigint as process,
+            (evidence->>'passed_op')::bigint as op
+        from findings
+        where anomaly = 'vanished-record' and event = 'raised'
+    ) v
+        on v.topic_id = a.topic_id and v.partition = a.partition and v."offset" = a."offset" and v.writer = a.writer
+        and v.seq = a.seq
+    join operations p
+        on p.topic_id = v.topic_id and p.partition = v.partition and p.process = v.process and p.op = v.op
+    where not exists (
+        select 1 from records r
+        where r.did = 'polled' and r.topic_id = a.topic_id and r.partition = a.partition and r.writer = a.writer
+            and r.seq = a.seq and r.invoked > p.completed
+    )
+    group by all
+),
 lost as (
     select *, null::timestamptz as cut_by, false as over from went_past
     union all
     select place, "offset", value, completed, txn, null, null, cut_by, true from overwritten
+    union all
+    select place, "offset", value, completed, txn, null, null, gone_by, null from vanished
     union all
     select
         a.topic || '/' || a.partition, a."offset", a.value, a.completed, a.txn, null, null, c.cut_by, false
@@ -76,7 +105,8 @@ lost as (
 select
     place, "offset", value, acknowledged, txn,
     case
-        when count(cut_by) filter (where not over) > 0 then 'cut off' when bool_or(over) then 'overwritten' else 'passed'
+        when count(cut_by) filter (where not over) > 0 then 'cut off' when bool_or(over) then 'overwritten'
+        when count(cut_by) > 0 then 'vanished' else 'passed'
     end as how,
     coalesce(min(cut_by) filter (where not over), min(cut_by)) as gone_by,
     coalesce(max(passed_by), 0) as passed_by, min(first_passed) as first_passed
