@@ -8,7 +8,8 @@ What is grouped:
 
 - A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on, whatever
   the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
-  of it, where both tell of the log's order; else it begins one. A loss joins that of a loss alone. What came with an
+  of it, where both tell of the log's order; else it begins one. What tells of a group's committed offsets joins first
+  of all what told of them within `AFTER`. A loss joins that of a loss alone. What came with an
   incident of another name takes nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
@@ -59,7 +60,7 @@ from alerts.incidents.cut_logs import AFTER, MISSING, SIGNS, TRUNCATION, Cuts
 from alerts.incidents.group import Group
 from alerts.incidents.incident import LOSSES, Became, Incident, Names, nameless
 from alerts.incidents.judged import judged
-from alerts.incidents.keys import OF_A_LOG, SIGNS_IN_A_LOG, Key, keys_of, place_of
+from alerts.incidents.keys import IN_A_MOMENT, OF_A_LOG, SIGNS_IN_A_LOG, Key, keys_of, place_of
 from alerts.incidents.outage import SHORTLY, Outage, tellable_from
 from rules.vocabulary.conditions import EXPLAIN_WHAT_WAITS, WAIT_ON_THE_CLUSTER
 
@@ -219,8 +220,8 @@ class Incidents:
                 continue  # what was explained and is opened again stands for itself
             number = self._by_key.get(key)
             if number is not None and self._goes_on(number, event) and self._says(number, event):
-                if key[0] == OF_A_LOG and abs(event.at - self._groups[number].last) > AFTER:
-                    continue  # another fault of the same log
+                if key[0] in IN_A_MOMENT and abs(event.at - self._groups[number].last) > AFTER:
+                    continue  # another fault of the same log, or group
                 return number
         return None
 

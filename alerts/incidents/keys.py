@@ -30,6 +30,9 @@ REFLECTED: Final = "eos-violation"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
 OF_A_LOG: Final = "log"
+OF_A_GROUP: Final = "offsets of a group"
+IN_A_MOMENT: Final = (OF_A_LOG, OF_A_GROUP)
+"""Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
         "inconsistent-offsets", "int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "nonmonotonic-send",
@@ -59,6 +62,7 @@ def place_of(event: FindingEvent) -> Key:
 def keys_of(event: FindingEvent) -> Iterator[Key]:
     """By what an event finds its incident, the strongest first."""
     yield "finding", event.id
+    yield from _committed(event)
     topic = "" if is_of_the_cluster(event) else event.topic
     yield "group", event.cluster, event.anomaly, topic, event.severity, *_what(event)
     if event.anomaly in _REFUSED and event.evidence.get("error") in _ACCESS:
@@ -66,11 +70,6 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
     if not is_condition(event):
         place = place_of(event)
         evidence = event.evidence
-        offset = evidence.get(TELLS.get(event.anomaly, ""))
-        if event.anomaly == _ZERO and "group" in evidence:
-            offset = 0
-        if offset is not None:
-            yield "committed", *place, evidence.get("group"), offset
         if evidence.get("txn") is not None:
             yield "transaction", event.cluster, evidence["txn"]
         if event.anomaly in _OF_AN_INPUT and "seq" in evidence:
@@ -80,6 +79,18 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
             yield from _records(place, one)
         if event.anomaly in SIGNS_IN_A_LOG and topic:
             yield OF_A_LOG, *place
+
+
+def _committed(event: FindingEvent) -> Iterator[Key]:
+    """A group's offset that was set from outside is one fact, whatever it is called in which partition: this comes
+    before the incident of its own name, which may be another group's."""
+    evidence = event.evidence
+    if evidence.get("group") is None or not (event.anomaly in TELLS or event.anomaly == _ZERO):
+        return
+    offset = 0 if event.anomaly == _ZERO else evidence.get(TELLS[event.anomaly])
+    if offset is not None:
+        yield "committed", *place_of(event), evidence["group"], offset
+    yield OF_A_GROUP, event.cluster, evidence["group"]
 
 
 def _what(event: FindingEvent) -> Iterator[str]:

@@ -373,8 +373,39 @@ def test_an_offset_that_was_set_from_outside_is_one_page(hook: Hook) -> None:
     incidents = Incidents()
     incidents.take(events)
     assert sorted((one.anomaly, one.findings, one.folded) for one in incidents.at(NOON + 20 * S)) == [
-        ("foreign-commit", 3, {"offset-regression": 1, "lost-commit": 1}), ("lost-commit", 2, {}),
+        ("foreign-commit", 4, {"offset-regression": 1, "lost-commit": 2}), ("lost-commit", 1, {}),
     ]  # fmt: skip
+
+
+def test_offsets_of_many_groups_that_were_set_at_once_are_one_page() -> None:
+    """What is told first of one of them needs not be told of all: an offset that was set to where somebody had once
+    committed, or to the beginning, has another name."""
+    by_name = {
+        "foreign-commit": lambda g, n: {"group": g, "before": n, "told": n - 50},
+        "spurious-zero-offset": lambda g, n: {"group": g, "known": n, "process": "7"},
+        "offset-regression": lambda g, n: {"group": g, "before": n - 9, "after": n - 50},
+        "lost-commit": lambda g, n: {"group": g, "committed": n, "told": n - 50},
+    }
+    places = [("g", 0, 700), ("g", 1, 600), ("h", 0, 710), ("h", 1, 12)]
+    untold = {("foreign-commit", "h", 1), ("offset-regression", "g", 0)} | {
+        ("spurious-zero-offset", group, partition) for group, partition, _ in places[:3]
+    }
+    events = [
+        told(name, (group, i), at=0.4, counted=16.0 + i, topic=f"t{partition}", partition=partition,
+             evidence=evidence(group, offset))
+        for i, (name, evidence) in enumerate(by_name.items())
+        for group, partition, offset in places if (name, group, partition) not in untold
+    ]  # fmt: skip
+    incidents = Incidents()
+    incidents.take(events)
+    (one,) = incidents.at(NOON + 30 * S)
+    assert (one.anomaly, one.folded) == (
+        "foreign-commit", {"spurious-zero-offset": 1, "offset-regression": 3, "lost-commit": 4},
+    )  # fmt: skip
+    incidents.take(
+        [told("lost-commit", ("g", 9), at=90, counted=100, evidence={"group": "g", "committed": 9, "told": 4})]
+    )
+    assert len(incidents.at(NOON + 110 * S)) == 2, "what is found of a later time may be another fault"
 
 
 def test_a_group_that_was_set_to_the_beginning_is_one_page_whatever_its_topics() -> None:
