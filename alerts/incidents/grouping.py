@@ -8,8 +8,8 @@ What is grouped:
 
 - A violation joins the incident that is named for its anomaly, of its severity and topic, while that goes on, whatever
   the partition; else one that concerns the same transaction, value or offset; else one of the same log within `AFTER`
-  of it, where both tell of the log's order; else it begins one. What tells of a group's committed offsets joins first
-  of all what told of them within `AFTER`. A loss joins that of a loss alone. What came with an
+  of it, where both tell of the log's order; else it begins one. What tells of groups' committed offsets joins first of
+  all what told of such within `AFTER`. A loss joins that of a loss alone. What came with an
   incident of another name takes nothing of its own name with it: people are told of that when it happens.
 - Conditions of one anomaly and topic are one incident with their partitions inside. Those about the set-up of a
   cluster, or about processes (`OF_THE_CLUSTER`), are one incident per cluster. Who is refused for want of the same
@@ -221,7 +221,7 @@ class Incidents:
             number = self._by_key.get(key)
             if number is not None and self._goes_on(number, event) and self._says(number, event):
                 if key[0] in IN_A_MOMENT and abs(event.at - self._groups[number].last) > AFTER:
-                    continue  # another fault of the same log, or group
+                    continue  # another fault of the same log, or of groups
                 return number
         return None
 

@@ -30,8 +30,8 @@ REFLECTED: Final = "eos-violation"
 _OF_AN_INPUT: Final = frozenset({"duplicate", REFLECTED})
 """An input that stands twice is reflected twice, and told of in the output's topic."""
 OF_A_LOG: Final = "log"
-OF_A_GROUP: Final = "offsets of a group"
-IN_A_MOMENT: Final = (OF_A_LOG, OF_A_GROUP)
+OF_GROUPS: Final = "offsets of groups"
+IN_A_MOMENT: Final = (OF_A_LOG, OF_GROUPS)
 """Keys by which only what is found about the same time joins: another fault may follow."""
 SIGNS_IN_A_LOG: Final = frozenset(
     {
@@ -82,15 +82,15 @@ def keys_of(event: FindingEvent) -> Iterator[Key]:
 
 
 def _committed(event: FindingEvent) -> Iterator[Key]:
-    """A group's offset that was set from outside is one fact, whatever it is called in which partition: this comes
-    before the incident of its own name, which may be another group's."""
+    """Offsets that were set from outside are one fact, whatever they are called in which partition, and mostly those of
+    several groups: this comes before the incident of its own name, which may be of another time."""
     evidence = event.evidence
     if evidence.get("group") is None or not (event.anomaly in TELLS or event.anomaly == _ZERO):
         return
     offset = 0 if event.anomaly == _ZERO else evidence.get(TELLS[event.anomaly])
     if offset is not None:
         yield "committed", *place_of(event), evidence["group"], offset
-    yield OF_A_GROUP, event.cluster, evidence["group"]
+    yield OF_GROUPS, event.cluster
 
 
 def _what(event: FindingEvent) -> Iterator[str]:
