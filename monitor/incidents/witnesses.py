@@ -6,6 +6,7 @@ called by their probes' names, which their start rows tell.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -148,31 +149,40 @@ def nearby(table: pa.Table, about: Asked, around: int, most: int) -> list[dict[s
 
 
 def names(history: TableLocation, processes: Collection[int], days: int | None = None) -> dict[int, str]:
-    """The probes' names of these processes, and of writers that they are; those that are not known are left out.
+    """The probes' names of these processes, and of writers that they are; those that are not known are left out. Where
+    probes of several runs, as of several hosts, began in a cluster, each name says of which: they have the same names.
 
     The log is read a day at a time, from its newest, until all are found: `days` of it at most."""
     table = opened(history) if processes else None
     if table is None:
         return {}
     log = table.to_pyarrow_dataset()
-    found: dict[int, str] = {}
+    found: dict[int, tuple[str, str, str]] = {}
+    runs: defaultdict[str, set[str]] = defaultdict(set)
     wanted = set(processes)
     for day in sorted({one["date"] for one in table.partitions()}, reverse=True)[:days]:
         started = (pc.field("f") == "start") & (pc.field("date") == pa.scalar(date.fromisoformat(day)))
-        found |= _named(log.to_table(columns=["process", "settings"], filter=started), wanted - set(found))
+        starts = log.to_table(columns=["process", "settings", "cluster", "run"], filter=started)
+        for one in starts.group_by(["cluster", "run"]).aggregate([]).to_pylist():
+            runs[one["cluster"]].add(one["run"])
+        found |= _named(starts, wanted - set(found))
         if len(found) == len(wanted):
             break
-    return found
+    return {
+        process: f"{name} of {run}" if len(runs[cluster]) > 1 else name
+        for process, (name, cluster, run) in found.items()
+    }
 
 
-def _named(starts: pa.Table, wanted: Collection[int]) -> dict[int, str]:
-    found: dict[int, str] = {}
+def _named(starts: pa.Table, wanted: Collection[int]) -> dict[int, tuple[str, str, str]]:
+    """(name, cluster, run) by process or writer"""
+    found: dict[int, tuple[str, str, str]] = {}
     _, first = np.unique(starts["process"].to_numpy(), return_index=True)  # a start is told of every partition
     for row in starts.take(pa.array(first)).to_pylist():
         settings = dict(row["settings"] or ())
         for one in (row["process"], int(settings.get("writer", -1))):
             if settings.get("name") and one in wanted:
-                found[one] = settings["name"]
+                found[one] = settings["name"], row["cluster"], row["run"]
     return found
 
 

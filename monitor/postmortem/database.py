@@ -57,12 +57,14 @@ INCIDENTS: Final = pa.schema(
 _CLIENTS: Final = """
 create table clients as
 select
-    cluster, process, any_value(name) as client, any_value(kind) as kind, any_value(mode) as mode,
+    cluster, process, any_value(case when of_cluster.runs > 1 then name || ' of ' || run else name end) as client,
+    any_value(kind) as kind, any_value(mode) as mode,
     any_value(isolation) as isolation, any_value(try_cast(writer as bigint)) as writer,
     min(invoked) as started
 from (
     select *, settings['name'] as name, settings['writer'] as writer from starts
 )
+join (select cluster, count(distinct run) as runs from starts group by cluster) of_cluster using (cluster)
 group by cluster, process
 order by started
 """
@@ -240,7 +242,8 @@ def _described() -> dict[str, str]:
     own = {
         "incidents": "One row an incident: what belongs together, open or over.",
         "current_findings": "One row a finding: its last event, and what became of it.",
-        "clients": "One row a client's life: its name, kind, writer, when it started.",
+        "clients": "One row a client's life: its name (with its run, where there are several), kind, writer, when it"
+        " started.",
     }
     views = {name: " ".join(re.sub(r"^-- ?", "", said, flags=re.MULTILINE).split()) for said, name in _views()}
     raw = {"history": "The probe log as it is: one row a slice."} | {name: SPECS[name].description for name in TABLES}

@@ -107,6 +107,18 @@ def test_names(history: Path) -> None:
     assert known == {WRITER: "transactions-1", READER: "reader-1"}
 
 
+def test_where_probes_of_several_runs_work_each_name_says_of_which(history: Path, tmp_path: Path) -> None:
+    """Their hosts' probes have the same names. Those of another cluster are another matter."""
+    starts = [
+        slice_("start", process, -60, run=run, cluster=cluster, settings={"name": "reader-1"})
+        for process, run, cluster in ((1, "east", "c"), (2, "west", "c"), (3, "south", "d"))
+    ]
+    write_deltalake(str(tmp_path / "history"), to_table(starts), partition_by=["date"])
+    known = {1: "reader-1 of east", 2: "reader-1 of west", 3: "reader-1"}
+    assert names(tmp_path / "history", [1, 2, 3]) == known
+    assert names(tmp_path / "history", [1]) == {1: "reader-1 of east"}
+
+
 ROW = {"topic_id": "t-id", "partition": 3, "first_at": NOON}
 
 

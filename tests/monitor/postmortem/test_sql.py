@@ -179,6 +179,18 @@ def test_a_value_that_stands_twice(tmp_path: Path) -> None:
     assert (nine["offsets"], nine["sent_by"], nine["given_to"]) == ([109, 209], ["writer-1"], ["reader-1"])
 
 
+def test_where_probes_of_several_runs_work_each_client_says_of_which(tmp_path: Path) -> None:
+    other = row("start", READER + 1, -60, run="west", kind="reader", settings={"name": "reader-1"})
+    given = row("poll", READER + 1, 9, run="west", polled=[Run(WRITER, 8, 108, 1)], **READ)
+    write(tmp_path, *STARTS, *OPERATIONS, other, given)
+    with Database(sources(tmp_path)) as database:
+        told = [(one["client"], one["did"]) for one in answer(database, "who", writer="writer-1", seq="8")]
+    assert told == [
+        ("writer-1 of r", "sent"), ("reader-1 of r", "polled"), ("reader-2 of r", "polled"),
+        ("reader-1 of west", "polled"),
+    ]  # fmt: skip
+
+
 def test_one_row_a_record(database: Database) -> None:
     rows = database.run(
         'select "offset", value, did, client, type from records where seq = 1 order by invoked, "offset"'

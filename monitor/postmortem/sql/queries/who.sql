@@ -7,7 +7,7 @@ select
     completed as time, client, did, topic || '/' || partition as place, first_offset + $seq::bigint - first_seq as "offset", type, error,
     txn, isolation
 from runs
-where ($writer in (writer::varchar, writer_name) or writer_name like $writer || ':%')
+where ($writer in (writer::varchar, writer_name) or writer_name like $writer || ':%' or writer_name like $writer || ' of %')
     and first_seq <= $seq::bigint and $seq::bigint < first_seq + records
     and topic like $topic and $partition::int in (-1, partition)
 order by time
