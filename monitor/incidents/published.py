@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from alerts.event import parsed
+from alerts.incidents.cut_logs import TRUNCATION
 
 LEADERLESS: Final = "KAFKA-20734"
 _OF_MARKERS: Final = frozenset({"G1a", "lost-write", "torn-transaction"})
@@ -25,5 +26,9 @@ def without_marker(anomaly: str, evidence: Mapping[str, Any]) -> bool:
 
 
 def looks_like(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The published defect that these findings, rows of `CURRENT`, look like, in words; empty where none is known."""
-    return _LEADERLESS_TOLD if any(without_marker(row["anomaly"], parsed(row["evidence"])) for row in rows) else ""
+    """The published defect that these findings, rows of `CURRENT`, look like, in words; empty where none is known. A log
+    that was cut may have lost the marker with the records."""
+    listed = list(rows)
+    if any(row["anomaly"] == TRUNCATION for row in listed):
+        return ""
+    return _LEADERLESS_TOLD if any(without_marker(row["anomaly"], parsed(row["evidence"])) for row in listed) else ""

@@ -42,6 +42,12 @@ def test_a_record_that_is_lost_between_two_commits_was_decided_by_no_marker(next
     assert bool(looks_like(rows)) == known
 
 
+def test_where_the_log_was_cut_the_marker_may_have_gone_with_the_records() -> None:
+    cut = finding("log-truncation", (9,), evidence={"log_end": 9, "known": 10, "written_again": 9})
+    lost = of_transaction("lost-write", 0, "committed", "unknown")
+    assert looks_like(current(events(lost)).to_pylist()) and not looks_like(current(events(lost, cut)).to_pylist())
+
+
 def test_explain_says_so(tmp_path: Path) -> None:
     exposed = of_transaction("G1a", 0)
     record(tmp_path, exposed)
