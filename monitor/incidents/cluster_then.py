@@ -182,7 +182,7 @@ def _throttled(rows: Sequence[Mapping[str, Any]]) -> Iterator[Change]:
     for row in rows:
         at = row["completed"]
         for one in filter(None, dict(row["settings"] or ()).get("throttled", "").split(",")):
-            broker, _, seconds = one.partition(":")
+            broker, seconds = one.split(":")[:2]  # and for which part of the time, from some version on
             spell = last.get(broker)
             if spell is None or at - spell.until > _APART:
                 spell = last[broker] = _Throttling(broker, at, at, 0.0)

@@ -9,8 +9,8 @@ not answered all is given twice the time with the next question, up to `PATIENT`
 each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
 (`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
-While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time
-(`throttled`).
+While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time, and for
+which part of the time (`throttled`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our
@@ -344,13 +344,10 @@ class Observer(Probe):
             row.settings = told
 
     def _throttled(self, now: int) -> str:
-        """Which brokers throttle the clients of these probes, each with the seconds of the last time."""
-        lately = (
-            (broker, seconds)
-            for broker, (at, seconds) in sorted(self.world.throttling.items())
-            if now <= at + (seconds + BETWEEN) * SECOND
-        )
-        return ",".join(f"{broker}:{seconds:.1f}" for broker, seconds in lately)
+        """Which brokers throttle the clients of these probes, each with the seconds of the last time, and which part of
+        the time of one of them it is."""
+        lately = self.world.held_back.lately(now, BETWEEN)
+        return ",".join(f"{broker}:{seconds:.1f}:{share:.2f}" for broker, seconds, share in lately)
 
     def _leadership_to_tell(self, where: Partition, now: int) -> Mapping[str, str]:
         """Who leads the partition now, nothing where its rows said so before."""

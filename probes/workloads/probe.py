@@ -38,6 +38,7 @@ from probes.log.life_log import LifeLog, random_id
 from probes.records.allowance import Allowance
 from probes.records.tag import Encoder
 from probes.topology import GroupProtocol, Layout, Partition
+from probes.workloads.held_back import HeldBack
 from probes.workloads.measure import Measure
 from probes.workloads.unrest import Unrest
 from rules.vocabulary.slices import FORMER_CLUSTER, FORMER_TOPIC_ID, LOGIN_REFUSED, Isolation, Mode
@@ -102,9 +103,8 @@ class World:
     strangers: set[str] = field(default_factory=set)
     """Runs of records that are none of ours, of which nothing is to be said: a line was written (`STRANGERS_TOLD` at
     most), or they were given up in this journal folder."""
-    throttling: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """By broker that has throttled our clients, of which a line was written: when it did so last, by the monotonic
-    clock, and for how many seconds then."""
+    held_back: HeldBack = field(default_factory=HeldBack)
+    """What brokers held back of their answers, by a quota."""
 
 
 UNANSWERED: Final = frozenset({"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
@@ -230,9 +230,9 @@ class Probe(ABC):
 
     def _on_throttle(self, told: Throttled) -> None:
         self.counters.throttled += told.seconds
-        before = told.broker in self.world.throttling
-        self.world.throttling[told.broker] = self.world.clock.monotonic_ns(), told.seconds
-        if not before:
+        if told.broker < 0:
+            return  # a connection over which the client has not learnt yet who it is
+        if self.world.held_back.note(told.broker, self.name, told.seconds, self.world.clock.monotonic_ns()):
             _log.warning(
                 "broker %s throttles the client of %s, by a quota (%.1f s now): probes do less than they are set to,"
                 " and what waits for them is late; offsetwatch_probe_throttled_seconds_total tells how much",

@@ -5,7 +5,9 @@ is seconds each time, records and readers wait for longer than their objectives,
 cluster: that explains what waits (`rules.kept.outages`). Observers tell of it for as long as it goes on. For how long
 an answer is held back differs from one to the next, by what stands in the quota's windows: it begins with the first
 that is held back for `SOME` and has ended when none has been for `BETWEEN`, and it holds when it has gone on for the
-liveness objective, less `UNNOTICED`, and one of them was held back for `LONG`. It is judged tick by tick in log time.
+liveness objective, less `UNNOTICED`, and one of them was held back for `LONG`. A quota on requests holds none back for
+more than a second, and one after the other: a client to which that happens `NEARLY_ALWAYS` counts like that. It is
+judged tick by tick in log time.
 
 A canary whose answers are all held back for less goes on, more slowly: that is a matter of its metrics, and explains
 nothing.
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -35,6 +37,8 @@ from rules.vocabulary.settings import whole
 SOME: Final = SECOND
 LONG: Final = 5 * SECOND
 """An answer that is held back for so long is one of a few within the liveness objective."""
+NEARLY_ALWAYS: Final = 0.8
+"""Of the last seconds, as a client of the observer's host tells it."""
 UNNOTICED: Final = 10 * SECOND
 """What waits is due by the liveness objective: it is called so long before."""
 BETWEEN: Final = 15 * SECOND
@@ -56,14 +60,15 @@ _TOLD, _TICK = range(2)
 @dataclass(slots=True)
 class Throttling:
     """`since`: since when answers are held back, -1 for none is; `last`: when that was told last; `brokers`; `longest`:
-    for how long one was at most; `told`: when stage 2 was told of it, -1 for never. `spells`: [since, when that was
-    called long, when it ended] of the last times in which one was for `LONG`, -1 for not yet. `waiting`: [time, for
-    how long, brokers] of what was told after the last tick, the last `KEPT`."""
+    for how long one was at most; `long`: was that long? `told`: when stage 2 was told of it, -1 for never. `spells`:
+    [since, when that was called long, when it ended] of the last times in which one was, -1 for not yet. `waiting`:
+    [time, for how long, whether that is long, brokers] of what was told after the last tick, the last `KEPT`."""
 
     since: int = -1
     last: int = -1
     brokers: list[int] = field(default_factory=list)
     longest: int = 0
+    long: bool = False
     told: int = -1
     spells: list[list[int]] = field(default_factory=list)
     waiting: list[list[Any]] = field(default_factory=list)
@@ -77,9 +82,11 @@ def arrive(own: Throttling, new: News) -> None:
         return
     settings = columns.table["settings"]
     for row in asked[settings.is_valid().to_numpy()[asked]].tolist():
-        told = {broker: for_ for broker, for_ in _held_back(dict(settings[row].as_py())) if SOME <= for_ <= MOST}
+        told = _held_back(dict(settings[row].as_py()))
         if told:
-            entry = [int(columns.completed[row]), max(told.values()), sorted(told)]
+            longest = max(one.micros for one in told)
+            long = longest >= LONG or any(one.share >= NEARLY_ALWAYS for one in told)
+            entry = [int(columns.completed[row]), longest, long, sorted(one.broker for one in told)]
             own.waiting = [*own.waiting, entry][-KEPT:]
 
 
@@ -89,42 +96,41 @@ def fold(own: Throttling, passage: Passage) -> None:
     if not own.waiting and not own.spells and own.since < 0:
         return
     end = passage.end
-    events: list[tuple[int, int, int, list[int]]] = [(at, _TOLD, *one) for at, *one in own.waiting if at <= end]
+    events: list[tuple[int, int, int, bool, list[int]]] = [(at, _TOLD, *one) for at, *one in own.waiting if at <= end]
     own.waiting = [one for one in own.waiting if one[0] > end]
     if events or own.since >= 0:
-        events += [(time, _TICK, 0, []) for time in passage.at.tolist()]
-    for time, kind, longest, brokers in sorted(events):
+        events += [(time, _TICK, 0, False, []) for time in passage.at.tolist()]
+    for time, kind, longest, long, brokers in sorted(events):
         if kind == _TOLD:
-            _take(own, time, longest, brokers)
+            _take(own, time, longest, brokers, long=long)
         else:
             _tick(own, time, passage.report)
     own.spells = [spell for spell in own.spells if spell[2] < 0 or spell[2] >= end - REMEMBERED]
     passage.report.outages.throttled = own.spells
 
 
-def _take(own: Throttling, time: int, longest: int, brokers: list[int]) -> None:
+def _take(own: Throttling, time: int, longest: int, brokers: list[int], *, long: bool) -> None:
     if own.since < 0:
         if time <= own.last:
             return  # it comes late
-        own.since, own.brokers, own.longest, own.told = time, [], 0, -1
+        own.since, own.brokers, own.longest, own.long, own.told = time, [], 0, False, -1
     own.last = max(own.last, time)
     own.brokers = sorted({*own.brokers, *brokers})
-    if own.longest < LONG <= longest:
+    if long and not own.long:
         own.spells = [*own.spells, [own.since, -1, -1]][-SPELLS:]
-    own.longest = max(own.longest, longest)
+    own.longest, own.long = max(own.longest, longest), own.long or long
 
 
 def _tick(own: Throttling, time: int, report: Report) -> None:
     if own.since < 0:
         return
-    long = own.longest >= LONG
     if time - own.last > BETWEEN:
         if own.told >= 0:
             _tell(own, "ended", max(own.last, own.told), report)
-        if long:
+        if own.long:
             own.spells[-1][2] = own.last
         own.since = -1
-    elif long and own.last >= _due(own, report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
+    elif own.long and own.last >= _due(own, report.objectives) and (own.told < 0 or time - own.told >= AGAIN):
         spell = own.spells[-1]
         spell[1] = time if spell[1] < 0 else spell[1]
         own.told = time
@@ -143,24 +149,34 @@ def _tell(own: Throttling, kind: Literal["holds", "ended"], at: int, report: Rep
         "anomaly": THROTTLED,
         "subject": [],
         "decidable": _due(own, report.objectives) if kind == "holds" else at,
-        "message": f"{who} back what the probes' clients are answered, by a quota, for up to {longest} s",
+        "message": f"{who} back what the probes' clients are answered, by a quota, for up to {longest} s each time",
         "evidence": {"brokers": own.brokers, "longest_s": longest, "since": own.since},
     }
     report.facts.add(kind, np.array([at]), about=[orjson.dumps(told).decode()])
 
 
-def _held_back(told: Mapping[str, str]) -> list[tuple[int, int]]:
-    """Who holds answers back, and for how long in microseconds, as an observer told it."""
+class _Broker(NamedTuple):
+    """For how long it held an answer back, and for which part of the time those to one client (0 where that is not
+    told)."""
+
+    broker: int
+    micros: int
+    share: float
+
+
+def _held_back(told: Mapping[str, str]) -> list[_Broker]:
+    """Who holds answers back, as an observer told it, and not for a moment alone."""
     found = []
     for one in filter(None, told.get(SETTING, "").split(",")):
-        broker, _, seconds = one.partition(":")
+        broker, *numbers = one.split(":")
         number = whole(broker)
         try:
-            for_ = round(float(seconds) * SECOND)
-        except (ValueError, OverflowError):
+            seconds, share = (float(value) for value in (*numbers, "0")[:2])
+        except ValueError:
             continue
-        if number is not None:
-            found.append((number, for_))
+        counts = SOME <= seconds * SECOND <= MOST or (seconds >= 0 and NEARLY_ALWAYS <= share <= 1)
+        if number is not None and counts:
+            found.append(_Broker(number, round(min(seconds * SECOND, MOST)), share))
     return found
 
 

@@ -16,12 +16,14 @@ from probes.kafka.errors import ClientError, Throttled
 from probes.kafka.wire.line import Line
 from probes.kafka.wire.messages import decode_response, new_request
 from probes.kafka.wire.upstream import addresses, upstream
+from probes.workloads.held_back import HeldBack
 from probes.workloads.observer import Observer, Question
 from probes.workloads.probe import Counters
 from probes.workloads.reader import Reader
 from probes.workloads.writer import Writer
 
 ALTER_CLIENT_QUOTAS = 49
+S = 1_000_000_000
 
 
 @contextmanager
@@ -107,8 +109,21 @@ def test_the_observers_rows_name_who_throttles_us_while_it_lasts(stage):
     now = observer.log.now()
     said = []
     for broker, ago, seconds in ((1, 3.0, 1.5), (2, 9.0, 8.0), (3, 9.0, 1.0)):
-        observer.world.throttling[broker] = now.mono - int(ago * 1e9), seconds
+        assert observer.world.held_back.note(broker, "writer-1", seconds, now.mono - int(ago * 1e9))
         row = observer.log.row((one.config.topics.records, 0), "offsets", "ok", 1, now, now, log_end=9)
         observer._tell_of(Question(1, now, [(row.topic, 0)], 2.5, leader=1), [row], now.mono)
         said.append(dict(row.settings or {}).get("throttled"))
-    assert said == ["1:1.5", "1:1.5,2:8.0", "1:1.5,2:8.0"]
+    assert said == ["1:1.5:0.15", "1:1.5:0.15,2:8.0:0.80", "1:1.5:0.15,2:8.0:0.80"]
+
+
+def test_a_client_that_is_held_back_for_a_moment_again_and_again_is_all_the_time():
+    held = HeldBack()
+    for tenth in range(0, 200, 11):
+        held.note(1, "reader-1", 1.0, tenth * S // 10)
+        held.note(1, "writer-1", 0.1, tenth * S // 10)
+        held.note(2, "writer-1", 0.1, tenth * S // 10)
+    (one, two) = held.lately(20 * S, 2.0)
+    assert (one.broker, two.broker, two.seconds) == (1, 2, 0.1)
+    assert 0.88 < one.share < 0.92 and 0.08 < two.share < 0.1
+    held.note(1, "reader-1", 30.0, 20 * S)
+    assert held.lately(25 * S, 2.0)[0].share == pytest.approx(0.5 + 4.5 / 10, abs=0.05), "of what has passed by now"

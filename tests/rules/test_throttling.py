@@ -40,7 +40,7 @@ def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History
     opened, closed = whole(fed(h), [NAME])
     evidence = {"brokers": [1, 2], "longest_s": 11.0, "since": since}
     began = round((since - micros(START)) / 1e6, 3)
-    said = "broker 1, 2 hold back what the probes' clients are answered, by a quota, for up to 11.0 s"
+    said = "broker 1, 2 hold back what the probes' clients are answered, by a quota, for up to 11.0 s each time"
     assert opened == Told(NAME, (), said, evidence, opened.at, round(began + 20, 3), "opened")
     assert began + 20 <= opened.at <= began + 22
     lasted = round(closed.at - opened.at, 3)
@@ -55,10 +55,14 @@ def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History
 @pytest.mark.parametrize(
     ("seconds", "throttled"),
     [
-        (18, "1:11.0"), (200, "1:4.9,2:0.1"), (200, ""), (200, "1"), (200, "1:nan,2:inf,3:1e300,4:-8,x:11.0"),
-        (200, None),
+        (18, "1:11.0"), (200, "1:4.9,2:0.1"), (200, ""), (200, "1"),
+        (200, "1:nan,2:inf,3:1e300,4:-8,x:11.0,5:-1:0.9,6:0.5:nan,7:0.5:2"), (200, None), (18, "1:0.6:1.00"),
+        (200, "1:0.9:0.79"),
     ],
-    ids=["not for long", "hardly", "nobody", "no number of seconds", "nothing that a client is told", "no quota"],
+    ids=[
+        "not for long", "hardly", "nobody", "no number of seconds", "nothing that a client is told", "no quota",
+        "always, and not for long", "now and then",
+    ],
 )  # fmt: skip
 def test_a_client_that_is_hardly_held_back_or_not_for_long_is_not_told_of(
     fed: Callable[[History], Store], seconds: int, throttled: str | None
@@ -116,10 +120,11 @@ def test_it_is_told_in_whatever_order_its_rows_come() -> None:
     [
         ("1:11.0", 0, [True]),
         ("1:11.0", 90, [True, False]),  # it goes on when nothing is held back any more
+        ("1:0.6:0.95", 90, [True, False]),  # a quota on requests
         ("1:2.0", 0, [False]),
         (None, 0, [False]),
     ],
-    ids=["while it lasts", "outlasts it", "hardly held back", "not held back"],
+    ids=["while it lasts", "outlasts it", "again and again", "hardly held back", "not held back"],
 )
 def test_a_reader_that_stands_meanwhile_is_explained_by_it(
     fed: Callable[[History], Store], throttled: str | None, more: int, told: list[bool]

@@ -17,7 +17,7 @@ from monitor.drill.faults.fault import Fault
 from monitor.drill.faults.membership import AddAndRemoveBroker
 from monitor.drill.faults.network import CutFromPeers
 from monitor.drill.faults.processes import KillBroker, PauseBroker, RollingRestart
-from monitor.drill.faults.quotas import Quota
+from monitor.drill.faults.quotas import BANDWIDTH, REQUESTS, Quota
 from monitor.drill.faults.recovery import await_recovered
 from monitor.drill.faults.roles import BrokerOf, Controller, GroupCoordinator, LeaderOf, Role, TransactionCoordinator
 
@@ -98,6 +98,16 @@ faulty = partial(
 """A fault of a broker: nothing may be lost, and what opens has to close again."""
 
 
+quota = partial(
+    faulty,
+    name="quota",
+    seen_in="this canary",
+    must=(found("throttled", times=1),),
+    never=frozenset({"stuck-producer", "stuck-consumer", "stuck-close", "unseen"}),
+    cluster=ONE,
+)
+
+
 def crash(case: str, *, restarted: bool = False) -> Drill:
     """SIGKILL of whoever has that role."""
     whom, role = ROLES[case]
@@ -166,15 +176,17 @@ DRILLS: Final = (
         probes={"reader": {"group": 2}},
         play=lambda: OneFault(lambda stage: KillBroker(BrokerOf(1)), lasts=60.0),
     ),
-    faulty(
-        name="quota",
+    quota(
+        case="bandwidth",
         what="Clients may send and read a fraction of what they do: brokers hold back each answer for seconds. All that"
         " waits for it is one condition.",
-        seen_in="this canary",
-        must=(found("throttled", times=1),),
-        never=frozenset({"stuck-producer", "stuck-consumer", "stuck-close", "unseen"}),
-        cluster=ONE,
-        play=lambda: OneFault(lambda stage: Quota(500), lasts=40.0),
+        play=lambda: OneFault(lambda stage: Quota(BANDWIDTH, 500), lasts=40.0),
+    ),
+    quota(
+        case="requests",
+        what="Clients may ask for next to nothing: brokers hold back each answer for a second at most, one after the"
+        " other. All that waits for it is one condition.",
+        play=lambda: OneFault(lambda stage: Quota(REQUESTS, 0.3), lasts=40.0),
     ),
     faulty(
         name="rolling-restart",

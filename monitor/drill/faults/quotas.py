@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -14,20 +14,22 @@ from monitor.drill.errors import DrillFailed
 from monitor.drill.faults.fault import Fault, Moment, now
 from monitor.drill.faults.requests import ask_any
 
-KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
+BANDWIDTH: Final = ("producer_byte_rate", "consumer_byte_rate")
+REQUESTS: Final = ("request_percentage",)
 
 
 class Quota(Fault):
-    """No client may send more than `rate` bytes a second to a broker, or read more, from `begin` to `end`.
+    """No client may have more of these of a broker, from `begin` to `end`: `most` bytes a second, or so much of the time
+    of the threads that answer requests, in percent of one.
 
     What is held back when it ends is held back for as long as the client was told."""
 
-    def __init__(self, rate: int, *, clock: Callable[[], Moment] = now) -> None:
+    def __init__(self, keys: Sequence[str], most: float, *, clock: Callable[[], Moment] = now) -> None:
         super().__init__(clock=clock)
-        self.rate = rate
+        self.keys, self.most = tuple(keys), most
 
     def describe(self) -> str:
-        return f"let each client send and read {self.rate} bytes a second"
+        return f"let each client have {' and '.join(self.keys)} {self.most:g}"
 
     def _begin(self, cluster: LocalKafka) -> None:
         self._set(cluster, remove=False)
@@ -37,7 +39,7 @@ class Quota(Fault):
 
     def _set(self, cluster: LocalKafka, *, remove: bool) -> None:
         every_client = EntityData(entity_type="client-id", entity_name=None)
-        ops = tuple(OpData(key=key, value=f64(float(self.rate)), remove=remove) for key in KEYS)
+        ops = tuple(OpData(key=key, value=f64(float(self.most)), remove=remove) for key in self.keys)
         request = AlterClientQuotasRequest(entries=(EntryData(entity=(every_client,), ops=ops),), validate_only=False)
         try:
             answer = ask_any(cluster, request, AlterClientQuotasResponse)
