@@ -26,8 +26,8 @@ def without_marker(anomaly: str, evidence: Mapping[str, Any]) -> bool:
 
 
 def looks_like(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The published defect that these findings, rows of `CURRENT`, look like, in words; empty where none is known. A log
-    that was cut may have lost the marker with the records."""
+    """The published defect that these findings, rows of `CURRENT`, look like, in words; empty where none is known, and
+    where a log was cut: it may have lost the marker with the records."""
     listed = list(rows)
     if any(row["anomaly"] == TRUNCATION for row in listed):
         return ""

@@ -9,8 +9,8 @@ not answered all is given twice the time with the next question, up to `PATIENT`
 each too late, with more and more of them in its queue, and be called silent while it serves everybody. While somebody
 does not answer, the rows of all partitions name those that were asked in vain (`silent`), and all that hold replicas
 (`brokers`); the last leader of a partition that nobody leads is one of them where it answers nothing else either.
-While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time, and for
-which part of the time (`throttled`).
+While brokers throttle clients of these probes, by a quota, the rows name them with the seconds of the last time, and
+for which part of the time (`throttled`).
 
 What the probes' groups have committed is read back in rows of its own, absent where nothing is committed. Those rows
 are written when something changed, and every ten seconds: most groups commit seldom. It is asked on connections of our

@@ -19,8 +19,8 @@ REQUESTS: Final = ("request_percentage",)
 
 
 class Quota(Fault):
-    """No client may have more of these of a broker, from `begin` to `end`: `most` bytes a second, or so much of the time
-    of the threads that answer requests, in percent of one.
+    """No client may have more of these of a broker, from `begin` to `end`: `most` bytes a second, or so many percent of
+    the time of a thread that answers requests.
 
     What is held back when it ends is held back for as long as the client was told."""
 
