@@ -40,6 +40,8 @@ SPAN: Final = 300
 """Seconds of one piece at most: a log of few rows must not bring checks hours at once, who keep what they may need of
 the last minutes."""
 
+FIRST_TOLD: Final = 60 * SECOND
+"""A host tells of all its processes in each of its marks, one a second; some appends of them may be missing."""
 _DAY: Final = 86_400
 _LOOK: Final = ("cluster", "topic_id", "partition", "process", "slice", "completed", "marks")
 
@@ -162,12 +164,15 @@ class Replay:
         """The partitions of whose processes the first slices are gone.
 
         Looked for on the first day: whoever lived before it either has rows on that day, or the marks of its host tell
-        how many slices it had. One of which neither is true is waited for, and unverifiable until its rows go on."""
+        how many slices it had. One of which neither is true is waited for, and unverifiable until its rows go on. So is
+        one of which its host has told nothing for `FIRST_TOLD` after it told of others there: it was not born yet, and
+        what is missing of it was lost in the middle of the log, which says nothing of what came before."""
         days = self.days()
         if not days:
             return []
         firsts: dict[tuple[Any, ...], tuple[int, int]] = {}
         marked: dict[tuple[Any, ...], tuple[int, int]] = {}
+        hosts: dict[tuple[Any, ...], tuple[int, int]] = {}
 
         def act() -> None:
             for batch in self._of(days[0]).scanner(columns=list(_LOOK), batch_size=1 << 16).to_batches():
@@ -176,17 +181,26 @@ class Replay:
                 _least(firsts, table.select(list(_LOOK[:-1])).drop_null(), "slice", "completed")
                 told = table.filter(pc.is_valid(table["marks"]))
                 if told.num_rows:
-                    _least(marked, _marks(told).drop_null(), "slices", "completed")
+                    marks = _marks(told).drop_null()
+                    _least(marked, marks, "slices", "completed")
+                    _least(hosts, marks, "host", "completed")
 
         self._translated(act)
+        began = {key: at for key, (_, at) in firsts.items()}
+
+        def lived(key: tuple[Any, ...]) -> bool:
+            """Did it when the log begins?"""
+            host, told_at = hosts.get(key, (-1, -1))
+            return told_at <= began.get((*key[:3], host), told_at) + FIRST_TOLD
+
         gone: dict[Place, dict[int, tuple[int, int]]] = {}
         for key, (slices, at) in firsts.items():
             told_slices, told_at = marked.get(key, (-1, at))
-            if slices > 0:
+            if slices > 0 and lived(key):
                 by = min(at, told_at) if told_slices >= slices else at
                 gone.setdefault(Place(*key[:3]), {})[key[3]] = (slices, by)
         for key, (slices, at) in marked.items():
-            if key not in firsts and slices > 0:
+            if key not in firsts and slices > 0 and lived(key):
                 gone.setdefault(Place(*key[:3]), {})[key[3]] = (slices, at)
         return [Edge(place, processes) for place, processes in gone.items()]
 
@@ -252,11 +266,11 @@ def _least(into: dict[tuple[Any, ...], tuple[int, int]], table: pa.Table, number
 
 
 def _marks(rows: pa.Table) -> pa.Table:
-    """A row for each mark: the row's place and time, the process that is vouched for, and its slices."""
+    """A row for each mark: the row's place and time, the process that is vouched for, its slices, and its host."""
     lists = rows["marks"].combine_chunks()
     flat = pc.list_flatten(lists)
     owner = pc.list_parent_indices(lists)
-    of_row = rows.select([*KEYS, "completed"]).take(owner)
+    of_row = rows.select([*KEYS, "completed", "process"]).take(owner).rename_columns([*KEYS, "completed", "host"])
     return of_row.append_column("process", flat.field("process")).append_column("slices", flat.field("slices"))
 
 

@@ -114,6 +114,32 @@ def test_the_committers_own_rows_are_not_taken_for_aged_out(tmp_path: Path) -> N
     assert list(edge.gone) == [number("w")]
 
 
+@pytest.mark.parametrize("hole", [True, False])
+def test_rows_that_are_missing_in_the_middle_are_not_aged_out(hole: bool, tmp_path: Path) -> None:
+    """A reader began in a hole of the log. What was lost ten minutes before is judged all the same."""
+    h = History()
+    h.row("r", "assign", assigned=True, mode="assign", isolation="read_committed")
+
+    def go_on(first: int, seconds: int, *, lose: int = -1) -> None:
+        for second in range(first, first + seconds):
+            h.send("w", second, at=second)
+            if second != lose:
+                h.poll("r", [("w", second, 1, second)])
+            h.observe(end=second + 1)
+            h.mark(1.0)
+
+    go_on(0, 90, lose=20)
+    hidden = [h.row("q", "assign", assigned=True, mode="assign", isolation="read_committed"), h.poll("q", [])]
+    go_on(90, 30)
+    h.poll("q", [])
+    go_on(120, 30)
+    rows = [row for row in h.rows if not hole or row not in hidden]
+    said: list[str] = []
+    judged = judge(located(kept(tmp_path, rows)) or tmp_path, Objectives(), say=said.append)
+    assert [f.subject[1] for f in judged.findings if f.anomaly == "lost-write"] == [20]
+    assert said == []
+
+
 def test_the_findings_of_a_kept_log_are_shown_like_those_of_the_tables(tmp_path: Path) -> None:
     data = kept(tmp_path / "data", rows_of("duplicate"))
     done = offsetwatch("findings", "--history", str(data), "--json", "--kind", "violation", cwd=tmp_path)
