@@ -6,7 +6,7 @@ their times, whatever order they came in; then the settled frontier moves up, an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from rules.settling.gate import Gate
 from rules.settling.listings import Listings, prove_held, prove_passes
 from rules.vocabulary.objectives import SECOND, Objectives
 
+WHILE_HELD: Final = 16
+"""So many times more may stay open while log time is held back, by a quarter of an hour: all of that is."""
 FORGET_HOLES = 3_600 * SECOND
 """Holes are remembered for this long after everything that might rest on them has been decided."""
 
@@ -55,7 +57,7 @@ def fold(state: State, chunks: Chunks, report: Report, *, late: bool) -> Gate:
     apart = 0 if passage.advance is None else passage.advance.apart
     still = min([needed, *completeness.awaited_from(state, apart)])
     # What a late reader goes over is named by its values as long as there is room, and by its offsets after that.
-    roomy = len(state.log) <= objectives.window_runs // 2
+    roomy = len(state.log) <= _most_runs(state, objectives) // 2
     window.forget_below(state, still if roomy else needed, still)
     retrying_writers.forget(state)
     _overflow(state, objectives, passage.end, report)
@@ -144,25 +146,30 @@ def _judge_unverifiable(state: State, gate: Gate, at: int, report: Report) -> No
     state.holes = [hole for hole in state.holes if hole[2] > through]
 
 
+def _most_runs(state: State, objectives: Objectives) -> int:
+    """How many runs the open window may hold."""
+    return objectives.window_runs * (WHILE_HELD if state.held else 1)
+
+
 def _overflow(state: State, objectives: Objectives, at: int, report: Report) -> None:
     """Bound the open window: settle its older half unjudged when it holds too many runs."""
-    runs = len(state.log)
-    over = runs > objectives.window_runs
+    runs, most = len(state.log), _most_runs(state, objectives)
+    over = runs > most
     if over:
         state.settled = int(state.log.offset[runs // 2])
         state.reached = max(state.reached, state.settled)
         poll_order.give_up_below(order.own(state, poll_order.CHECK), state.settled)
         window.forget_below(state, state.settled, state.settled)
     losing = order.own(state, losses.CHECK)
-    if len(losing.outstanding) > objectives.window_runs:
-        losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - objectives.window_runs, None))
+    if len(losing.outstanding) > most:
+        losing.outstanding = take(losing.outstanding, slice(len(losing.outstanding) - most, None))
         over = True
     if not over and "window-overflow" not in state.open_conditions:
         return
     report.condition(
         "window-overflow",
         f"the open window held {runs} runs; its older half was settled before its time"
-        if over or (runs > objectives.window_runs // 2 and "window-overflow" in state.open_conditions)
+        if over or (runs > most // 2 and "window-overflow" in state.open_conditions)
         else None,
         at=at,
         evidence={"runs": runs, "settled_below": state.settled},

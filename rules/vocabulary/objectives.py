@@ -16,6 +16,7 @@ class Objectives:
     becoming readable, an acknowledged record must have been polled, else `unseen` opens. `liveness`: a reader that has
     not moved for this long is silent and no longer holds the settled frontier. `window_runs`: a partition's open
     window holds at most this many runs of records; beyond it the oldest part is settled early (`window-overflow`).
+    While log time is held back, as where a log is read again, it is a multiple of that.
     `findings_per_step`: of one anomaly, a step reports this many findings of a partition one by one; the rest are
     counted in the last one's evidence."""
 

@@ -11,6 +11,7 @@ from rules.engine.order import KINDS
 from rules.kept.state import load
 from rules.settling.given_again import KEPT
 from rules.step import HELD
+from rules.vocabulary.objectives import Objectives
 from rules.vocabulary.slices import Slice
 from tests.rules.histories import History, Store, found, number
 from tests.rules.test_given_again import Boots
@@ -135,3 +136,23 @@ def test_what_is_not_judged_yet_forgets_no_send(skipped: int | None) -> None:
     store.feed(h.rows)
     store.settle()
     assert {(s.anomaly, s.evidence["offset"]) for s in store.findings if s.anomaly == "int-poll-skip"} == skips
+
+
+@pytest.mark.parametrize("held", [0, HELD])
+def test_what_is_open_while_log_time_is_held_back_is_judged_when_it_is_not_any_more(held: int) -> None:
+    """A fast writer's quarter of an hour is more than the open window holds at other times."""
+    h = History()
+    h.assign("r")
+    for i in range(400):
+        h.send("w", i, at=i)
+        if i != LOST:
+            h.poll("r", [("w", i, 1, i)])
+        h.observe(end=i + 1)
+        h.mark(1.0)
+    store = Store(Objectives(window_runs=64))
+    store.store.held = held
+    for first in range(0, len(h.rows), 100):
+        store.feed(h.rows[first : first + 100])
+    store.settle()
+    told = [(one.anomaly, one.subject) for one in store.findings]
+    assert ("lost-write", (W, LOST)) in told and ("window-overflow", ()) not in told
