@@ -74,7 +74,7 @@ def test_drills_are_found_by_name_and_by_case() -> None:
     )
     assert len({drill.title for drill in registry.EVERY}) == len(registry.EVERY)
     assert all(drill.what and drill.seen_in for drill in registry.EVERY)
-    assert [d.case for d in registry.chosen(["filtered-fetch"])] == ["from-the-first", "after-one"]
+    assert [d.case for d in registry.chosen(["filtered-fetch"])] == ["from-the-first", "after-one", "a-groups-reader"]
     assert [d.title for d in registry.chosen(["filtered-fetch/after-one"])] == ["filtered-fetch/after-one"]
 
 
