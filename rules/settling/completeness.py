@@ -10,9 +10,6 @@ that log time waits for. It does not wait for an operation that is open for long
 by whoever needs it, see `rules.settling.gate`), nor for a process or a host that is `LATE`. Their rows are taken when
 they come; verdicts that need them wait, however long it takes.
 
-A process whose first slices are missing began, as far as this partition is concerned, after the last mark of its host
-that did not tell of it yet: what was decided by then does not wait for it, in whatever pieces the log comes.
-
 What never comes leaves a *hole*: an interval of one process's log time of which something is missing for good. Slices
 that are missing `GIVEN_UP` after the host's own clock had passed the mark that counts them are given up, and at once
 where that mark says that appends before it are missing for good (an evidence topic has lost them); a life that
@@ -123,7 +120,6 @@ def note_lives(state: State, columns: Columns) -> None:
     """What start, close and mark rows tell of processes, and which rows came first."""
     committers = set()
     read = _read_by_marks(columns)
-    before = {number: (host.now, host.boots[-1][0] if host.boots else -1) for number, host in state.hosts.items()}
     standstills.note(state, columns, read)
     for row in indices(columns.where(START, CLOSE, MARK)).tolist():
         number = int(columns.process[row])
@@ -146,22 +142,7 @@ def note_lives(state: State, columns: Columns) -> None:
     for number in committers:
         state.processes.pop(number, None)  # a committer vouches for others and has nothing to be complete itself
     _note_first_rows(state, columns)
-    _note_marks(state, columns, _Marked(columns, read, before))
-
-
-class _Marked:
-    """When hosts made marks: `read`, by row, those of this step, and `before` it the newest with its boot, by host."""
-
-    def __init__(self, columns: Columns, read: dict[int, int], before: dict[int, tuple[int, int]]) -> None:
-        self._columns, self._read, self._before = columns, read, before
-
-    def last(self, host: int, boot: int, at: int) -> int:
-        """When the last one before `at` was, in the same boot; -1 where none is known."""
-        newest, of_boot = self._before.get(host, (-1, -1))
-        times = [newest] if of_boot == boot else []
-        process, boots = self._columns.process, self._columns.boot
-        times += [read for row, read in self._read.items() if process[row] == host and boots[row] == boot]
-        return max((time for time in times if time < at), default=-1)
+    _note_marks(state, columns)
 
 
 def _read_by_marks(columns: Columns) -> dict[int, int]:
@@ -209,7 +190,7 @@ def _note_settings(state: State, columns: Columns, row: int) -> None:
     retrying_writers.note(state, int(columns.process[row]), told)
 
 
-def _note_marks(state: State, columns: Columns, marked: _Marked) -> None:
+def _note_marks(state: State, columns: Columns) -> None:
     told = all_marks(columns)
     forgotten = {entry[0] for entry in state.gone}
     order = np.lexsort((told.through, told.slices, told.process))
@@ -227,8 +208,6 @@ def _note_marks(state: State, columns: Columns, marked: _Marked) -> None:
             # None of its rows is here: it has been awaited since this mark.
             process = state.processes[number] = Process(first=through)
         process.host = host
-        if process.heard < 0 and not process.next and process.through < 0:
-            process.through = marked.last(host, boot, at)
         if process.boot != boot:
             through = clocks.told_later(state, process.boot, through)
         if ended < 0:

@@ -15,7 +15,7 @@ from monitor.commands.check import Options, run
 from monitor.history_files.probe_log import judge, located, verdict
 from probes.log.commits.history import History as Table
 from rules.vocabulary.objectives import Objectives
-from rules.vocabulary.slices import Mark, Slice
+from rules.vocabulary.slices import APPENDS_MISSING, Mark, Slice
 from streaming_jobs.history.replay import Replay
 from tests.monitor.commands import offsetwatch
 from tests.rules.histories import History, Store, number
@@ -116,7 +116,8 @@ def test_the_committers_own_rows_are_not_taken_for_aged_out(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("hole", [True, False])
 def test_rows_that_are_missing_in_the_middle_are_not_aged_out(hole: bool, tmp_path: Path) -> None:
-    """A reader began in a hole of the log. What was lost ten minutes before is judged all the same."""
+    """A reader began in a hole of the log, which the marks behind it tell. What was lost is judged, and not passed over
+    for ten minutes as where the log begins."""
     h = History()
     h.row("r", "assign", assigned=True, mode="assign", isolation="read_committed")
 
@@ -132,11 +133,14 @@ def test_rows_that_are_missing_in_the_middle_are_not_aged_out(hole: bool, tmp_pa
     hidden = [h.row("q", "assign", assigned=True, mode="assign", isolation="read_committed"), h.poll("q", [])]
     go_on(90, 30)
     h.poll("q", [])
-    go_on(120, 30)
+    now = h.at(h.time)
+    marks = [Mark(number(process), h._slices[number(process), 0], now) for process in h.processes]
+    h.row("committer", "mark", error=APPENDS_MISSING, marks=marks, invoked=now, completed=now)
+    go_on(120, 60, lose=140)
     rows = [row for row in h.rows if not hole or row not in hidden]
     said: list[str] = []
     judged = judge(located(kept(tmp_path, rows)) or tmp_path, Objectives(), say=said.append)
-    assert [f.subject[1] for f in judged.findings if f.anomaly == "lost-write"] == [20]
+    assert [f.subject[1] for f in judged.findings if f.anomaly == "lost-write"] == [20, 140]
     assert said == []
 
 

@@ -167,23 +167,6 @@ def test_a_gap_says_nothing_of_what_was_logged_after_it() -> None:
     assert lost(store) == [(W, 28)]
 
 
-@pytest.mark.parametrize("size", [1, 100, 10_000])
-def test_what_was_decided_before_a_process_began_does_not_wait_for_its_first_rows(size: int) -> None:
-    """q begins in a hole: its host had not told of it a second before. What comes after waits for it."""
-    h = History()
-    h.assign("r")
-    going_on(h, 90, first=0, lose=[20])
-    hidden = [h.assign("q"), h.poll("q", [])]
-    going_on(h, 30, first=90, lose=[95])
-    h.poll("q", [])
-    going_on(h, 30, first=120)
-    store = fed([row for row in h.rows if row not in hidden], size)
-    assert lost(store) == [(W, 20)]
-    assert [f.event for f in store.findings if f.anomaly == "evidence-late" and f.subject[0] == "process"] == ["opened"]
-    store.feed(hidden)
-    assert lost(store) == [(W, 20), (W, 95)]
-
-
 def test_one_that_lived_when_the_log_begins_is_waited_for_from_the_beginning() -> None:
     """No mark of its host had not told of it: it may have polled what was sent at any time."""
     h = History()
