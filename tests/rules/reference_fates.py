@@ -266,7 +266,7 @@ def log_truncation(log: Log) -> Iterator[Found]:
         written = [
             record.offset
             for part in log.parts
-            if part.ok and part.row.invoked > row.invoked and (until is None or part.row.invoked < until)
+            if _acknowledged(part) and part.row.invoked > row.invoked and (until is None or part.row.invoked < until)
             for record in part.sent
             if record.offset is not None
         ]
@@ -275,13 +275,19 @@ def log_truncation(log: Log) -> Iterator[Found]:
             yield "log-truncation", (known,)
 
 
+def _acknowledged(part: Any) -> bool:
+    """Do the offsets of what it sent tell where the log stood? In a transaction each record was acknowledged by itself,
+    whatever became of the transaction."""
+    return bool(part.ok or part.row.f == "txn")
+
+
 def _known(log: Log, time: datetime) -> int:
-    """The highest offset polled, or acknowledged by an ok operation, before this time."""
+    """The highest offset polled, or acknowledged, before this time."""
     offsets = [
         record.offset
         for part in log.parts
         if part.row.completed < time
-        for record in [*(r for r in part.polled if r.irregular is None), *(part.sent if part.ok else [])]
+        for record in [*(r for r in part.polled if r.irregular is None), *(part.sent if _acknowledged(part) else [])]
     ]
     return max((offset for offset in offsets if offset is not None), default=-1)
 
