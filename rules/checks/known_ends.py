@@ -43,7 +43,6 @@ STEPS_KEPT: Final = 4096
 LISTINGS_KEPT: Final = 4096
 RECOVERED_KEPT: Final = 64
 HELD_KEPT: Final = 1024
-NOBODY: Final = np.zeros(0, bool)
 DEAD: Final = (DIED, "host-lost")
 """The errors of rows that recovery writes."""
 
@@ -135,8 +134,9 @@ def _take_in(own: KnownEnds, new: News) -> Acknowledged:
     own.waiting = _newest_listings(own.waiting)  # not what a step of much brings
     own.tops = bounded(own.tops, own.waiting)
     clock = _clocks(new)
-    acknowledged = _safely_acknowledged(own, new, clock)
-    _learn(own, new, clock, acknowledged)
+    dead = _of_the_dead(new)
+    acknowledged = _safely_acknowledged(own, new, clock, dead)
+    _learn(own, new, clock, acknowledged, dead)
     listed = listed[clock.invoked[listed] >= 0]
     if len(listed):
         more = Listings(columns.completed[listed], clock.domain[listed], clock.invoked[listed], columns.log_end[listed])
@@ -204,12 +204,11 @@ def _clocks(new: News) -> Clocks:
     )
 
 
-def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks) -> Acknowledged:
+def _safely_acknowledged(own: KnownEnds, new: News, clock: Clocks, dead: Bools) -> Acknowledged:
     """What more than the leader has, as far as is known: without idempotence a write may be acknowledged by its leader
     alone, and lost with it as promised. A process's first row tells which it is."""
     runs, state, completed = _acknowledged(new), new.state, clock.completed
     row = runs.row
-    dead = _of_the_dead(new) if some(new.columns.type[row] != OK) else NOBODY
     if some(dead):
         completed = np.where(dead, -1, completed)
     found = Acknowledged(
@@ -238,10 +237,9 @@ def _acknowledged(new: News) -> Runs:
     return runs.take(runs.offset >= 0)
 
 
-def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged) -> None:
+def _learn(own: KnownEnds, new: News, clock: Clocks, acknowledged: Acknowledged, dead: Bools) -> None:
     """Raise the tops by what the new rows know."""
     polled = new.polled.take(new.polled.offset >= 0)
-    dead = _of_the_dead(new)
     if some(dead) or len(own.recovered):
         late = dead[polled.row]
         _wait_for_the_close(own, new, clock, polled.take(late))

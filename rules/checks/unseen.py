@@ -4,10 +4,10 @@
 passed it, although readers are assigned; an audit, which comes by now and then, is none of those. `suspected`: every
 reader has gone past it, and it is not decided whether it is lost. Both are judged as of the log time through which
 everything that readers had completed is here: what a reader that is late has polled, nobody knows yet. That is once a
-step, at its last tick: what began and ended within one step of a catch-up is not told. While nobody
-read, because the hosts of all readers stood still or could not write their journals (`rules.settling.standstills`),
-nothing becomes `unseen`: it is counted from when somebody is assigned again. What readers polled where they take
-records of this log for a stranger's nobody knows (`rules.settling.strangers`).
+step, at its last tick: what began and ended within one step of a catch-up is not told. While nobody read, because the
+hosts of all readers stood still or could not write their journals (`rules.settling.standstills`), nothing becomes
+`unseen`: it is counted from when somebody is assigned again. What readers polled where they take records of this log
+for a stranger's nobody knows (`rules.settling.strangers`).
 
 State: the outstanding values of `rules.checks.losses`.
 """

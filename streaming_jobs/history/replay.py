@@ -186,12 +186,12 @@ class Replay:
                     _least(hosts, marks, "host", "completed")
 
         self._translated(act)
-        began = {key: at for key, (_, at) in firsts.items()}
 
         def lived(key: tuple[Any, ...]) -> bool:
             """Did it when the log begins?"""
             host, told_at = hosts.get(key, (-1, -1))
-            return told_at <= began.get((*key[:3], host), told_at) + FIRST_TOLD
+            _, began = firsts.get((*key[:3], host), (0, told_at))
+            return told_at <= began + FIRST_TOLD
 
         gone: dict[Place, dict[int, tuple[int, int]]] = {}
         for key, (slices, at) in firsts.items():

@@ -29,6 +29,17 @@ def observed(
         h.time += 1.0
 
 
+def behind() -> History:
+    """A reader that has polled one record of two."""
+    h = History()
+    h.assign("r")
+    h.send("w", 0, 1, at=0)
+    h.poll("r", [("w", 0, 1, 0)])
+    observed(h, 10, end=1)
+    h.send("w", 1, 1, at=1)
+    return h
+
+
 @FEEDS
 def test_answers_held_back_for_long_are_told_once_and_end(fed: Callable[[History], Store]) -> None:
     h = History()
@@ -129,12 +140,7 @@ def test_it_is_told_in_whatever_order_its_rows_come() -> None:
 def test_a_reader_that_stands_meanwhile_is_explained_by_it(
     fed: Callable[[History], Store], throttled: str | None, more: int, told: list[bool]
 ) -> None:
-    h = History()
-    h.assign("r")
-    h.send("w", 0, 1, at=0)
-    h.poll("r", [("w", 0, 1, 0)])
-    observed(h, 10, end=1)
-    h.send("w", 1, 1, at=1)
+    h = behind()
     observed(h, 50, throttled)
     observed(h, more)
     found = [one for one in fed(h).findings if one.anomaly == "stuck-consumer" and one.event == "opened"]
@@ -143,12 +149,7 @@ def test_a_reader_that_stands_meanwhile_is_explained_by_it(
 
 @pytest.mark.parametrize("throttled", ["1:11.0", None])
 def test_what_readers_do_not_see_in_time_is_explained_by_it(throttled: str | None) -> None:
-    h = History()
-    h.assign("r")
-    h.send("w", 0, 1, at=0)
-    h.poll("r", [("w", 0, 1, 0)])
-    observed(h, 10, end=1)
-    h.send("w", 1, 1, at=1)
+    h = behind()
     observed(h, 40, throttled)
     h.poll("r", [("w", 1, 1, 1)])
     observed(h, 30)
