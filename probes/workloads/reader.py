@@ -29,6 +29,7 @@ from probes.log.life_log import Instant
 from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.topology import GroupProtocol, Partition
 from probes.workloads.probe import Probe
+from probes.workloads.refusals import refusals
 from rules.vocabulary.slices import Function, Isolation, Mode, Slice
 
 COMMIT_TIMEOUT: Final = 30.0
@@ -212,29 +213,11 @@ class Reader(Probe):
                 )  # fmt: skip
 
     def _problem_rows(self, problems: Sequence[Problem], invoked: Instant, completed: Instant) -> list[Slice]:
-        rows = []
-        for problem in problems:
-            if problem.error.code == "_PARTITION_EOF" and problem.where is not None:
-                self.ended(problem.where)
-                continue
-            self.on_error(problem.error)
-            code, own = problem.error.code, self.log.next_op()
-            rows += [
-                self.log.row(
-                    where, "poll", classify(code, "poll"), own, invoked, completed, error=code,
-                    isolation=self.isolation, mode=self._mode,
-                )
-                for where in self._concerned(problem)
-            ]  # fmt: skip
-        return rows
-
-    def _concerned(self, problem: Problem) -> list[Partition]:
-        """The partitions that an error tells of: the one that it names, else those of its topic, else all that are
-        assigned; of all that there are where none is."""
-        if problem.where is not None:
-            return [problem.where] if self.log.knows(problem.where[0]) else []
-        named = [w for w in self._all if problem.topic in (None, w[0])]
-        return [w for w in named if w in self.assigned] or named
+        ends = [p.where for p in problems if p.error.code == "_PARTITION_EOF" and p.where is not None]
+        for where in ends:
+            self.ended(where)
+        others = [p for p in problems if p.error.code != "_PARTITION_EOF" or p.where is None]
+        return refusals(self, others, invoked, completed, reads=self._all, assigned=self.assigned)
 
     # Assignment
 

@@ -29,12 +29,13 @@ from probes.kafka.errors import Crash, translate
 from probes.kafka.starting_positions import log_ends_when_led
 from probes.log.life_log import random_id
 from probes.records.delivery import POLL, Batch, Fate, collect, fates, hand_over
-from probes.records.polls import Polled, Positions, sort_out
+from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.records.register_copy import Asked, Copy, Entry
 from probes.records.tag import Encoder, read
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
+from probes.workloads.refusals import refusals
 from rules.vocabulary.slices import Isolation, Mode, Outcome, Run
 from rules.vocabulary.times import micros
 
@@ -196,8 +197,9 @@ class Registers(Probe):
             problem = translate(error)
             if problem.fatal:
                 raise problem from error
-            self.on_error(problem)
-            messages = []
+            messages, of_call = [], [Problem(None, problem)]
+        else:
+            of_call = []
         polled, problems = sort_out(messages, self.world.runs, self.allowance)
         after = self._positions.after(self.consumer, polled, self.copy.next)
         completed = self.log.now()
@@ -209,12 +211,14 @@ class Registers(Probe):
             )
             for where, part in polled.items()
         ]  # fmt: skip
+        rows += refusals(
+            self, of_call + problems, invoked, completed, reads=self._targets, assigned=self._targets
+        )  # fmt: skip
         self.log.append(rows) if rows else self.log.idle()
         self.log.alive()
-        for problem in (one.error for one in problems):
-            self.on_error(problem)
-            if problem.fatal:
-                raise problem
+        for one in problems:
+            if one.error.fatal:
+                raise one.error
         self._apply(messages, polled)
 
     def _apply(self, messages: list[Any], polled: Mapping[Partition, Polled]) -> None:

@@ -3,10 +3,6 @@ that everything begins again by itself, and nothing that the probe log had is lo
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-import struct
 import subprocess
 import time
 import uuid
@@ -20,53 +16,14 @@ import pytest
 from deploy.local_kafka import LocalKafka
 from rules.vocabulary.catalogue import CATALOGUE
 from tests.monitor.commands import COMMAND, environment
+from tests.monitor.disks import Disk
 from tests.monitor.hosts import FEW, Host, until
 from tests.probes.log.lives import check_slices
 
 pytestmark = [pytest.mark.evening, pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200)]
 
-SHUTDOWN, WITHOUT_ITS_LOG = 0x8004587D, 2
-"""The ioctl of ext4 that takes the power, FS_IOC_SHUTDOWN, and how: what is not on the disk is gone."""
 WRITTEN = 45
 """Appends before that: more than a kernel leaves unwritten."""
-
-
-class Disk:
-    """A small ext4 of its own, of the defaults."""
-
-    def __init__(self, folder: Path) -> None:
-        self.at, self._images = folder / "disk", [folder / "image"]
-        self.at.mkdir()
-        with self._images[0].open("wb") as image:
-            image.truncate(2 << 30)
-        _run("mkfs.ext4", "-q", "-F", str(self._images[0]))
-        self.mount()
-
-    def mount(self) -> None:
-        _run("mount", "-o", "loop", str(self._images[-1]), str(self.at))
-
-    def cut_the_power(self) -> None:
-        descriptor = os.open(self.at, os.O_RDONLY)
-        fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", WITHOUT_ITS_LOG))
-        os.close(descriptor)
-
-    def begin_again(self) -> None:
-        """What is on the disk, as the next boot finds it."""
-        before, after = self._images[-1], self._images[-1].with_suffix(f".{len(self._images)}")
-        shutil.copy(before, after)
-        self.unmount()
-        subprocess.run(["fsck.ext4", "-fy", str(after)], check=False, capture_output=True)
-        self._images.append(after)
-        self.mount()
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", "-l", str(self.at)], check=False, capture_output=True)
-
-
-def _run(*words: str) -> None:
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no disk of its own can be had here: {done.stderr.strip()}")
 
 
 @pytest.fixture

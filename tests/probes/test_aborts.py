@@ -7,12 +7,15 @@ from collections import Counter
 import pytest
 
 from probes.kafka.errors import Crash
+from probes.records.polls import Polled
+from probes.records.tag import Decoded
 from probes.workloads.reader import Reader
 from probes.workloads.transactional.aborts import Aborts
+from probes.workloads.transactional.transaction_course import Course
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
-from tests.probes.test_reader import until
+from tests.probes.test_reader import Handing, until
 from tests.probes.test_transactions import transact
 
 
@@ -47,6 +50,21 @@ def test_without_a_rebalance_the_consumer_stays_where_its_polls_had_ended(stage)
         assert row.position_after == row.reached, "advance: it was not taken back"
     again = {row.partition: row for row in aborted(probe)}
     assert all(again[row.partition].position_before == 0 for row in first if row.partition in again), "we went back"
+
+
+def test_a_position_that_is_stale_since_the_topic_was_made_anew_is_not_told(stage):
+    one = filled(stage)
+    probe = put(one)
+    client, (stale, told, _) = probe._consumer, probe._targets
+    course = Course(1, 2, "abort", probe.log.now(), {}, [])
+    course.polled = {where: [Polled(Decoded([], []), 6, 0, 6)] for where in (stale, told)}
+    course.before, course.after = {stale: 0, told: 0}, {stale: 6, told: 6}
+    probe._consumer = Handing(position=388)  # type: ignore[assignment]
+    probe._positions.after(probe._consumer, {stale: course.polled[stale][0]}, {stale: 20})  # type: ignore[arg-type]
+    probe._log_positions(course)
+    found = {(row.topic, row.partition): row.position_after for row in witness(probe).of("position")}
+    assert found == {stale: 6, told: 388}
+    probe._consumer = client
 
 
 @pytest.mark.parametrize("how", ["join", "leave"])

@@ -216,17 +216,17 @@ class Fetched:
 
 
 class Handing:
-    """A consumer that returns these messages once."""
+    """A consumer that returns these messages once, and says that it stands at `position` everywhere, or nowhere."""
 
-    def __init__(self, *messages: Fetched) -> None:
-        self._messages = list(messages)
+    def __init__(self, *messages: Fetched, position: int = -1001) -> None:
+        self._messages, self._position = list(messages), position
 
     def consume(self, *_: object) -> list[Fetched]:
         messages, self._messages = self._messages, []
         return messages
 
     def position(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(tp.topic, tp.partition, -1001) for tp in asked]
+        return [TopicPartition(tp.topic, tp.partition, self._position) for tp in asked]
 
     def close(self) -> None: ...
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from probes.clock import SystemClock
 from probes.kafka.errors import Crash
@@ -23,6 +24,7 @@ from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 from rules.vocabulary.slices import Mark, Slice
 from tests.probes.conftest import Stage, witness
+from tests.probes.test_reader import Fetched, Handing
 from tests.rules.histories import Store
 
 HERE: Partition = ("registers", 0)
@@ -212,6 +214,21 @@ def test_an_operation_logs_its_send_its_polls_and_itself(stage):
     ]
     assert all(row.mono_invoked <= send.mono_invoked for row, send in zip((cas, refused, read), sends, strict=True))
     assert read.mono_completed >= witness(client).of("poll")[-1].mono_completed
+
+
+def test_what_a_broker_says_in_place_of_records_is_logged(stage):
+    one = stage(**BUSY)
+    (client,) = put(one, 1)
+    real, target = client._consumer, client._targets[0]
+    refused, down = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    client._consumer = Handing(Fetched(target, 0, None, refused), Fetched((target[0], -1), 0, None, down))  # type: ignore[assignment]
+    client.poll(0.1)
+    told = [(row.topic, row.partition, row.type, row.error) for row in witness(client).of("poll")]
+    assert told == [
+        (*target, "info", "TOPIC_AUTHORIZATION_FAILED"),
+        *((*where, "info", "_ALL_BROKERS_DOWN") for where in client._targets),
+    ]
+    client._consumer = real
 
 
 def test_a_client_of_unknown_fate_accuses_nobody_and_its_successor_writes_anew(stage):

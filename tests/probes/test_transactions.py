@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from probes.kafka.errors import ClientError, Crash
 from probes.workloads.observer import Observer
 from probes.workloads.reader import Reader
-from probes.workloads.transactional.transaction_course import Outline, outline
+from probes.workloads.transactional.transaction_course import Course, Outline, outline
 from probes.workloads.transactional.transactions import Transactions
 from rules.vocabulary.slices import Slice
 from tests.probes.conftest import Stage, witness
-from tests.probes.test_reader import polls, until
+from tests.probes.test_reader import Fetched, Handing, polls, until
 
 PLACES = [("t", p) for p in range(5)]
 
@@ -94,6 +94,17 @@ def test_it_polls_what_others_committed_and_commits_its_offsets_with_the_transac
 
     # The coordinator tells them once the transaction's marker has reached it, a moment after the commit returned.
     until(lambda: committed() == last)
+
+
+def test_what_a_broker_refuses_to_its_polls_is_logged(stage):
+    one = stage()
+    probe = put(one, "a")
+    client, refused = probe._consumer, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    probe._consumer = Handing(Fetched(probe.targets[1], 0, None, refused))  # type: ignore[assignment]
+    probe.poll(Course(1, 2, "commit", probe.log.now(), {}, []))
+    told = [(row.topic, row.partition, row.type, row.error) for row in witness(probe).of("poll")]
+    assert told == [(*probe.targets[1], "info", "TOPIC_AUTHORIZATION_FAILED")] and probe.counters.errors == 1
+    probe._consumer = client
 
 
 def test_no_transaction_polls_what_it_sends_itself(stage):

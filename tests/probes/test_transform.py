@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from probes.clock import SystemClock
 from probes.config import ProbesConfig
 from probes.kafka.client import Connection, consumer_settings
-from probes.kafka.errors import Crash
-from probes.records.tag import read
+from probes.kafka.errors import ClientError, Crash
+from probes.records.polls import Polled
+from probes.records.tag import Decoded, read
 from probes.running.supervisor import Spec, Supervisor
 from probes.topology import Layout, Partition
 from probes.workloads.probe import World
 from probes.workloads.transactional.transform import Transform
 from probes.workloads.writer import Writer
-from rules.vocabulary.slices import Slice
+from rules.vocabulary.slices import Run, Slice
 from tests.probes.conftest import Stage, witness
-from tests.probes.test_reader import produce, tagged, until
+from tests.probes.test_reader import WRITER, Fetched, Handing, produce, tagged, until
 
 Read = dict[int, list[tuple[int, Any]]]
 """By partition, (offset, tag) of every record that a read_committed reader is shown."""
@@ -129,6 +130,42 @@ def test_a_transaction_reflects_what_it_polled_and_commits_where_it_stands(stage
     assert assigned == {0, 1, 2}
     until(lambda: group_offsets(one) == {0: 10, 1: 10, 2: 10})
     assert assert_exactly_once(one) == 30
+
+
+def test_what_came_beside_a_fatal_error_is_logged_and_so_is_each_error(stage):
+    one = transforming(stage)
+    probe = put(one)
+    client, here, there = probe._consumer, *((one.config.topics.transform_in, p) for p in (0, 1))
+    (value,) = tagged(here, 0, 1)
+    refused = KafkaError(KafkaError.KAFKA_STORAGE_ERROR)
+    fatal = KafkaError(KafkaError._FATAL, "it is over", fatal=True)
+    came = Handing(Fetched(here, 0, value), Fetched(there, 0, None, refused), Fetched((here[0], -1), 0, None, fatal))
+    probe._consumer = probe.membership._consumer = came  # type: ignore[assignment]
+    with pytest.raises(ClientError, match="it is over"):
+        probe.transform()
+    told = [(row.topic, row.partition, row.type, row.error, list(row.polled)) for row in witness(probe).of("poll")]
+    assert told == [
+        (*there, "info", "KAFKA_STORAGE_ERROR", []),
+        *((here[0], p, "info", "_FATAL", []) for p in range(3)),
+        (*here, "ok", None, [Run(WRITER, 0, 0, 1)]),
+    ]
+    assert not witness(probe).of("txn") and probe.counters.errors == 2
+    probe._consumer = probe.membership._consumer = client
+
+
+def test_its_positions_are_the_clients_own_and_where_that_is_stale_those_of_its_polls(stage):
+    one = transforming(stage)
+    probe = put(one)
+    client, stale = probe._consumer, (one.config.topics.transform_in, 1)
+    until(lambda: probe.transform() or len(probe.membership.assigned) == 3)
+    probe.position = dict.fromkeys(probe.membership.assigned, 6)
+    probe._consumer = Handing(position=388)  # type: ignore[assignment]
+    went_back = Polled(Decoded([], []), 6, 0, 6)
+    probe._positions.after(probe._consumer, {stale: went_back}, {stale: 20})  # type: ignore[arg-type]
+    probe._log_positions()
+    rows = witness(probe).of("position")
+    assert {row.partition: row.position_after for row in rows} == {0: 388, 1: 6, 2: 388}
+    probe._consumer = client
 
 
 @MODES

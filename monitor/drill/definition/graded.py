@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from alerts.evidence import exact
 from rules.vocabulary.catalogue import CATALOGUE
 from rules.vocabulary.finding import Finding
 
@@ -28,10 +29,10 @@ class Graded:
         return kind == "violation" and self.severity != "allowed"
 
     def told(self) -> dict[str, Any]:
-        """For a report: JSON values only."""
+        """For a report: JSON values only, ids exact wherever they are read."""
         f = self.finding
         return {
             "anomaly": f.anomaly, "severity": self.severity, "event": f.event, "topic": f.topic,
-            "partition": f.partition, "message": f.message, "evidence": dict(f.evidence), "context": dict(f.context),
+            "partition": f.partition, "message": f.message, "evidence": exact(f.evidence), "context": dict(f.context),
             "at": f.at, "seen": self.seen, "id": f.id, "implied_by": f.implied_by,
         }  # fmt: skip

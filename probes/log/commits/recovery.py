@@ -58,15 +58,6 @@ class Recovered:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LastLife:
-    """The latest life of a transactional id. `held`: it lives, or is being recovered; else it is over or dead."""
-
-    life: Life
-    folder: Path
-    held: bool
-
-
 def recover(folder: Path, clock: Clock, *, lost: bool = False) -> list[Recovered]:
     """Finish every dead life under `folder`, the journal folder; returns those that were found unfinished. `lost`: the
     ends of their journals are known to be missing.
@@ -147,26 +138,6 @@ def last_rows(life: Life, progress: Progress, clock: Clock, *, lost: bool) -> It
                 error=code, transactional_id=life.transactional_id, boot=clock.boot, mono_invoked=mono,
                 mono_completed=mono,
             )  # fmt: skip
-
-
-def last_lives(folder: Path) -> dict[str, LastLife]:
-    """The latest life of each transactional id that has a journal under `folder`.
-
-    For the next life with that id, before it makes its own journal: whether there was one, and whether it is dead. Ids
-    whose lives ended long ago are gone together with their journals."""
-    latest: dict[str, tuple[float, LastLife]] = {}
-    for life_folder in life_folders(folder):
-        if not (parts := segments(life_folder)):
-            continue
-        try:
-            life, _ = _head(payloads(frames(parts[-1][1].read_bytes()[: 1 << 20])[0]))
-            written = parts[-1][1].stat().st_mtime
-        except (BrokenEnd, FileNotFoundError):
-            continue
-        name = life.transactional_id
-        if name is not None and (name not in latest or latest[name][0] < written):
-            latest[name] = (written, LastLife(life, life_folder, is_held(life_folder)))
-    return {name: last for name, (_, last) in latest.items()}
 
 
 def clear_rubbish(folder: Path, clock: Clock) -> None:

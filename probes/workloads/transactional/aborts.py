@@ -35,7 +35,7 @@ from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
-from probes.records.polls import Polled, Positions, positions, sort_out
+from probes.records.polls import Polled, Positions, sort_out
 from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
@@ -305,7 +305,7 @@ class Aborts(Probe):
             invoked = self.log.begin()
         else:
             try:
-                after = positions(self.consumer, course.polled)
+                after = self._positions.now(self.consumer, course.polled, course.after)
             except Exception:
                 after = {}
         completed = self.log.now()

@@ -28,6 +28,7 @@ from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
+from probes.workloads.refusals import refusals
 from probes.workloads.transactional.read_back import ReadBack
 from probes.workloads.transactional.transaction_course import Course, Outline, outline, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
@@ -226,6 +227,7 @@ class Transactions(Probe):
 
     def poll(self, course: Course) -> None:
         """Poll once, as a part of the transaction. Called after each batch was handed to the client."""
+        invoked = self.log.now()
         try:
             messages = self.consumer.consume(self._config.poll_records, POLL_WAIT)
         except Exception as error:
@@ -239,9 +241,12 @@ class Transactions(Probe):
             course.after[where] = after[where]
             self.counters.polled += part.count
             self.counters.irregular += part.irregular
+        if problems:
+            self.log.append(
+                refusals(self, problems, invoked, self.log.now(), reads=self.targets, assigned=self.targets)
+            )  # fmt: skip
         self.log.alive()
         for problem in problems:
-            self.on_error(problem.error)
             if problem.error.fatal:
                 raise problem.error
 

@@ -26,7 +26,7 @@ partitions what was sent and its `sources`. Records that are broken or not ours 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -39,11 +39,12 @@ from probes.kafka.leaving import close_member
 from probes.kafka.starting_positions import beginnings, committed_at_last
 from probes.log.life_log import Instant, random_id
 from probes.records.delivery import Batch
-from probes.records.polls import Polled, Positions, sort_out
+from probes.records.polls import Polled, Positions, Problem, sort_out
 from probes.records.tag import Encoder
 from probes.topology import Partition
 from probes.workloads.pace import Pace
 from probes.workloads.probe import Probe
+from probes.workloads.refusals import refusals
 from probes.workloads.transactional.membership import MEMBERSHIPS, Membership, seek
 from probes.workloads.transactional.transaction_course import Course, renumbered
 from probes.workloads.transactional.transaction_run import TransactionRun
@@ -241,16 +242,36 @@ class Transform(Probe):
     def _poll(self, wait: float) -> dict[Partition, Polled]:
         messages = self.membership.consume(self._config.records, wait)
         polled, problems = sort_out(messages, self.world.runs, self.allowance)
-        for problem in problems:
-            self.on_error(problem.error)
-            if problem.error.fatal or self.membership.is_shut_out_by(problem.error):
-                raise problem.error
+        if problems:
+            self._log_problems(problems, polled)
         if self.membership.rebalanced:
             self._read_anew(bool(messages))
             polled = {}
         if not polled:
             self.log.idle()
         return polled
+
+    def _log_problems(self, problems: Sequence[Problem], polled: Mapping[Partition, Polled]) -> None:
+        """Log what a poll returned in place of records. Raises ClientError where this life is over by it: then no
+        transaction takes up what came beside it, which is logged as it came."""
+        invoked, completed = self.membership.invoked, self.log.now()
+        reads = list(self.layout.partitions(self._input))
+        rows = refusals(self, problems, invoked, completed, reads=reads, assigned=self.membership.assigned)
+        over = [p.error for p in problems if p.error.fatal or self.membership.is_shut_out_by(p.error)]
+        if over:
+            op = self.log.next_op()
+            rows += [
+                self.log.row(
+                    where, "poll", "ok", op, invoked, completed, polled=part.decoded.runs,
+                    irregular=part.decoded.irregular, altered=part.altered,
+                    position_before=self.position.get(where), position_after=part.next, isolation=self.isolation,
+                    mode=self.mode, rebalanced=where in self.membership.rebalanced,
+                )
+                for where, part in polled.items()
+            ]  # fmt: skip
+        self.log.append(rows)
+        if over:
+            raise over[0]
 
     def _read_anew(self, came: bool) -> None:
         """After a rebalance, in which records came or not: what came may belong to the assignment that is over, and a

@@ -54,6 +54,14 @@ def test_a_report_is_written(tmp_path: Path) -> None:
     assert "not performed: no cluster" in text
 
 
+def test_ids_of_a_report_are_exact_wherever_they_are_read(tmp_path: Path) -> None:
+    process = 2**60 + 1
+    guilty = one("duplicate", evidence={"process": process, "places": [{"offset": 3, "writer": process}]})
+    content, _ = report.write([result(FIRST, [guilty])], tmp_path)
+    (told,) = json.loads(content.read_bytes())["drills"][0]["findings"]
+    assert told["evidence"] == {"process": str(process), "places": [{"offset": 3, "writer": str(process)}]}
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.log.commits.recovery import HOST_LOST, last_lives, recover
+from probes.log.commits.recovery import HOST_LOST, recover
 from probes.log.journals.frames import frames
 from probes.log.journals.journal import Journal
 from probes.log.journals.reader import LifeReader
@@ -336,19 +336,6 @@ def test_recovery_reads_only_the_last_segment(tmp_path, clock):
     rows = [unpack(row, reader.life.shared) for row in reader.read(1 << 20)]
     assert done.in_flight == 1 and [row.op for row in rows if row.partition == 1] == [op, prober.op]
     assert [row.slice for row in rows if row.partition == 1] == [1, 2]
-
-
-def test_the_next_life_finds_the_last_one_of_its_transactional_id(tmp_path, clock):
-    for process, name in [(1, "tx-a"), (2, "tx-b"), (3, "tx-a"), (4, None)]:
-        prober = Prober.start(tmp_path, process, clock, transactional_id=name)
-        os.utime(segments(prober.journal.folder)[0][1], (process, process))
-        if process != 2:
-            prober.kill()
-    found = last_lives(tmp_path)
-    assert {name: (last.life.process, last.held) for name, last in found.items()} == {
-        "tx-a": (3, False), "tx-b": (2, True),
-    }  # fmt: skip
-    assert last_lives(tmp_path / "nowhere") == {}
 
 
 def test_rubbish_of_unfinished_beginnings_goes_after_a_while(tmp_path, clock):
