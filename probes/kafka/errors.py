@@ -22,13 +22,14 @@ the client does not return), `_CRASHED` (the client was abandoned on purpose).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
-from rules.vocabulary.slices import Outcome
+from rules.vocabulary.slices import LOGIN_REFUSED, Outcome
 
 Context = Literal["enqueue", "send", "poll", "commit", "init", "other"]
 CONTEXTS: Final[tuple[Context, ...]] = ("enqueue", "send", "poll", "commit", "init", "other")
@@ -317,14 +318,27 @@ class Crash(ProbeError):
     code: Final = "_CRASHED"
 
 
+_TRANSPORT: Final = "_TRANSPORT"
+_UNANSWERED: Final = re.compile(
+    r"SASL \S+ mechanism handshake failed: Local: |SaslAuthenticateRequest failed: Local: |SSL transport error"
+)
+"""What librdkafka says of a login that was not answered, by the codes of one that is refused (rdkafka_broker.c,
+rdkafka_request.c, rdkafka_ssl.c): `Local` are its own errors, a time-out or a connection that was lost."""
+
+
+def _is_unanswered(error: KafkaError) -> bool:
+    return name_of(error.code()) in LOGIN_REFUSED and _UNANSWERED.search(error.str()) is not None
+
+
 def translate(error: KafkaError | KafkaException | Exception) -> ClientError:
-    """Any exception or error value of the client library as one of ours; one of ours as it is."""
+    """Any exception or error value of the client library as one of ours; one of ours as it is. A login that nobody
+    answered is `_TRANSPORT`, whatever the library calls it: it was not refused."""
     if isinstance(error, ClientError):
         return error
     held = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if isinstance(held, KafkaError):
         return ClientError(
-            name_of(held.code()),
+            _TRANSPORT if _is_unanswered(held) else name_of(held.code()),
             held.str(),
             fatal=bool(held.fatal()),
             abortable=bool(held.txn_requires_abort()),

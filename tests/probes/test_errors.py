@@ -89,3 +89,37 @@ def test_translation_keeps_code_and_nature():
     assert (told.code, told.fatal, told.abortable, str(told)) == ("_FENCED", True, True, "gone (_FENCED)")
     assert translate(BufferError("full")).code == "_QUEUE_FULL"
     assert translate(RuntimeError("odd")).code == "_APPLICATION"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "told"),
+    [
+        (
+            "_AUTHENTICATION",
+            "sasl_ssl://h:9093/1: SASL SCRAM-SHA-512 mechanism handshake failed: Local: Timed out: broker's supported"
+            " mechanisms: (n/a) (after 1000ms in state AUTH_HANDSHAKE)",
+            "_TRANSPORT",
+        ),
+        (
+            "_AUTHENTICATION",
+            "SASL authentication error: SaslAuthenticateRequest failed: Local: Broker transport failure",
+            "_TRANSPORT",
+        ),
+        ("_SSL", "SSL handshake failed: SSL transport error: Connection reset by peer", "_TRANSPORT"),
+        (
+            "_AUTHENTICATION",
+            "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's supported mechanisms:"
+            " OAUTHBEARER",
+            "_AUTHENTICATION",
+        ),
+        (
+            "_AUTHENTICATION",
+            "SASL authentication error: Authentication failed during authentication due to invalid credentials",
+            "_AUTHENTICATION",
+        ),
+        ("_SSL", "SSL handshake failed: error:0A000086: certificate verify failed", "_SSL"),
+        ("_MSG_TIMED_OUT", "SaslAuthenticateRequest failed: Local: Timed out", "_MSG_TIMED_OUT"),
+    ],
+)
+def test_a_login_that_nobody_answered_was_not_refused(code, text, told):
+    assert translate(KafkaError(LIBRARY[code], text)).code == told
